@@ -1,9 +1,10 @@
 # Shell functions that find a Python; sourced by the scripts beside this folder.
 
-# Print the path of a Python 3.11 or newer that is not the virtual environment's, or explain and fail.
+# Print the path of a Python 3.11 or newer that is not the virtual environment's, or explain and fail. MYSQL_CDC_PYTHON
+# names another one than the first on PATH.
 system_python() {
   local name
-  for name in python3 python3.14 python3.13 python3.12 python3.11; do
+  for name in ${MYSQL_CDC_PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
     if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       command -v "$name"
       return

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stacklib.unpack import unpack_tar
+
 from kit.pipeline import JVM, ROOT, spark_home
 
 
@@ -91,7 +93,7 @@ def running_cluster(jvm: str) -> Iterator[RunningCluster]:
     folder = Path(tempfile.mkdtemp(prefix=f"mysql-cdc-spark-{os.environ['MYSQL_CDC_SUITE']}-"))
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder / "environment", filter="data")
+            unpack_tar(tar, folder / "environment")
         started = spark.start(find_java(), folder, spark_home(), jvm=jvm)
         python = folder / "environment" / "bin" / "python"
         # A killed executor leaves the libraries that it has unpacked.

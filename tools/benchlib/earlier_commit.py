@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stacklib.errors import StackError
+from stacklib.unpack import unpack_tar
 
 COMMIT = "d52656a"
 """The last commit before there was a kernel: the side without one must not be dearer."""
@@ -36,7 +37,7 @@ def export_commit(folder: Path) -> Path:
         why = done.stderr.decode(errors="replace").strip()
         raise StackError(f"reading commit {COMMIT}", why, "use a clone with the whole history (git fetch --unshallow)")
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        unpack_tar(archive, folder)
     return folder
 
 

