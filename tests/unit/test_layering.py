@@ -36,6 +36,16 @@ CORE_MAY["incremental"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "
 CORE_MAY["operate"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "operate"}
 
 
+def picture() -> str:
+    """Return the table as CONTRIBUTING shows it: each folder and the highest ones that it may import."""
+    lines = []
+    for folder in reversed(CORE_MAY):
+        below = CORE_MAY[folder] - {folder}
+        highest = [name for name in CORE_MAY if name in below and not any(name in CORE_MAY[o] - {o} for o in below)]
+        lines.append(f"    {folder:<12}{' -> ' if highest else ''}{', '.join(highest)}".rstrip())
+    return "\n".join(lines)
+
+
 def imports(path: Path) -> set[str]:
     """Return every module a file imports, wherever the statement stands."""
     found: set[str] = set()
@@ -54,6 +64,10 @@ def files(*parts: str) -> list[Path]:
 
 def top(names: set[str]) -> set[str]:
     return {name.split(".")[0] for name in names}
+
+
+def test_the_picture_in_contributing_is_the_table() -> None:
+    assert f"\n{picture()}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def test_every_core_folder_has_its_row() -> None:
