@@ -17,6 +17,7 @@ from typing import Any
 from mutatelib.copies import Copy
 from mutatelib.mutant import REPOSITORY, ListError, Mutant, load
 from mutatelib.record import VerdictFile, verdict_key
+from mutatelib.requirement_draw import describe, draw, marked_requirements
 from mutatelib.run import check_controls, run_all, try_mutant
 from mutatelib.verdicts import Result, Verdict
 
@@ -54,6 +55,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", action="append", default=[], metavar="TEXT", help="only mutants with TEXT in name, file or a test"
     )
     parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of docs/holes.md")
+    parser.add_argument(
+        "--draw", type=int, metavar="N", help="only the edits of N requirements that are drawn among those with a mark"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the drawing (1)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once, those that need servers one by one (2)")
     parser.add_argument("--record", type=Path, default=_RECORD, metavar="FILE", help=f"keeps verdicts ({_RECORD.name})")
     parser.add_argument("--again", action="store_true", help="try those too whose verdict is recorded and holds")
@@ -65,18 +70,31 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _chosen(options: argparse.Namespace) -> list[Mutant]:
+def _drawn(options: argparse.Namespace) -> tuple[frozenset[str] | None, int]:
+    """Return the names of the drawn requirements' mutants, None for all, and how many requirements have no edit."""
+    if options.draw is None:
+        return None, 0
+    drawn = draw(marked_requirements(REPOSITORY / "tests"), load(), options.draw, options.seed)
+    for line in (missing := describe(drawn)):
+        print(line)
+    print(f"drew {len(drawn)} requirements with seed {options.seed}; {len(missing)} without an edit", flush=True)
+    return frozenset(m.name for d in drawn for m in d.mutants), len(missing)
+
+
+def _chosen(options: argparse.Namespace, names: frozenset[str] | None) -> list[Mutant]:
     return [
         m
         for m in load()
         if not (options.servers if m.quick else options.quick)
+        and (names is None or m.name in names)
         and (options.row is None or options.row in m.rows)
         and (not options.only or any(text in each for text in options.only for each in (m.name, m.file, *m.tests)))
     ]
 
 
 def _run(options: argparse.Namespace) -> int:
-    chosen = _chosen(options)
+    names, without_edit = _drawn(options)
+    chosen = _chosen(options, names)
     if options.list:
         for m in chosen:
             print(f"{m.name} [{m.file}]: {m.breaks}; {m.explained or ' '.join(m.tests)}")
@@ -99,7 +117,8 @@ def _run(options: argparse.Namespace) -> int:
     finally:
         if started:
             subprocess.run([_STACK, "down"], check=False)
-    return _report(list(tries.results.values()), len(chosen) - len(mutants), time.monotonic() - began)
+    failed = _report(list(tries.results.values()), len(chosen) - len(mutants), time.monotonic() - began)
+    return 1 if without_edit else failed
 
 
 def _stack(wanted: bool) -> tuple[Path, bool]:

@@ -23,6 +23,7 @@ _MEMBERS = {
     "tests": list,
     "explained": str,
     "expects": str,
+    "requirements": list,
 }
 EXPECTED = ("", "took too long", "errored")
 """Ends of the tests, other than a red test, that a row may take for a kill."""
@@ -47,6 +48,7 @@ class Mutant:
         explained: Why no test can go red; such a mutant is not run.
         expects: How its tests end with it when none goes red by what it looks at: ``took too long`` for a mutant that
             hangs, ``errored`` for one that stops what stands around a test.
+        requirements: Ids of requirements whose feature this edit takes out; tests that carry the id as a mark go red.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Mutant:
     tests: tuple[str, ...] = ()
     explained: str = ""
     expects: str = ""
+    requirements: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -122,4 +125,5 @@ def _read(entry: Mapping[str, Any], where: str) -> Mutant:
         tuple(entry.get("tests", ())),
         entry.get("explained", ""),
         entry.get("expects", ""),
+        tuple(entry.get("requirements", ())),
     )
