@@ -232,7 +232,11 @@ def test_killing_the_operator_before_spark_was_started_does_nothing(monkeypatch:
     from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
     connections(monkeypatch)
-    MySqlCdcDrainOperator(task_id="drain").on_kill()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    operator = MySqlCdcDrainOperator(task_id="drain")
+    assert operator._hook is None
+    operator.on_kill()
+    assert operator._hook is None or operator._hook._submit_sp is None
 
 
 def alive(pid: int) -> bool:

@@ -30,8 +30,10 @@ from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
         r"a = 'it\'s )'",
     ],
 )
-def test_an_expression_is_taken(sql: str) -> None:
+def test_an_expression_is_accepted_and_one_parenthesis_more_is_not(sql: str) -> None:
     require_contained(sql, 0)
+    with pytest.raises(SignalRefused, match="has not opened"):
+        require_contained(f") {sql}", 0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -38,8 +38,9 @@ def test_every_producer_takes_a_users_times(times: dict[str, str], timeout_ms: i
     """Writers have ``transaction.timeout.ms``; whoever fences or plans has a minute, with the same settings."""
     given = {f"kafka.{name}": value for name, value in times.items()}
     for settings in (ConnectorConfig.from_properties(BASE | given).kafka_settings(), times):
-        with TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms):
-            pass
+        with TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms) as writer:
+            assert writer._settings["transaction.timeout.ms"] == timeout_ms
+            assert isinstance(writer._producer, Producer), "the client has taken the settings"
 
 
 def test_times_are_shortened_only_as_far_as_the_transaction_asks() -> None:

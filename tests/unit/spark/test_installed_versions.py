@@ -34,9 +34,11 @@ def test_an_older_airflow_is_refused_in_one_line(found: str | None, monkeypatch:
 
 
 @pytest.mark.parametrize("found", ["1.3.0", "1.3.2", "1.10.0.dev1", "2.0"])
-def test_newer_ones_are_taken(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "version", lambda name: found)
+def test_newer_ones_are_accepted(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    monkeypatch.setattr(metadata, "version", lambda name: asked.append(name) or found)
     require_airflow()
+    assert asked == ["apache-airflow-task-sdk"]
 
 
 @pytest.mark.parametrize("part", ["operators", "hooks", "sensors", "triggers", "example_dags"])
@@ -85,6 +87,8 @@ def test_a_place_without_jars_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("java", ["4.3.0", "4.3.1", "4.3.0-amzn-0"])
 def test_patches_and_vendors_names_go_together(java: str) -> None:
     require_same_version("4.3.0", java, "pyspark/__init__.py")
+    with pytest.raises(ConfigError, match=r"4\.4\.0"):
+        require_same_version("4.4.0", java, "pyspark/__init__.py")
 
 
 @pytest.mark.parametrize("java", ["4.2.0", "4.30.0", "3.4.3"])
