@@ -164,7 +164,8 @@ class SparkRunner:
             return
         max_retries = int(self._context.getConf().get(MAX_RETRIES_SETTING) or DEFAULT_MAX_RETRIES)
         if 0 <= max_retries <= self._executor_failures.count and not self._executors():
-            self._stage_error = self._executor_failures.error(str(self._context.master))
+            # Jobs end some time after they are cancelled, and executors go on ending meanwhile.
+            self._stage_error = self._stage_error or self._executor_failures.error(str(self._context.master))
             self._context.cancelAllJobs()
 
     def _executors(self) -> int:
