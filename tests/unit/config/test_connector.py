@@ -351,7 +351,7 @@ def test_the_derived_server_id_is_stable_and_leaves_room_for_all_writers() -> No
             first.server_id(wrong)
 
 
-@pytest.mark.req("CFG-101", "STRM-38")
+@pytest.mark.req("CFG-101", "CFG-34", "STRM-38")
 def test_connection_settings_carry_what_the_connection_needs() -> None:
     cfg = config(
         **{

@@ -47,6 +47,94 @@ def field_of(made: Table, options: DecoderOptions, name: str) -> dict[str, Any]:
     )
 
 
+@pytest.mark.parametrize(
+    ("declaration", "kind", "name", "options"),
+    [
+        pytest.param("BIT(1)", "boolean", None, {}, marks=pytest.mark.req("TYPE-04")),
+        pytest.param("BIT(9)", "bytes", "io.debezium.data.Bits", {}, marks=pytest.mark.req("TYPE-05")),
+        pytest.param("TINYINT", "int16", None, {}, marks=pytest.mark.req("TYPE-06")),
+        pytest.param("SMALLINT(5)", "int16", None, {}, marks=pytest.mark.req("TYPE-07")),
+        pytest.param("MEDIUMINT(7)", "int32", None, {}, marks=pytest.mark.req("TYPE-08")),
+        pytest.param("INT", "int32", None, {}, marks=pytest.mark.req("TYPE-09")),
+        pytest.param("INTEGER(9)", "int32", None, {}, marks=pytest.mark.req("TYPE-09")),
+        pytest.param("BIGINT(20)", "int64", None, {}, marks=pytest.mark.req("TYPE-10")),
+        pytest.param("CHAR(3)", "string", None, {}, marks=pytest.mark.req("TYPE-14")),
+        pytest.param("VARCHAR(3)", "string", None, {}, marks=pytest.mark.req("TYPE-15")),
+        pytest.param("BINARY(3)", "bytes", None, {}, marks=pytest.mark.req("TYPE-16")),
+        pytest.param("VARBINARY(3)", "bytes", None, {}, marks=pytest.mark.req("TYPE-17")),
+        pytest.param("JSON", "string", "io.debezium.data.Json", {}, marks=pytest.mark.req("TYPE-26")),
+        pytest.param("ENUM('a','b')", "string", "io.debezium.data.Enum", {}, marks=pytest.mark.req("TYPE-27")),
+        pytest.param("SET('a','b')", "string", "io.debezium.data.EnumSet", {}, marks=pytest.mark.req("TYPE-28")),
+        pytest.param("YEAR", "int32", "io.debezium.time.Year", {}, marks=pytest.mark.req("TYPE-29")),
+        pytest.param("TIMESTAMP(6)", "string", "io.debezium.time.ZonedTimestamp", {}, marks=pytest.mark.req("TYPE-30")),
+        pytest.param("DATE", "int32", "io.debezium.time.Date", {}, marks=pytest.mark.req("TYPE-37")),
+        pytest.param("TIME(3)", "int64", "io.debezium.time.MicroTime", {}, marks=pytest.mark.req("TYPE-38")),
+        pytest.param("DATETIME", "int64", "io.debezium.time.Timestamp", {}, marks=pytest.mark.req("TYPE-39")),
+        pytest.param("DATETIME(3)", "int64", "io.debezium.time.Timestamp", {}, marks=pytest.mark.req("TYPE-39")),
+        pytest.param("DATETIME(4)", "int64", "io.debezium.time.MicroTimestamp", {}, marks=pytest.mark.req("TYPE-40")),
+        pytest.param("DATETIME(6)", "int64", "io.debezium.time.MicroTimestamp", {}, marks=pytest.mark.req("TYPE-40")),
+        pytest.param(
+            "DATE",
+            "int32",
+            "org.apache.kafka.connect.data.Date",
+            {"time_mode": "connect"},
+            marks=pytest.mark.req("TYPE-43"),
+        ),
+        pytest.param(
+            "TIME",
+            "int32",
+            "org.apache.kafka.connect.data.Time",
+            {"time_mode": "connect"},
+            marks=pytest.mark.req("TYPE-48"),
+        ),
+        pytest.param(
+            "DATETIME(6)",
+            "int64",
+            "org.apache.kafka.connect.data.Timestamp",
+            {"time_mode": "connect"},
+            marks=pytest.mark.req("TYPE-45"),
+        ),
+        pytest.param(
+            "DECIMAL(9,2)", "bytes", "org.apache.kafka.connect.data.Decimal", {}, marks=pytest.mark.req("TYPE-55")
+        ),
+        pytest.param("NUMERIC(9,2)", "double", None, {"decimal_mode": "double"}, marks=pytest.mark.req("TYPE-56")),
+        pytest.param("DECIMAL(9,2)", "string", None, {"decimal_mode": "string"}, marks=pytest.mark.req("TYPE-57")),
+        pytest.param("BIGINT UNSIGNED", "int64", None, {}, marks=pytest.mark.req("TYPE-58")),
+        pytest.param(
+            "BIGINT UNSIGNED",
+            "bytes",
+            "org.apache.kafka.connect.data.Decimal",
+            {"bigint_unsigned_mode": "precise"},
+            marks=pytest.mark.req("TYPE-59"),
+        ),
+        pytest.param("POINT", "struct", "io.debezium.data.geometry.Point", {}, marks=pytest.mark.req("TYPE-68")),
+        pytest.param("GEOMETRY", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")),
+        pytest.param(
+            "LINESTRING", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")
+        ),
+        pytest.param("POLYGON", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")),
+        pytest.param(
+            "MULTIPOINT", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")
+        ),
+        pytest.param(
+            "MULTILINESTRING", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")
+        ),
+        pytest.param(
+            "MULTIPOLYGON", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")
+        ),
+        pytest.param(
+            "GEOMETRYCOLLECTION", "struct", "io.debezium.data.geometry.Geometry", {}, marks=pytest.mark.req("TYPE-66")
+        ),
+    ],
+)
+def test_each_type_has_the_schema_of_the_manuals(
+    declaration: str, kind: str, name: str | None, options: dict[str, Any]
+) -> None:
+    made = created(f"CREATE TABLE t (c {declaration})")
+    field = field_of(made, DecoderOptions(prefix="p", **options), "c")
+    assert (field["type"], field.get("name")) == (kind, name)
+
+
 @pytest.mark.req("EVT-11", "EX-05")
 def test_the_key_of_the_sample_comes_out_byte_for_byte() -> None:
     made = created("CREATE TABLE customers (id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY, first_name VARCHAR(255))")

@@ -97,6 +97,14 @@ def test_a_signal_of_the_topic_has_the_connectors_name_as_key_and_no_id(monkeypa
     assert topic.admins == [{"bootstrap.servers": "k:1"}]
 
 
+@pytest.mark.req("CFG-96")
+def test_signals_come_from_the_topic_that_the_property_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    Topic(monkeypatch, LOG)
+    monkeypatch.setitem(globals(), "TOPIC", "requests")
+    found = poll(config(**{"signal.kafka.topic": "requests"}))
+    assert [key for key, _ in found.signals] == ["signal/kafka/0"] and found.new_offset == at(1, topic="requests")
+
+
 def test_each_poll_begins_where_the_ledger_says(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG, LOG, LOG)
     found = poll(place=at(2))
