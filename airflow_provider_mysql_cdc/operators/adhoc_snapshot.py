@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus
     from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 LEDGER_POLL_S = 5.0
 """Seconds between two looks at the ledger while another run drives the snapshot, or while it rests."""
@@ -82,8 +83,11 @@ class MySqlCdcAdhocSnapshotOperator(MySqlCdcSparkOperator):
         self.log.info("The snapshot is done: %s rows of %s table(s).", sum(rows.values()), len(rows))
         return {**result, "signal_id": self._signal_id, "state": status.state, "rows": rows}
 
-    def _send_signal(self, cfg: ConnectorConfig, context: Any, data: dict[str, Any]) -> None:
-        """Send the signal, unless an earlier try has done so."""
+    def _send_signal(self, cfg: ConnectorConfig, context: Any, signal: Signal, tables: Sequence[str]) -> None:
+        """Send the signal of ``signal_id``, unless an earlier try has done so.
+
+        A cleared task that still has an active snapshot follows that one, and sends nothing.
+        """
         from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
         from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, task_signal_id
@@ -93,11 +97,11 @@ class MySqlCdcAdhocSnapshotOperator(MySqlCdcSparkOperator):
         if (state := snapshot_status(ledger, self._signal_id).state) != "unknown":
             self.log.info("Signal %s was sent before; its snapshot is %s.", self._signal_id, state)
             return
-        self._check_tables(cfg, data)
-        send_signal(cfg, "execute-snapshot", data, channel=self.channel, id_=self._signal_id)
-        self.log.info("Asked for a snapshot of %s: signal %s.", ", ".join(data["data-collections"]), self._signal_id)
+        self._check_tables(cfg, tables)
+        send_signal(cfg, signal)
+        self.log.info("Asked for a snapshot of %s: signal %s.", ", ".join(tables), self._signal_id)
 
-    def _check_tables(self, cfg: ConnectorConfig, data: dict[str, Any]) -> None:
+    def _check_tables(self, cfg: ConnectorConfig, tables: Sequence[str]) -> None:
         """Refuse what no driver could read, before it is asked for."""
 
     def _status(self, cfg: ConnectorConfig) -> SnapshotStatus:

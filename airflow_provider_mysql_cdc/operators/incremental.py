@@ -11,12 +11,13 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_mysql_cdc.operators.adhoc_snapshot import MySqlCdcAdhocSnapshotOperator
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
-from airflow_provider_mysql_cdc.operators.common import parse_seconds
+from airflow_provider_mysql_cdc.operators.common import generation_of, owner_of, parse_seconds
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 
 class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
@@ -91,9 +92,9 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
     def _run(self, context: Any) -> dict[str, Any]:
         deadline = time.monotonic() + parse_seconds(self.timeout, "timeout")
         cfg, store = self._config_and_store(context)
-        request = self._request(cfg)
+        signal, tables = self._snapshot_signal(cfg, context)
         self._check_spark()
-        self._send_signal(cfg, context, request)
+        self._send_signal(cfg, context, signal, tables)
         return self._drain_until_done(cfg, store, context, deadline)
 
     def _properties(self) -> dict[str, Any]:
@@ -102,24 +103,26 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
             merged["incremental.snapshot.chunk.size"] = self.chunk_size
         return merged
 
-    def _request(self, cfg: ConnectorConfig) -> dict[str, Any]:
-        """Return the signal's data, checked before anything starts."""
-        from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, snapshot_data
+    def _snapshot_signal(self, cfg: ConnectorConfig, context: Any) -> tuple[Signal, list[str]]:
+        """Return the signal, checked before anything starts, and the tables that it names."""
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, signal_id, snapshot_signal
 
-        data = snapshot_data(
-            parse_tables(self.tables),
+        tables = parse_tables(self.tables)
+        signal = snapshot_signal(
+            cfg,
+            tables,
             kind=self.kind,
             condition=self.condition or "",
             surrogate_key=self.surrogate_key or "",
+            channel=self.channel,
+            id_=signal_id(owner_of(context), generation_of(context)),
         )
-        check_signal(cfg, "execute-snapshot", data, channel=self.channel)
-        return data
+        return signal, tables
 
-    def _check_tables(self, cfg: ConnectorConfig, data: dict[str, Any]) -> None:
+    def _check_tables(self, cfg: ConnectorConfig, tables: Sequence[str]) -> None:
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_captured
 
-        require_captured(cfg, data["data-collections"])
+        require_captured(cfg, tables)
 
     def _timeout_error(self) -> AirflowFailException:
         return AirflowFailException(f"The time is over (timeout={self.timeout}). {self._resume_hint()}")

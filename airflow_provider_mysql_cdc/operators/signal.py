@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -82,15 +81,16 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         Returns:
             The signal's id, also pushed as XCom.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal, send_signal
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id
 
-        text = self.data if isinstance(self.data, str) else json.dumps(self.data or {})
+        data = self.data if isinstance(self.data, str) else self.data or {}
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))
         try:
             cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
-            sent = send_signal(cfg, self.signal_type, text, channel=self.channel, id_=id_)
+            signal = check_signal(cfg, self.signal_type, data, channel=self.channel, id_=id_)
+            send_signal(cfg, signal)
         except CdcError as error:
             raise airflow_error(error) from error
-        self.log.info("Sent signal %s (%s) over channel %s.", sent, self.signal_type, self.channel)
-        return sent
+        self.log.info("Sent signal %s (%s) over channel %s.", signal.id, signal.type, signal.channel)
+        return signal.id

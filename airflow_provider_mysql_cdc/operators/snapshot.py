@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mysql_cdc.operators.adhoc_snapshot import OTHER_RUN_ERRORS, MySqlCdcAdhocSnapshotOperator
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
-from airflow_provider_mysql_cdc.operators.common import owner_of
+from airflow_provider_mysql_cdc.operators.common import generation_of, owner_of
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -99,10 +99,12 @@ class MySqlCdcSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
     def _read_concurrent(
         self, cfg: ConnectorConfig, store: OffsetStore, context: Any, collections: Sequence[str]
     ) -> dict[str, Any]:
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_data
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id, snapshot_signal
 
         if self._should_defer():
             self.log.info("The task is not deferred: it drains until the tables are read, and waits for other runs.")
         self.log.info("There is a stream, so it is drained to its end, and stands while the tables are read.")
-        self._send_signal(cfg, context, snapshot_data(collections, kind="blocking"))
+        id_ = signal_id(owner_of(context), generation_of(context))
+        signal = snapshot_signal(cfg, collections, kind="blocking", channel=self.channel, id_=id_)
+        self._send_signal(cfg, context, signal, collections)
         return {**self._idle_result(cfg, store, context), **self._drain_until_done(cfg, store, context)}

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, state_changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties
@@ -216,7 +216,7 @@ class FakeStream:
         self.drains -= 1
         for signal in self.sent:
             tables = [TableId(*name.split(".")) for name in json.loads(signal.data)["data-collections"]]
-            self.books = queue_scans(self.books, ScanRequest(signal.id, "incremental", tables, {}), 1)
+            self.books = queue_scans(self.books, SnapshotRequest(signal.id, "incremental", tables, {}), 1)
         if self.drains <= 0:
             self.books = self.books.with_scans(replace(scan, rows=7).finish() for scan in self.books.active_scans)
 

@@ -23,8 +23,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     read_incremental_state,
     state_changes,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import (
-    ScanRequest,
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
+    SnapshotRequest,
     queue_scans,
     record_refusal,
     set_paused,
@@ -75,7 +75,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def asked(signal: str, *tables: str) -> Step:
-    wanted = ScanRequest(signal, "incremental", [TableId("shop", table) for table in tables], {})
+    wanted = SnapshotRequest(signal, "incremental", [TableId("shop", table) for table in tables], {})
     return lambda books: queue_scans(books, wanted, 1)
 
 

@@ -18,12 +18,12 @@ import pymysql
 import pytest
 from kit.incremental_rig import FLAT, books
 from kit.pipeline import Pipeline, execute, payload
+from kit.signals import send
 from live_airflow import DEFERRED, RETRIED, WAITS, LiveAirflow, shown
 from real_servers import files_with
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 

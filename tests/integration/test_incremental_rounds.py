@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
 from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.signals import send
 from kit.table_rig import filled
 from kit.window_rig import connection
 
@@ -26,7 +27,6 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.schema import history
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 

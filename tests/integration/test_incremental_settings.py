@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
 from kit.pipeline import Pipeline, execute, rows
+from kit.signals import send
 from kit.table_rig import filled
 from kit.window_rig import Places
 
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import KeyRangeQueue
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
 ALLOW = "incremental.snapshot.allow.schema.changes"

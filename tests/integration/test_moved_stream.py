@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.pipeline import Pipeline, execute, payload, rows
+from kit.signals import send
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -19,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}

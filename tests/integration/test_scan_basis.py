@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, reads
 from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.signals import send
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, Places, connection, same_as_table
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kit.pipeline import Pipeline, execute, payload
+from kit.signals import send
 from kit.table_rig import FLAT
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -24,7 +25,6 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel
 from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from kit.pipeline import Pipeline, execute, payload, rows
+from kit.signals import send
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
+from airflow_provider_mysql_cdc.cdc.signals.signal import build_signal
 
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL)"
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false", "cdc.id.header": "true"}
@@ -142,7 +144,8 @@ def test_malformed_structures_are_refused_by_name_and_the_drain_goes_on(
 ) -> None:
     tell(root, database, "type", changes(database, "id", "p", "q", type_="NOTHING"))
     tell(root, database, "other", changes(database, "id", "p", "q", tables=("signals_of_others",)))
-    send(pipeline.cfg, "schema-changes", changes(database, "id", "id"), "twice")
+    unchecked = build_signal("twice", "schema-changes", changes(database, "id", "id"), "airflow")
+    send_signal(pipeline.cfg, unchecked)
     insert(root, database, 1)
     pipeline.drain()
     notes = [payload(r.value) for r in pipeline.read(f"{pipeline.properties['topic.prefix']}.notes")]

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     read_incremental_state,
     state_changes,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from kit.pipeline import Pipeline, compacted, duplicates, payload, rows
@@ -39,7 +39,7 @@ def books(pipeline: Pipeline) -> IncrementalState:
 def ask_for(pipeline: Pipeline, tables: Iterable[str], name: str = "s1", **more: Any) -> None:
     """Queue scans of tables of the pipeline's database, as a signal does."""
     db = pipeline.properties["database.include.list"]
-    wanted = ScanRequest(name, more.pop("kind", "incremental"), [TableId(db, t) for t in tables], {}, **more)
+    wanted = SnapshotRequest(name, more.pop("kind", "incremental"), [TableId(db, t) for t in tables], {}, **more)
     with JobLedger(pipeline.cfg) as job:
         before = read_incremental_state(job.read())
         job.put_all(state_changes(before, queue_scans(before, wanted, 1)))

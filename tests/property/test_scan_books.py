@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     read_incremental_state,
     state_changes,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans, set_paused, stop_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans, set_paused, stop_scans
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import (
     DoneKeyRange,
     KeyRange,
@@ -140,7 +140,9 @@ KEYS = st.one_of(st.integers(-(2**63), 2**64 - 1), st.text(max_size=8).filter(la
 def test_books_come_back_as_they_were_written(asked: list[tuple[str, Any]], paused: bool) -> None:
     books = IncrementalState()
     for name, kind in asked:
-        books = queue_scans(books, ScanRequest(name, kind, [TABLE, TableId("shop", name)], {TABLE: "v > '\\'"}, "v"), 5)
+        books = queue_scans(
+            books, SnapshotRequest(name, kind, [TABLE, TableId("shop", name)], {TABLE: "v > '\\'"}, "v"), 5
+        )
     books = set_paused(books, paused=paused)
     assert read_back(written(books)) == books
     assert state_changes(books, books) == []
@@ -148,7 +150,7 @@ def test_books_come_back_as_they_were_written(asked: list[tuple[str, Any]], paus
 
 def test_no_record_grows_with_tables_and_stretches() -> None:
     tables = [TableId("shop", f"orders_{n}" + "x" * 40) for n in range(1000)]
-    books = queue_scans(IncrementalState(), ScanRequest("all", "incremental", tables, {}), 5)
+    books = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", tables, {}), 5)
     wide = tuple(f"column_{n}" for n in range(16))
     begun = [
         s.begin(wide, ("utf8mb4 utf8mb4_0900_ai_ci",) * 16, ("\u20ac" * 190,) * 16, 1) for s in books.scans.values()
@@ -192,11 +194,11 @@ def test_a_record_with_one_member_spoiled_is_refused_or_harmless(draw: st.DataOb
 
 
 def test_a_lost_state_record_gives_no_scan_the_number_of_another() -> None:
-    books = queue_scans(IncrementalState(), ScanRequest("a", "incremental", [TABLE, TableId("shop", "b")], {}), 5)
+    books = queue_scans(IncrementalState(), SnapshotRequest("a", "incremental", [TABLE, TableId("shop", "b")], {}), 5)
     records = written(books)
     records[done_range_key(KeyRange(TABLE, 6, 0))] = DoneKeyRange(KeyRange(TABLE, 6, 0), 1).to_json()
     del records["incremental/state"]
-    again = queue_scans(read_back(records), ScanRequest("b", "incremental", [TABLE], {}), 6)
+    again = queue_scans(read_back(records), SnapshotRequest("b", "incremental", [TABLE], {}), 6)
     assert sorted(again.scans) == [0, 1, 7]
 
 
@@ -204,16 +206,16 @@ def test_a_lost_state_record_gives_no_scan_the_number_of_another() -> None:
 
 
 def test_the_same_id_again_asks_for_nothing() -> None:
-    once = queue_scans(IncrementalState(), ScanRequest("a", "incremental", [TABLE], {}), 5)
-    assert queue_scans(once, ScanRequest("a", "blocking", [TableId("shop", "b")], {}), 6) == once
+    once = queue_scans(IncrementalState(), SnapshotRequest("a", "incremental", [TABLE], {}), 5)
+    assert queue_scans(once, SnapshotRequest("a", "blocking", [TableId("shop", "b")], {}), 6) == once
 
 
 def test_a_request_is_remembered_as_long_as_a_scan_of_it_is_left() -> None:
     books = IncrementalState()
     for n in range(1500):
-        books = queue_scans(books, ScanRequest(f"r{n}", "incremental", [TABLE], {}), n)
+        books = queue_scans(books, SnapshotRequest(f"r{n}", "incremental", [TABLE], {}), n)
     assert len(books.requests) == 1500
-    books = queue_scans(stop_scans(books, None), ScanRequest("last", "incremental", [TABLE], {}), 5000)
+    books = queue_scans(stop_scans(books, None), SnapshotRequest("last", "incremental", [TABLE], {}), 5000)
     assert len(books.requests) == 1000
     assert "last" in books.requests
 
@@ -223,7 +225,7 @@ def test_stops_and_pauses_leave_no_scan_half(steps: list[str]) -> None:
     books, other = IncrementalState(), TableId("shop", "b")
     for n, step in enumerate(steps):
         books = {
-            "ask": lambda b, n=n: queue_scans(b, ScanRequest(f"r{n}", "incremental", [TABLE, other], {}), n),
+            "ask": lambda b, n=n: queue_scans(b, SnapshotRequest(f"r{n}", "incremental", [TABLE, other], {}), n),
             "stop one": lambda b: stop_scans(b, [TABLE]),
             "stop": lambda b: stop_scans(b, None),
             "pause": lambda b: set_paused(b, paused=True),

@@ -12,7 +12,7 @@ from kit.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_data, snapshot_done
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_done, snapshot_signal
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from benchlib import spark_job
 from benchlib.figures import Measured, count_written
@@ -81,7 +81,8 @@ class ProviderIncrementalSnapshot:
             tables: Names ``database.table``, or regular expressions.
         """
         cfg, store, begun = self.pipeline.cfg, self.pipeline.store, time.process_time()
-        asked = send_signal(cfg, "execute-snapshot", snapshot_data(tables), channel="source")
+        signal = snapshot_signal(cfg, tables, channel="source")
+        send_signal(cfg, signal)
         while True:
             job = prepare_drain(cfg, store, self.pipeline.owner, self.pipeline.log, even_empty=True)
             assert job is not None
@@ -90,8 +91,8 @@ class ProviderIncrementalSnapshot:
             begun = time.process_time()
             outcome = self.pipeline.settle()
             self.native_rows += outcome.tally.native.rows if outcome.tally else 0
-            self.status = snapshot_status(peek_ledger(cfg), asked)
-            if snapshot_done(self.status, asked):
+            self.status = snapshot_status(peek_ledger(cfg), signal.id)
+            if snapshot_done(self.status, signal.id):
                 self.beside_s += time.process_time() - begun
                 return
 

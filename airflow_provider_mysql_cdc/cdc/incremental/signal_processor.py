@@ -27,8 +27,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     state_changes,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import (
-    ScanRequest,
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
+    SnapshotRequest,
     queue_scans,
     record_refusal,
     restart_scans,
@@ -149,8 +149,8 @@ class SignalProcessor:
         ):
             raise SignalRefused("a blocking snapshot takes a condition for WHERE, not a statement of its own")
         self._check_conditions(conditions)
-        scan_request = ScanRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key)
-        self.state = queue_scans(self.state, scan_request, _now_ms())
+        request = SnapshotRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key)
+        self.state = queue_scans(self.state, request, _now_ms())
         self.log(f"signal {snapshot.signal_id}: {snapshot.kind} snapshot of {len(tables)} table(s)")
         self.notifications.append(notices.started(self.state, snapshot.signal_id))
         if not tables:
@@ -237,7 +237,7 @@ class SignalProcessor:
     def _complete(self, action: SignalAction, additional_data: Mapping[str, str]) -> None:
         """Write down that a signal that is no snapshot is carried out."""
         if action.signal_id:
-            self.state = queue_scans(self.state, ScanRequest(action.signal_id, "incremental", (), {}), _now_ms())
+            self.state = queue_scans(self.state, SnapshotRequest(action.signal_id, "incremental", (), {}), _now_ms())
         self.notifications.append(
             Notification(NotificationType.COMPLETED, action.signal_id, additional_data, notification_record.SIGNAL)
         )

@@ -35,7 +35,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SchemaError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import restart_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import restart_scans
 from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import signals_taken_records
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import history_difference

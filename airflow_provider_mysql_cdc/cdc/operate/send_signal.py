@@ -1,7 +1,8 @@
-"""Send a signal to a stream: over Airflow, by a row of the signal table, or by a record of the Kafka signal topic.
+"""Check a signal and send it: as a record of the ledger, a row of the signal table, or a record of the Kafka topic.
 
-What the driver would refuse is refused here, before anything is sent. Who sends a signal with an id of its own may send
-it again: the driver asks for one snapshot per id, and a row that is there already is left alone.
+``check_signal`` is the only check: it refuses what the driver would refuse, and returns the frozen ``Signal`` that
+``send_signal`` sends as it is. A signal with an id of its own can be sent again: the driver takes one snapshot per id,
+a record of the ledger takes the place of the earlier one, and a row that exists already is left alone.
 """
 
 from __future__ import annotations
@@ -12,34 +13,43 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourcePrivilegeError, SourceSettingError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    ConfigError,
+    LedgerMissingError,
+    SourcePrivilegeError,
+    SourceSettingError,
+    StateError,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
-from airflow_provider_mysql_cdc.cdc.signals import airflow_channel
-from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalAction, SignalChannel
+from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalChannel
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, SignalRefused, build_signal, read_action
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
 
+CHANNELS: tuple[SignalChannel, ...] = get_args(SignalChannel)
 _GRANT_REMEDY = "the account needs SELECT and INSERT on the signal table"
 _COLUMNS = ("id", "type", "data")
-CHANNELS: tuple[SignalChannel, ...] = get_args(SignalChannel)
+_KEY_NAMESPACE = uuid.UUID("7c5a4a5e-94e5-4f0b-8f0a-0d9a4a5b7c11")
 
 
 def check_signal(
-    cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str, *, channel: str, id_: str = ""
-) -> tuple[Signal, SignalAction]:
-    """Return a signal and what it asks for, or refuse it.
+    cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str, *, channel: str = "airflow", id_: str = ""
+) -> Signal:
+    """Return a signal that the driver will accept, or refuse it.
 
     Args:
         cfg: The connector's configuration.
-        type_: What it asks for, for example ``execute-snapshot``.
+        type_: The signal's type, for example ``execute-snapshot``.
         data: Its parameters, or their JSON text.
         channel: ``airflow``, ``source`` or ``kafka``.
         id_: Its id; empty for a new one.
 
     Raises:
-        ConfigError: The driver would refuse it, or nobody would take it.
+        ConfigError: The driver would refuse the signal, or does not read this channel.
     """
     where = f"signal {type_}, channel {channel}"
     if channel not in CHANNELS:
@@ -58,45 +68,49 @@ def check_signal(
         action = read_action(signal, cfg[F.SIGNAL_TRUSTED_CHANNELS])
         if isinstance(action, SchemaChanges):
             action.parse_changes(cfg)
-        return signal, action
     except SignalRefused as refused:
         raise ConfigError(
             "the signal would be refused", where=where, why=refused.reason, remedy="correct it; nothing was sent"
         ) from refused
+    return signal
 
 
-def send_signal(
-    cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str, *, channel: str = "airflow", id_: str = ""
-) -> str:
-    """Check a signal and send it.
+def send_signal(cfg: ConnectorConfig, signal: Signal) -> None:
+    """Send a signal over its channel.
 
     Args:
         cfg: The connector's configuration.
-        type_: What it asks for, for example ``execute-snapshot``.
-        data: Its parameters, or their JSON text.
-        channel: ``airflow``, ``source`` or ``kafka``.
-        id_: Its id; empty for a new one.
-
-    Returns:
-        The signal's id.
+        signal: The signal, as ``check_signal`` returned it.
 
     Raises:
-        ConfigError: See ``check_signal``.
-        SourceError: There is no such table, or MySQL refuses the row.
-        SinkError: Kafka refuses the record or cannot be reached.
+        LedgerMissingError: The channel is ``airflow``, and there is no ledger topic.
+        SourceError: There is no signal table, or MySQL refuses the row.
+        SinkConnectionError: Kafka did not answer in time; the signal may have been written all the same.
+        SinkError: Kafka refuses the record.
         StateError: The signal table holds another signal of this id.
     """
-    signal, _ = check_signal(cfg, type_, data, channel=channel, id_=id_)
     _SENDERS[signal.channel](cfg, signal)
-    return signal.id
 
 
 def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
-    airflow_channel.send(cfg, signal.type, signal.data, signal.id)
+    """Write the ledger record that the driver reads between two batches.
+
+    The record is not part of a transaction: it neither waits for a running drain nor disturbs it. A pending signal is
+    replaced by another one of the same id, so a repeated attempt adds nothing.
+    """
+    if cfg.ledger_topic not in partition_counts(make_admin(cfg.kafka_settings()), [cfg.ledger_topic]):
+        raise LedgerMissingError(
+            "the signal has nowhere to wait: the ledger topic does not exist",
+            where=f"topic {cfg.ledger_topic}",
+            why="no snapshot and no drain of this topic.prefix has run yet, or the topic was deleted",
+            remedy="run mysql_cdc_snapshot or mysql_cdc_drain first, or correct topic.prefix and ledger.topic",
+        )
+    key = signal.ledger_key(uuid.uuid5(_KEY_NAMESPACE, signal.id).hex)
+    write_plain(cfg.kafka_settings(), [(cfg.ledger_topic, key.encode(), encode(signal.to_json()))])
 
 
 def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
-    """Insert the row, unless a try before has done so; the first three columns count, whatever their names (INC-29)."""
+    """Insert the row unless an earlier try has; the first three columns count, whatever their names (INC-29)."""
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     assert table is not None  # check_signal
     with connect(cfg.connection_settings()) as conn:
@@ -131,7 +145,7 @@ def _insert(conn: Any, table: TableId, sql: str, row: tuple[str, str, str]) -> N
 
 
 def _send_to_kafka(cfg: ConnectorConfig, signal: Signal) -> None:
-    """Write the record: key topic.prefix, value type and data (INC-41, INC-42), and the id beside them.
+    """Write the record: key topic.prefix; value type and data (INC-41, INC-42), and the id.
 
     Debezium's KafkaSignalChannel reads partition 0 only, and so does the driver.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text
 
 _MAX_SHOWN_ENTRIES = 5
@@ -33,21 +36,31 @@ def signal_id(owner: str, generation: int = 0) -> str:
     return "airflow-" + hashlib.sha256(f"{owner}#{generation}".encode()).hexdigest()[:32]
 
 
-def snapshot_data(
-    tables: Sequence[str], *, kind: str = "incremental", condition: str = "", surrogate_key: str = ""
-) -> dict[str, Any]:
-    """Return the data of the signal ``execute-snapshot``.
+def snapshot_signal(
+    cfg: ConnectorConfig,
+    tables: Sequence[str],
+    *,
+    kind: str = "incremental",
+    condition: str = "",
+    surrogate_key: str = "",
+    channel: str = "airflow",
+    id_: str = "",
+) -> Signal:
+    """Return the ``execute-snapshot`` signal of a request, checked and ready to be sent.
 
     Args:
-        tables: Names ``database.table``, or regular expressions for them.
+        cfg: The connector's configuration.
+        tables: Names ``database.table``, or regular expressions for them, as ``parse_tables`` returns them.
         kind: ``incremental`` or ``blocking``.
         condition: SQL that the rows of each of them have to fulfil.
         surrogate_key: Column to cut the tables by in place of the key.
+        channel: ``airflow``, ``source`` or ``kafka``.
+        id_: The signal's id; empty for a new one.
 
     Raises:
-        ConfigError: There is no table.
+        ConfigError: There is no table, or the driver would refuse the signal.
     """
-    names = [table.strip() for table in tables if table.strip()]
+    names = list(tables)
     if not names:
         raise ConfigError("no table is given", where="tables", remedy="name one at least, as database.table")
     data: dict[str, Any] = {"type": kind, "data-collections": names}
@@ -55,24 +68,21 @@ def snapshot_data(
         data["additional-conditions"] = [{"data-collection": name, "filter": condition} for name in names]
     if surrogate_key.strip():
         data["surrogate-key"] = surrogate_key.strip()
-    return data
+    return check_signal(cfg, "execute-snapshot", data, channel=channel, id_=id_)
 
 
 def parse_tables(tables: Sequence[str] | str | None) -> list[str]:
-    """Return tables given as one name, a list, or a list's JSON text, as a template renders it; None is no table.
+    """Return the names in one name, a list, or a list's JSON text, as a template renders it; None is no table.
 
     Args:
-        tables: The tables.
+        tables: The tables; blanks around a name, and empty names, are left out.
     """
-    if tables is None:
-        return []
-    if not isinstance(tables, str):
-        return [str(table) for table in tables]
-    try:
-        parsed = json.loads(tables) if tables.lstrip().startswith("[") else None
-    except ValueError:
-        parsed = None  # a regular expression may begin with a bracket
-    return [str(table) for table in parsed] if isinstance(parsed, list) else [tables]
+    names: Sequence[Any] = [tables] if isinstance(tables, str) else tables or []
+    if isinstance(tables, str) and tables.lstrip().startswith("["):
+        with contextlib.suppress(ValueError):  # a regular expression may begin with a bracket
+            parsed = json.loads(tables)
+            names = parsed if isinstance(parsed, list) else names
+    return [name for name in (str(table).strip() for table in names) if name]
 
 
 def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ _FIRST_POSITION = 4
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Hold a signal as it came in.
+    """Hold a signal: checked before it is sent (``check_signal``), or as a channel brought it (``build_signal``).
 
     Args:
         id: Its id; it relates log lines and notifications to it.

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.incremental import key_range_queue as stretches
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import CHUNKS_PER_RANGE, KeyRangeQueue
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -36,7 +36,7 @@ class Keys:
 
 def cut(size: int, last: int) -> Iterator[KeyRange]:
     """Yield the stretches of a scan whose last key was found when it began."""
-    asked = queue_scans(IncrementalState(), ScanRequest("s", "incremental", [T], {}), 1)
+    asked = queue_scans(IncrementalState(), SnapshotRequest("s", "incremental", [T], {}), 1)
     scan = asked.scans[0].begin(("id",), ("SIGNED",), (last,), 1)
     queue = KeyRangeQueue.for_scans(None, asked.with_scans([scan]), [scan], size, float("inf"), lambda line: None)
     while (found := queue.next(0, {})["stretch"]) is not None:
@@ -77,5 +77,5 @@ def test_a_table_ends_with_the_key_that_was_last_when_it_began(monkeypatch: pyte
 
 @pytest.mark.req("INC-19")
 def test_an_empty_list_asks_for_nothing() -> None:
-    asked = queue_scans(IncrementalState(), ScanRequest("s", "incremental", [], {}), 1)
+    asked = queue_scans(IncrementalState(), SnapshotRequest("s", "incremental", [], {}), 1)
     assert asked.runnable_scans == [] and asked.requests["s"].scan_count == 0

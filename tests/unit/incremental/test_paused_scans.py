@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import restart_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import restart_scans
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange, TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset

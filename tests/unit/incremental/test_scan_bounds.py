@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     read_incremental_state,
     state_changes,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.window_driver import MAX_SCANS_PER_WINDOW, select_scans
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -30,7 +30,7 @@ def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.
     cfg = config(**TOLD)
     job = memory_job(monkeypatch, cfg, MemoryKafka())
     condition = {table: "updated_at >= '2026-01-01'" for table in TABLES}
-    books = queue_scans(IncrementalState(), ScanRequest("all", "incremental", TABLES, condition), 1)
+    books = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, condition), 1)
     told = [notices.started(books, "all")]
     records = state_records(cfg, job, IncrementalState(), books, told)
     sizes = {topic: [len(value or b"") for t, _, value in records if t == topic] for topic, _, _ in records}
@@ -42,7 +42,7 @@ def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.
 
 
 def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
-    books = queue_scans(IncrementalState(), ScanRequest("all", "incremental", TABLES, {}), 1)
+    books = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, {}), 1)
     part = select_scans(books.runnable_scans, frozenset())
     assert len(part) < len(TABLES)
     after = books.with_scans(replace(scan, state="done") for scan in part)
@@ -51,7 +51,7 @@ def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
 
 
 def test_scans_that_cannot_go_on_keep_no_others_from_a_round() -> None:
-    work = queue_scans(IncrementalState(), ScanRequest("all", "incremental", TABLES, {}), 1).runnable_scans
+    work = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, {}), 1).runnable_scans
     assert [scan.order for scan in select_scans(work, frozenset())] == list(range(MAX_SCANS_PER_WINDOW))
     late = frozenset(range(MAX_SCANS_PER_WINDOW))
     assert [scan.order for scan in select_scans(work, late)] == list(

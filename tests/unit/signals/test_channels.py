@@ -11,10 +11,10 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, LedgerMissingError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.signals import airflow_channel, kafka_channel
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.signals import kafka_channel
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel, PollResult, signal_from_record
-from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, SignalRefused, pending_signals, read_action
+from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, SignalRefused, read_action
 from airflow_provider_mysql_cdc.cdc.sink.clients import plain_producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 
@@ -200,59 +200,6 @@ def test_a_malformed_record_is_a_refused_signal(value: bytes, why: str) -> None:
 
 
 # -- from Airflow ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """Return what stands in the ledger, by key; the last value of each."""
-    records: dict[str, bytes] = {}
-
-    def write(settings: Any, written: Any) -> None:
-        for topic, key, value in written:
-            assert topic == "ledger.test_connector"
-            records[key.decode()] = value
-
-    monkeypatch.setattr(airflow_channel, "make_admin", lambda settings: None)
-    monkeypatch.setattr(airflow_channel, "partition_counts", lambda admin, topics: dict.fromkeys(topics, 1))
-    monkeypatch.setattr(airflow_channel, "write_plain", write)
-    return records
-
-
-def test_a_signal_from_airflow_waits_in_the_ledger(sent: dict[str, bytes]) -> None:
-    id_ = airflow_channel.send(config(), "execute-snapshot", {"data-collections": ["d.ä"]})
-    other = airflow_channel.send(config(), "pause-snapshot", id_="mine")
-    assert other == "mine" and id_ != other
-    found = [signal for _, signal in pending_signals(build_ledger_state(dict(sent)).signals)]
-    assert [(s.id, s.type, s.channel) for s in found] == [
-        (id_, "execute-snapshot", "airflow"), ("mine", "pause-snapshot", "airflow"),
-    ]  # fmt: skip
-    assert found[0].data == '{"data-collections": ["d.ä"]}'
-
-
-def test_signals_from_airflow_keep_their_order(sent: dict[str, bytes]) -> None:
-    """That of the ledger: by the clocks of two workers a pause could come behind the resumption that followed it."""
-    ids = [str(n) for n in range(20)]
-    for id_ in ids:
-        airflow_channel.send(config(), "pause-snapshot", id_=id_)
-    assert [s.id for _, s in pending_signals(build_ledger_state(dict(sent)).signals)] == ids
-
-
-def test_a_repeated_attempt_sends_nothing_more(sent: dict[str, bytes]) -> None:
-    for _ in range(2):
-        airflow_channel.send(config(), "pause-snapshot", id_="run-1")
-    assert len(sent) == 1
-
-
-def test_what_cannot_be_carried_out_is_not_sent(sent: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="data-collections is missing"):
-        airflow_channel.send(config(), "execute-snapshot", {})
-    with pytest.raises(ConfigError, match="is not known"):
-        airflow_channel.send(config(), "run-snapshot", {})
-    monkeypatch.setattr(airflow_channel, "partition_counts", lambda admin, topics: {})
-    with pytest.raises(LedgerMissingError, match="nowhere to wait") as caught:
-        airflow_channel.send(config(), "pause-snapshot")
-    assert "mysql_cdc_snapshot" in caught.value.remedy
-    assert sent == {}
 
 
 def test_a_plain_producer_is_as_safe_as_one_with_transactions() -> None:

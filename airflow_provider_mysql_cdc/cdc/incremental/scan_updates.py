@@ -14,7 +14,7 @@ STOP_REASON = "stopped by a signal"
 
 
 @dataclass(frozen=True, slots=True)
-class ScanRequest:
+class SnapshotRequest:
     """Say which tables are to be read, and how.
 
     Args:
@@ -34,30 +34,30 @@ class ScanRequest:
     chunk_size: int = 0
 
 
-def queue_scans(state: IncrementalState, scan_request: ScanRequest, now_ms: int) -> IncrementalState:
+def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) -> IncrementalState:
     """Queue a scan for each table; a request whose id is known is the same request and asks for nothing new.
 
     Args:
         state: The books.
-        scan_request: What is asked for.
+        request: What is asked for.
         now_ms: Now, milliseconds since 1970.
     """
-    if scan_request.id in state.requests:
+    if request.id in state.requests:
         return state
     first = state.next_order
     scans = [
         TableScan(
             table,
-            scan_request.id,
+            request.id,
             order,
-            scan_request.kind,
-            scan_request.conditions.get(table),
-            scan_request.surrogate_key,
-            scan_request.chunk_size,
+            request.kind,
+            request.conditions.get(table),
+            request.surrogate_key,
+            request.chunk_size,
         )
-        for order, table in enumerate(scan_request.tables, first)
+        for order, table in enumerate(request.tables, first)
     ]
-    request_record = RequestRecord(scan_request.id, "accepted", first, len(scans), "", now_ms)
+    request_record = RequestRecord(request.id, "accepted", first, len(scans), "", now_ms)
     queued = replace(state.with_scans(scans).with_request(request_record), next_order=first + len(scans))
     return queued.pruned()
 
