@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome, PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 
 IDLE_POLL_S = 5.0
 

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, StateEr
 from airflow_provider_mysql_cdc.operators.common import airflow_error
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome
+    from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 
 # How spark-submit, trackers and cluster managers tell the exit code of a driver.
 # Source: SparkSubmitHook._poll_k8s_driver_via_api and its exit code of the log's last container status (6.3.4);

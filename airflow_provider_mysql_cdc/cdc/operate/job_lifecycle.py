@@ -14,25 +14,19 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import RUN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_existing
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciliation, reconcile
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, current_tally, reported_by, tally_of_run
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import with_assignments
-from airflow_provider_mysql_cdc.cdc.errors import (
-    CdcError,
-    ConfigError,
-    from_json,
-)
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_error import read_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome, job_outcome
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
 
 FENCE_AFTER_S = 5.0
@@ -49,25 +43,6 @@ class PreparedJob:
 
     spec: JobSpec
     plan: BatchPlan
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutcome:
-    """Say how a job ended.
-
-    Args:
-        complete: Whether everything planned is committed and the stored offset has moved.
-        offset: The stored offset as JSON.
-        counts: Records by topic, of all batches of the run.
-        error: What the job reported otherwise; beside a complete one, what it ended with behind its last batch.
-        tally: What the run has written; None when the ledger does not tell, or another run tells of it.
-    """
-
-    complete: bool
-    offset: dict[str, Any] | None
-    counts: dict[str, int]
-    error: CdcError | None = None
-    tally: RunTally | None = None
 
 
 def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
@@ -192,31 +167,20 @@ def store_and_prepare(
 
 
 def settle_offset(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | None = None) -> JobOutcome:
-    """Move the stored offset to what Kafka holds, after a job ended in whatever way.
+    """Move the stored offset to the last batch that is complete in Kafka, however the job ended.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
         log: Takes one line of text.
-        spec: The job that was submitted; the outcome's error is then what this very submission has said, also when all
-            is complete. None takes the error that stands beside the plan in force, of whatever attempt.
+        spec: The job that was submitted; None for the last batch, whichever run and try wrote it.
+
+    Returns:
+        How the job ended; ``job_outcome`` lists the cases.
+
+    Raises:
+        CdcError: As ``reconcile_store``.
     """
     fault_point("airflow.before_commit")
     result, ledger = reconcile_store(cfg, store, log)
-    state = result.state
-    outcome = dict(ledger.outcome or {}) if ledger else {}
-    epoch = ledger.plan.epoch if ledger and ledger.plan else 0
-    outcome_is_current = outcome.get("epoch") == epoch
-    error = from_json(outcome["error"]) if outcome_is_current and outcome.get("error") else None
-    complete = state.pending is None and state.committed is not None
-    run_id = spec.run if spec is not None else ""
-    tally = None if ledger is None else tally_of_run(ledger, run_id) if run_id else current_tally(ledger)
-    last_counts = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if outcome_is_current else {}
-    tally_recorded = ledger is not None and RUN_KEY in ledger.other_records
-    counts = (last_counts if not tally_recorded else {}) if tally is None else dict(tally.counts)
-    offset = state.committed.to_json() if state.committed else None
-    if ledger is not None and tally is not None and run_id and reported_by(ledger, tally) not in (None, run_id):
-        tally = None
-    if spec is not None:
-        return JobOutcome(complete, offset, counts, read_job_error(ledger, spec.owner, spec.id), tally)
-    return JobOutcome(complete, offset, counts, None if complete else error, tally)
+    return job_outcome(result.state, ledger, spec)
