@@ -6,10 +6,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from kit.pipeline import ROOT, Pipeline, duplicates, execute, payload, submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.table import folded_name
 
 CONVERTER = "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter"
 OVERRIDES = "snapshot.select.statement.overrides"
@@ -310,3 +312,26 @@ def test_the_manuals_statement_is_refused_for_its_brackets_and_its_table_is_look
     pipeline.snapshot()
     assert [row["id"] for _, _, row in images(pipeline, "orders")] == [3, 1]
     assert any(f"{OVERRIDES}.customer.orders has no effect" in line for line in pipeline.lines), pipeline.lines
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("ID", "id", True),
+        ("É", "é", True),
+        ("é", "e", False),
+        ("ΑΣ", "ας", False),
+        ("ΑΣ", "ασ", True),
+        ("İ", "i", True),
+    ],
+)
+def test_which_names_of_columns_are_one_for_the_server(root: Any, one: str, other: str, same: bool) -> None:
+    """A derived table has no two columns of one name (error 1060)."""
+    found = None
+    with root.cursor() as cursor:
+        try:
+            cursor.execute(f"SELECT * FROM (SELECT 1 AS `{one}`, 2 AS `{other}`) AS t")
+        except pymysql.MySQLError as error:
+            found = error.args[0]
+    assert found == (1060 if same else None)
+    assert (folded_name(one) == folded_name(other)) is same

@@ -17,9 +17,9 @@ from test_fuzz_native import EVENTS, PIECES, TELLING, Made, each_seed
 from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
-from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block

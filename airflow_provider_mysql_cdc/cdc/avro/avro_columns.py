@@ -121,14 +121,14 @@ def avro_column_codes(
     wires: tuple[WireType, ...],
     options: DecoderOptions,
     null_text: Mapping[str, str],
-    key_columns: tuple[str, ...],
+    keys: tuple[int, ...],
 ) -> tuple[ColumnCode, ...]:
     """Return the code of every column of a table in row images; arguments as for ``json_dialect.column_codes``.
 
     Raises:
         Declined: A column is written one way in the key and another in the value.
     """
-    plain = JSON.codes(columns, wires, options, null_text, key_columns)
+    plain = JSON.codes(columns, wires, options, null_text, keys)
     return tuple(
         avro_column_code(
             code,

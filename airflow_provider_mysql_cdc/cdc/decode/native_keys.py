@@ -7,10 +7,10 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
 from airflow_provider_mysql_cdc.cdc.decode.native_text import TextColumnPlan, member_label, text_op
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _BYTES = "latin-1"  # byte text has one character a byte
@@ -30,7 +30,7 @@ class NativeKeyReader:
     """
 
     def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...], module: Any) -> None:
-        keys = [table.columns[i] for i in key_indexes(table, options)]
+        keys = key_columns(table, options)
         plan = module.text_plan(
             [_column_plan(column, options, in_key=column in keys) for column in columns],
             [],

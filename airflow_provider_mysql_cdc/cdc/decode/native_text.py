@@ -12,13 +12,13 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dial
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_plain_values
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK, split_marks
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes, schema_wrapper
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import schema_wrapper
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
-from airflow_provider_mysql_cdc.cdc.decode.selected_columns import included_columns
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table
@@ -198,11 +198,10 @@ class NativeTextDecoder:
             wrappers[2] + dialect.insert(),
             *self.delimiters,
         )
-        keys = [table.columns[i] for i in key_indexes(table, options)]
         plan = module.text_plan(
             [self._column_plan(column, options, null_text(column, options, envelope)) for column in columns],
-            [self._member(column, options, columns) for column in included_columns(table, options)],
-            [(self._label(column, options), columns.index(column), b"") for column in keys],
+            [self._member(column, options, columns) for column in value_columns(table, options)],
+            [(self._label(column, options), columns.index(column), b"") for column in key_columns(table, options)],
             [text.encode(_BYTES) for text in texts],
             self._tally.native,
         )

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS, NullBitmapFunctions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_image import ImageContext, RowImageDecoder
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder, row_layout
 from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import (
@@ -46,13 +47,6 @@ def schema_wrapper(schema: str | None) -> tuple[str, str]:
     if schema is None:
         return "", ""
     return f'{{"schema":{to_byte_text(schema)},"payload":', "}"
-
-
-def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
-    """Return the indexes of the event key's columns in key order, or empty."""
-    names = table.key_columns() if options.key_columns is None else options.key_columns
-    index_by_name = {column.name.lower(): index for index, column in enumerate(table.columns)}
-    return tuple(index_by_name[name.lower()] for name in names)
 
 
 class RowDecoder:

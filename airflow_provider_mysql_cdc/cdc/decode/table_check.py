@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, c
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
-from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table, folded_name
 
 _INTEGERS = {"TINYINT": wt.TINY, "SMALLINT": wt.SHORT, "MEDIUMINT": wt.INT24, "INT": wt.LONG, "BIGINT": wt.LONGLONG}
 _BLOB_PREFIX = {
@@ -160,7 +160,7 @@ def _check(table: Table, table_map: TableMap) -> None:
 
 def _check_names(table: Table, table_map: TableMap) -> None:
     for column, name in zip(table.columns, table_map.names or (), strict=False):
-        if column.name.lower() != name.lower():
+        if folded_name(column.name) != folded_name(name):
             _raise_mismatch(
                 table, f"Column {column.position}", f"it is known as {column.name}, the binlog calls it {name}"
             )

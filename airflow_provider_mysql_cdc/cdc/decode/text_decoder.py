@@ -18,13 +18,13 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import KEY_PREFIX, KEY_SUFFIX, VALUE_PREFIX, fill_marks
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_text import choose_text_decoder
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes, schema_wrapper
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import schema_wrapper
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
-from airflow_provider_mysql_cdc.cdc.decode.selected_columns import included_columns, selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
@@ -93,7 +93,7 @@ def compile_text_decoder(
         return f"{ctx.where}, table {table.id}" + (f", key {identity}" if identity else "")
 
     line_columns = _line_columns(body)
-    keys = frozenset(table.columns[i].name for i in key_indexes(table, options))
+    keys = frozenset(column.name for column in key_columns(table, options))
     if dialect is not JSON or prefixes is not None:
         return decode
     return choose_text_decoder(decode, table, options, envelope, selected, tally)
@@ -189,7 +189,7 @@ def _body(
         lines += [" if not h.isascii(): h = to_byte_text(h)"]
     lines += [" if p != len(b): raise ValueError('the row does not end where the packet ends')"]
     lines += [f" k = {_key(keys, selected, options, dialect, KEY_PREFIX, KEY_SUFFIX)}"]
-    image = _image(included_columns(table, options), selected, masked, options, dialect)
+    image = _image(value_columns(table, options), selected, masked, options, dialect)
     start = literal(VALUE_PREFIX + dialect.insert())
     lines += [f" append((k, f'{start}{image}{{h}}{literal(_VALUE_SUFFIX)}'.encode('latin-1'), row, 0, None))"]
     return lines
@@ -197,7 +197,7 @@ def _body(
 
 def _key_positions(table: Table, selected: tuple[Column, ...], options: DecoderOptions) -> list[int]:
     """Return where the key columns stand in a row, in key order."""
-    return [selected.index(table.columns[i]) for i in key_indexes(table, options)]
+    return [selected.index(column) for column in key_columns(table, options)]
 
 
 def _binder(namespace: dict[str, Any]) -> Callable[[str, Any], str]:

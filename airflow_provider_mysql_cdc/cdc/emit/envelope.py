@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema,
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract, struct
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
@@ -19,34 +20,6 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import avro_names
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
-
-
-def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
-    """Return the columns of the event key: ``message.key.columns``, else the table's own key (EVT-08, EVT-09, COL-13).
-
-    Raises:
-        SchemaError: A key column does not exist.
-    """
-    names = table.key_columns() if options.key_columns is None else options.key_columns
-    columns = []
-    for name in names:
-        column = table.column(name)
-        if column is None:
-            raise SchemaError(
-                f"key column {name} is not a column of the table",
-                where=str(table.id),
-                remedy="correct message.key.columns",
-            )
-        columns.append(column)
-    return tuple(columns)
-
-
-def value_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
-    """Return the columns that go into the row images, in table order."""
-    if options.included is None:
-        return table.columns
-    names = frozenset(options.included)
-    return tuple(c for c in table.columns if c.name in names)
 
 
 def schema_name(table: Table, options: DecoderOptions, part: str) -> str:

@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import WHERE, rule_for
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.emit import envelope
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_format import (
@@ -62,8 +62,8 @@ class TicdcFormat(RecordFormat):
         self, cfg: ConnectorConfig, table: Table, options: DecoderOptions, topic: str, lookup_id: LookupSchemaId
     ) -> None:
         modes, about = table_options.ticdc_modes(cfg), f"table {table.id}"
-        keys = sorted(envelope.key_columns(table, options), key=lambda column: column.position)
-        values = envelope.value_columns(table, options)
+        keys = sorted(key_columns(table, options), key=lambda column: column.position)
+        values = value_columns(table, options)
         rules = cfg[F.DISPATCHERS]
         rule = rule_for(rules, table.id).partition if rules else PartitionRule()
         self._about, self._extension = about, modes.extension

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import TableShape, shared_table_shape
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys, row_key_options
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -280,7 +280,7 @@ class KeyRangeReader:
         key_options = row_key_options(table)
         required_columns = {
             *selected_columns(table, options),
-            *(c for c in table.columns if c.name in (key_options.key_columns or ())),
+            *key_columns(table, key_options),
         }
         columns = tuple(c for c in table.columns if c in required_columns)
         avro_format = None if self.avro_formats is None else self.avro_formats.table_format(table, options, topic)

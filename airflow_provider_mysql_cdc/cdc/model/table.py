@@ -21,6 +21,19 @@ def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def folded_name(name: str) -> str:
+    """Return a column's name in lower case, as MySQL compares it: character by character.
+
+    MySQL 9.7.4 takes ``İ`` for ``i``, and ``Σ`` for ``σ`` at the end of a name as well; ``str.lower`` does neither. It
+    has one case for letters that came after Unicode 3.1: columns ``ẞ`` and ``ß`` are two, so look for the exact name
+    first.
+
+    Args:
+        name: The name.
+    """
+    return name.lower() if name.isascii() else "".join(character.lower()[:1] for character in name)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableId:
     """Name a table.
@@ -148,9 +161,12 @@ class Table:
     engine: str | None = None
 
     def column(self, name: str) -> Column | None:
-        """Return the column of that name (MySQL compares column names without case), or None."""
-        lower_name = name.lower()
-        return next((c for c in self.columns if c.name.lower() == lower_name), None)
+        """Return the column of that name (MySQL compares column names without case, ``folded_name``), or None."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        folded = folded_name(name)
+        return next((c for c in self.columns if folded_name(c.name) == folded), None)
 
     def with_id(self, table_id: TableId) -> Table:
         """Return the table under another name; ``dataclasses.replace`` takes four times as long.

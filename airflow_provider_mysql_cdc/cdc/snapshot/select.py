@@ -8,11 +8,14 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
-from airflow_provider_mysql_cdc.cdc.decode.selected_columns import column_expression, selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import (
+    column_expression,
+    key_columns,
+    selected_columns,
+)
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, chunk_condition
 
 # Error numbers from here on are the client's own (MySQL error reference).
@@ -32,15 +35,10 @@ def single_chunk_required(cfg: ConnectorConfig, table: Table) -> bool:
     if cfg.select_override(table.id) is not None:
         return True
     options = table_options.table_options(cfg, table)
-    event_key_columns = {table.columns[i].name for i in key_indexes(table, options)}
+    event_key_columns = key_columns(table, options)
     for name in chunk_columns(table):
         column = table.column(name)
-        if (
-            column is None
-            or column.name not in event_key_columns
-            or options.boolean_test(column)
-            or options.custom(column)
-        ):
+        if column is None or column not in event_key_columns or options.boolean_test(column) or options.custom(column):
             return True
     return False
 
@@ -109,7 +107,7 @@ def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
     try:
         with conn.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({statement}\n) AS snapshot_rows LIMIT 0")
-            return frozenset(d[0].lower() for d in cursor.description)
+            return frozenset(folded_name(d[0]) for d in cursor.description)
     except pymysql.MySQLError as error:
         why = " ".join(map(str, error.args))
         if error.args and isinstance(error.args[0], int) and error.args[0] >= CLIENT_ERRORS:
@@ -124,7 +122,7 @@ def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
 
 
 def _expressions(table: Table, columns: tuple[Column, ...], override_names: frozenset[str]) -> str:
-    missing = [c for c in columns if c.name.lower() not in override_names]
+    missing = [c for c in columns if folded_name(c.name) not in override_names]
     if names := [c.name for c in missing if not c.nullable]:
         raise ConfigError(
             f"the snapshot statement for {table.id} leaves out columns that cannot be NULL: {', '.join(names)}",

@@ -126,9 +126,9 @@ def _column_codes(
     wires: tuple[WireType, ...],
     options: DecoderOptions,
     null_text: Mapping[str, str],
-    key_columns: tuple[str, ...],
+    keys: tuple[int, ...],
 ) -> tuple[ColumnCode, ...]:
-    plain, find_renderer = JSON.codes(columns, wires, options, null_text, key_columns), partial(_direct_renderer, modes)
+    plain, find_renderer = JSON.codes(columns, wires, options, null_text, keys), partial(_direct_renderer, modes)
     return tuple(
         avro_column_code(
             code,

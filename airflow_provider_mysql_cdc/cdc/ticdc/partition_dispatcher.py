@@ -119,16 +119,16 @@ def dispatch_columns(table: Table, key: Sequence[str], rule: PartitionRule, wher
         return ()
     if rule.name == "index-value":
         return _index_columns(table, key, rule.index, where)
-    columns_by_name = {column.name.lower(): column.name for column in table.columns}
-    missing = [name for name in rule.columns if name.lower() not in columns_by_name]
+    columns = [table.column(name) for name in rule.columns]
+    missing = [name for name, column in zip(rule.columns, columns, strict=True) if column is None]
     if missing or not rule.columns:
         raise ConfigError(
             f"the dispatcher 'columns' names {', '.join(missing) or 'no column'}",
             where=f"{where}, table {table.id}",
-            why=f"the table's columns are {', '.join(columns_by_name.values())}",
+            why=f"the table's columns are {', '.join(column.name for column in table.columns)}",
             remedy="correct the columns of the dispatcher, or give the table a rule of its own before this one",
         )
-    return tuple(columns_by_name[name.lower()] for name in rule.columns)
+    return tuple(column.name for column in columns if column is not None)
 
 
 def _index_columns(table: Table, key: Sequence[str], index: str, where: str) -> tuple[str, ...]:

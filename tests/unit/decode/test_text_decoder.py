@@ -9,7 +9,7 @@ import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, column, context, packet, table
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.selected_columns import select_list
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import select_list
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader, compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
 

@@ -19,9 +19,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCod
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 AfterRow = Callable[[EventContext, str], str]
-# Columns, their wire types, modes, texts of defaults for NULL, names of the key columns (lower case)
+# Columns, their wire types, modes, texts of defaults for NULL, indexes of the key columns
 MakeColumnCodes = Callable[
-    [tuple[Column, ...], tuple[WireType, ...], DecoderOptions, Mapping[str, str], tuple[str, ...]],
+    [tuple[Column, ...], tuple[WireType, ...], DecoderOptions, Mapping[str, str], tuple[int, ...]],
     tuple[ColumnCode, ...],
 ]
 NO_NAMES: Mapping[str, Any] = MappingProxyType({})

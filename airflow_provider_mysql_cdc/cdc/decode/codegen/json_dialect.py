@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect, TextP
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import change_text, constant_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_indexes
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest, column_renderer
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
@@ -51,7 +52,7 @@ def column_codes(
     wires: tuple[WireType, ...],
     options: DecoderOptions,
     null_text: Mapping[str, str],
-    key_columns: tuple[str, ...],
+    keys: tuple[int, ...],
 ) -> tuple[ColumnCode, ...]:
     """Return the code of every column of a table.
 
@@ -60,11 +61,10 @@ def column_codes(
         wires: Their wire types.
         options: Modes.
         null_text: Texts of defaults for NULL (``EnvelopeText.null_text``).
-        key_columns: Names of the key columns, lower case.
+        keys: Indexes of the key columns.
     """
-    included = None if options.included is None else {name.lower() for name in options.included}
-    codes = []
-    for column, wire in zip(columns, wires, strict=True):
+    in_value, codes = value_indexes(columns, options), []
+    for index, (column, wire) in enumerate(zip(columns, wires, strict=True)):
         null = "null"
         if options.replace_null_with_default:
             null = to_byte_text(null_text.get(column.name, "null"))
@@ -84,8 +84,8 @@ def column_codes(
                 wire=layout,
                 render=render,
                 null=null,
-                in_value=included is None or column.name.lower() in included,
-                in_key=column.name.lower() in key_columns,
+                in_value=index in in_value,
+                in_key=index in keys,
                 constant=constant_text(change),
                 change=change_text(change),
                 convert=convert,

@@ -63,8 +63,7 @@ class TableShape:
         null_text: tuple[tuple[str, str], ...],
         dialect: Dialect = JSON,
     ) -> None:
-        names = tuple(columns[i].name.lower() for i in keys)
-        self.columns = dialect.codes(columns, wires, options, dict(null_text), names)
+        self.columns = dialect.codes(columns, wires, options, dict(null_text), keys)
         self.size = (len(columns) + 7) >> 3
         self.extra_key_members = dialect.key_members(options)
         # (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text

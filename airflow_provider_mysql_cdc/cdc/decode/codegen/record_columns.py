@@ -1,0 +1,113 @@
+"""Which columns of a table its records have: in their keys, in their values, and therefore in a snapshot's SELECT.
+
+Decoders, schemas, Avro, TiCDC's protocol and snapshots all ask here, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, folded_name, quote_name
+
+
+def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
+    """Return the indexes of the event key's columns in key order; empty for a table whose events have no key.
+
+    The columns are those of ``message.key.columns``, else those of the table's own key (EVT-08, EVT-09, COL-13).
+
+    Args:
+        table: The table.
+        options: Key columns.
+
+    Raises:
+        SchemaError: A key column does not exist.
+    """
+    names = table.key_columns() if options.key_columns is None else options.key_columns
+    indexes = []
+    for name, index in _indexes_by_name(table.columns, names):
+        if index is None:
+            raise SchemaError(
+                f"key column {name} is not a column of the table",
+                where=str(table.id),
+                remedy="correct message.key.columns",
+            )
+        indexes.append(index)
+    return tuple(indexes)
+
+
+def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
+    """Return the columns of the event key in key order; arguments and errors as for ``key_indexes``."""
+    return tuple(table.columns[index] for index in key_indexes(table, options))
+
+
+def value_indexes(columns: tuple[Column, ...], options: DecoderOptions) -> frozenset[int]:
+    """Return the indexes of the columns that go into the row images of values.
+
+    Args:
+        columns: The table's columns.
+        options: Included columns.
+    """
+    if options.included is None:
+        return frozenset(range(len(columns)))
+    return frozenset(index for _, index in _indexes_by_name(columns, options.included) if index is not None)
+
+
+def value_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
+    """Return the columns that go into the row images of values, in table order.
+
+    Args:
+        table: The table.
+        options: Included columns.
+    """
+    return tuple(table.columns[index] for index in sorted(value_indexes(table.columns, options)))
+
+
+def selected_columns(table: Table, options: DecoderOptions | None = None) -> tuple[Column, ...]:
+    """Return the columns that a snapshot reads: those of the value and of the key, in table order.
+
+    Columns of which only a mask is shown are not read. There is at least one column, because SELECT needs one.
+
+    Args:
+        table: The table.
+        options: Included and key columns; None means all.
+    """
+    if options is None:
+        return table.columns
+    indexes = set(key_indexes(table, options))
+    for index in value_indexes(table.columns, options):
+        if constant_text(options.treatment(table.columns[index]).change) is None:
+            indexes.add(index)
+    return tuple(table.columns[index] for index in sorted(indexes)) or table.columns[:1]
+
+
+def select_list(table: Table, options: DecoderOptions | None = None) -> str:
+    """Return the expressions of a SELECT whose rows ``compile_text_decoder`` reads.
+
+    FLOAT is printed with 6 digits, and DOUBLE(M,D) with D digits, so these are selected as products with 1e0: a plain
+    double, printed with all its digits.
+
+    Args:
+        table: The table.
+        options: Included and key columns; None means all. Give the decoder the same.
+    """
+    return ", ".join(map(column_expression, selected_columns(table, options)))
+
+
+def column_expression(column: Column) -> str:
+    """Return the expression that gives one column as the decoder reads it."""
+    name = quote_name(column.name)
+    if column.type_name == "FLOAT" or (column.type_name == "DOUBLE" and column.scale is not None):
+        return f"{name} * 1e0 AS {name}"
+    return name
+
+
+def _indexes_by_name(columns: tuple[Column, ...], names: Iterable[str]) -> list[tuple[str, int | None]]:
+    """Return each name with the index of its column, or None; see ``Table.column``."""
+    exact = {column.name: index for index, column in enumerate(columns)}
+    if all(name in exact for name in names):
+        return [(name, exact[name]) for name in names]
+    folded = {folded_name(column.name): index for index, column in reversed(list(enumerate(columns)))}
+    return [(name, exact.get(name, folded.get(folded_name(name)))) for name in names]
