@@ -10,26 +10,29 @@ from typing import Any
 
 import fastavro
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_source, native_avro_text
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeAvroDecoder
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
+from airflow_provider_mysql_cdc.cdc.decode import native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_row_source import TextRowPlan
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import PythonTextDecoder, compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat, AvroSerializer
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRowDecoder, AvroRows, FallbackToJson, via_json
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRowDecoder, AvroRows, FallbackToJson, ViaJsonText
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -151,9 +154,9 @@ class Sides:
         plain_decode = compile_text_decoder(self.table, self.options, self.texts)
         plain, ctx = self.contexts(snapshot)
         wanted = _outcome(lambda out: plain_decode(packet, 0, plain, out), self.form, plain, numbered=False)
-        rescue = never if wanted[0] == "records" else via_json(plain_decode, self.form)
+        rescue = never if wanted[0] == "records" else ViaJsonText(lambda: plain_decode, self.form)
         try:
-            decode = compile_text_decoder(self.table, self.options, self.texts, None, AVRO, self.heads(), rescue)
+            decode = PythonTextDecoder(self.text_plan(), rescue)
         except Declined:
             return None
         found = _outcome(lambda out: decode(packet, 0, ctx, out))
@@ -163,18 +166,22 @@ class Sides:
             self._compare(wanted, _outcome(lambda out: native(packet, 0, ctx, out)))
         return wanted
 
-    def native_text(self, plain: TextDecoder) -> NativeAvroText | None:
+    def text_plan(self) -> TextRowPlan:
+        """Return how rows of the text protocol become records in Avro."""
+        columns = selected_columns(self.table, self.options)
+        return TextRowPlan(self.table, self.options, self.texts, columns, AVRO, self.heads())
+
+    def native_text(self, plain: DecodeTextRow) -> NativeTextDecoder | None:
         """Return what writes rows of the text protocol natively; None without a kernel that knows the table.
 
         Args:
             plain: What writes them in Python.
         """
-        module, columns = kernel().module, selected_columns(self.table, self.options)
+        module = kernel().module
         if module is None:
             return None
         try:
-            made = native_avro_text.NativeAvroText
-            return made(plain, self.table, self.options, self.texts, columns, module, None, self.heads())
+            return native_text.NativeTextDecoder(plain, self.text_plan(), AVRO_TEXT, module)
         except Declined:
             return None
 

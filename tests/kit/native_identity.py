@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
-from airflow_provider_mysql_cdc.cdc.avro import native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import MarkedContext
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
@@ -132,11 +132,12 @@ class BothFlat(_Both, native_flat.NativeTicdcDecoder):
 class _Texts:
     """Read rows of the text protocol in Python, and see that the kernel gives the same."""
 
-    compared = 0
+    compared: ClassVar[Counter[str]] = Counter()
+    """Rows, by what is done with them (``NativeTextFormat.action``)."""
     sound = True
     natively: Any
-    plain: Any
-    sign: str
+    python: Any
+    format: Any
 
     def __init__(self, *given: Any, **named: Any) -> None:
         try:
@@ -154,7 +155,7 @@ class _Texts:
             raise Difference("the kernel panicked")
         made = len(out)
         try:
-            self.plain(packet, pos, ctx, out)
+            self.python(packet, pos, ctx, out)
         except Exception as error:
             if rows >= 0 or natively:
                 raise Difference(f"Python says {error!r}, the kernel {natively!r}") from error
@@ -164,23 +165,23 @@ class _Texts:
             raise Difference(f"the kernel declines a row that Python reads ({rows}): {out[made:]!r}")
         if natively != (out[made:] if rows >= 0 else []):
             raise Difference(f"Python: {out[made:]!r}\nkernel: {rows} {natively!r}")
-        type(self).compared += 1
+        self.compared[self.format.action] += 1
 
     def many(self, data: bytes, at: int, most: int, ctx: Any, out: list[Any]) -> tuple[int, int]:
         self.now, made = time.time_ns(), len(out)
         rows, stop = super().many(data, at, most, ctx, out)  # type: ignore[misc]
-        tail = at_time(ctx.tail, self.now, self.sign)
+        tail = at_time(ctx.tail, self.now, self.format.mark)
         plain = EventContext(ctx.src_head, ctx.src_tail, tail, first_row=ctx.first_row)
         if ctx.plain is not None:
             plain.plain = self._refill, *ctx.plain
         records: list[Any] = []
         for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False):
-            self.plain(packet, 0, plain, records)
+            self.python(packet, 0, plain, records)
         if out[made:] != records:
             raise Difference(f"Python: {records!r}\nkernel: {rows} {out[made:]!r}")
         if stop - at != sum(4 + len(packet) for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False)):
             raise Difference(f"{rows} rows do not end at {stop}")
-        type(self).compared += rows
+        self.compared[self.format.action] += rows
         return rows, stop
 
     def _refill(self, ctx: EventContext, fill: Any, block: Any, *given: Any) -> None:
@@ -189,11 +190,7 @@ class _Texts:
 
 
 class BothTexts(_Texts, native_text.NativeTextDecoder):
-    """Compare records in JSON."""
-
-
-class BothAvroTexts(_Texts, native_avro_text.NativeAvroText):
-    """Compare records in Avro."""
+    """Compare records."""
 
 
 class BothKeys(native_keys.NativeKeyReader):
@@ -203,7 +200,7 @@ class BothKeys(native_keys.NativeKeyReader):
 
     def __init__(self, table: Any, options: Any, columns: Any, module: Any) -> None:
         super().__init__(table, options, columns, module)
-        self.one = compile_key_reader(table, options, columns)
+        self.one = KeyReader(table, options, columns)
 
     def __call__(self, data: bytes, at: int, most: int) -> tuple[list[bytes], int]:
         keys, stop = super().__call__(data, at, most)
@@ -347,6 +344,5 @@ def watch() -> None:
     native_text.NativeTextDecoder = BothTexts  # type: ignore[misc]
     native_keys.NativeKeyReader = BothKeys  # type: ignore[misc]
     native_avro.NativeAvroDecoder = BothDirect  # type: ignore[misc]
-    native_avro_text.NativeAvroText = BothAvroTexts  # type: ignore[misc]
     native_flat.NativeTicdcDecoder = BothFlat  # type: ignore[misc]
     native_walk.NativeTransactionDecoder = BothWalks  # type: ignore[misc]

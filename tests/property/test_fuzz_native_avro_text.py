@@ -8,28 +8,28 @@ from typing import Any
 
 import pytest
 from kit.avro_identity import Sides, sides
-from kit.native_identity import BothAvroTexts, BothTexts
+from kit.native_identity import BothTexts
 from kit.row_blocks import block_of
 from test_fuzz_native import EVENTS, each_seed
 from test_fuzz_native_text import MadeText
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.avro.avro_source_marks import op_tail
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import PythonTextDecoder, compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import via_json
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import ViaJsonText
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 
 
-def made_up(made: MadeText) -> tuple[Sides, BothAvroTexts] | None:
+def made_up(made: MadeText) -> tuple[Sides, BothTexts] | None:
     """Return a table and what writes its rows; None for one that is left to Python."""
     plain = [made.column(n)[0] for n in range(1, made.random.randrange(2, 10))]
     columns = tuple(replace(c, zerofill=c.unsigned and made.random.random() < 0.2) for c in plain)
@@ -47,11 +47,10 @@ def made_up(made: MadeText) -> tuple[Sides, BothAvroTexts] | None:
     plain = compile_text_decoder(*given)
     if isinstance(plain, BothTexts):
         plain.sound = False  # only damaged rows come there
-    rescue = via_json(plain, both.form)
+    rescue = ViaJsonText(lambda: plain, both.form)
     try:
-        python = compile_text_decoder(*given, None, AVRO, both.heads(), rescue)
-        chosen = selected_columns(both.table, both.options)
-        return both, BothAvroTexts(python, *given, chosen, kernel().module, None, both.heads())
+        plan = both.text_plan()
+        return both, BothTexts(PythonTextDecoder(plan, rescue), plan, AVRO_TEXT, kernel().module)
     except Declined:
         return None
 
@@ -101,10 +100,10 @@ def many(seed: int) -> None:
 
 @pytest.mark.parametrize("write", [run, many])
 def test_made_up_rows_of_the_text_protocol_as_avro(write: Any) -> None:
-    before = BothAvroTexts.compared
+    before = BothTexts.compared["written as Avro"]
     each_seed(write)
     # Tables with spatial columns are left to Python, and what raises in both is not counted.
-    assert BothAvroTexts.compared - before > EVENTS // 8
+    assert BothTexts.compared["written as Avro"] - before > EVENTS // 8
 
 
 def test_a_number_outside_of_the_range_of_its_type_is_one_for_python() -> None:
@@ -119,7 +118,7 @@ def test_a_number_outside_of_the_range_of_its_type_is_one_for_python() -> None:
             assert natively(decoder, number) == -1
 
 
-def natively(decoder: NativeAvroText, number: int) -> int:
+def natively(decoder: NativeTextDecoder, number: int) -> int:
     out, text = list[Any](), b"%d" % number
     made = decoder.natively(bytes([len(text)]) + text, 0, EventContext(), out)
     assert len(out) == max(made, 0)

@@ -17,7 +17,7 @@ _BYTES = "latin-1"  # byte text has one character a byte
 
 
 class NativeKeyReader:
-    """Read the keys of rows, as ``text.compile_key_reader`` reads that of one; of other columns the lengths only.
+    """Read the keys of rows, as ``text_decoder.KeyReader`` reads that of one; of other columns the lengths only.
 
     Args:
         table: The table.

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_row_source import TextRowPlan
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_plain_values
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK, split_marks
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import schema_wrapper
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
@@ -133,108 +133,86 @@ def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
     return make_op(_TextOpRequest(column, options, null))
 
 
-def null_text(column: Column, options: DecoderOptions, envelope: EnvelopeText) -> str:
-    """Return the JSON text of NULL in a column, byte text.
+def json_column_plan(column: Column, options: DecoderOptions, null: str) -> TextColumnPlan:
+    """Return how the kernel reads a column of the SELECT, and writes it as JSON.
 
     Args:
         column: The column.
         options: Modes.
-        envelope: Constant schema text.
+        null: JSON text of NULL, byte text.
+
+    Raises:
+        Declined: The kernel does not know the column's type or treatment.
     """
-    return to_byte_text(envelope.null_text.get(column.name, "null")) if options.replace_null_with_default else "null"
+    op = text_op(column, options, null)
+    return column.nullable, null.encode(_BYTES), op.name, list(op.numbers), list(op.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTextFormat:
+    """Say how the kernel writes rows of the text protocol in one format.
+
+    Args:
+        dialect: How records are put together.
+        mark: What stands around the names of marks in the text after rows.
+        delimiters: What stands before, between and after the members of an image; empty for those of JSON.
+        column_plan: Gives how the kernel reads and writes a column, of its options and its JSON text of NULL.
+        fallback_reason: What rows are counted as when the kernel does not know their table.
+        action: What a decoder does with rows, for the log.
+    """
+
+    dialect: Dialect
+    mark: str
+    delimiters: tuple[str, ...]
+    column_plan: Callable[[Column, DecoderOptions, str], TextColumnPlan]
+    fallback_reason: str
+    action: str
+
+
+JSON_TEXT = NativeTextFormat(JSON, JSON_MARK, (), json_column_plan, "table", "decoded")
 
 
 class NativeTextDecoder:
-    """Read row packets of one table, as the decoder does that ``compile_text_decoder`` makes.
+    """Decode rows of one SELECT through the kernel, and with another decoder the rows that the kernel declines.
 
     Args:
-        plain: That decoder.
-        table: The table.
-        options: Modes, key and included columns.
-        envelope: Constant schema text.
-        columns: The columns that the SELECT gives, in its order.
+        python: That decoder.
+        plan: How rows become records.
+        native_format: How the kernel writes them.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
-        prefixes: What keys and values begin with; None for what ``envelope`` says.
 
     Attributes:
-        now: The time in nanoseconds that records of ``many`` tell; 0 for that of the clock.
+        now: The time in nanoseconds that the records of ``many`` have; 0 for that of the clock.
 
     Raises:
         Declined: The kernel does not know the table's columns or modes.
     """
 
     now = 0
-    dialect: Dialect = JSON
-    sign = JSON_MARK
-    """What stands around the names of marks in texts behind rows."""
-    delimiters: tuple[str, ...] = ()
-    """What stands before, between and behind the members of an image; empty for those of JSON."""
 
     def __init__(
         self,
-        plain: TextDecoder,
-        table: Table,
-        options: DecoderOptions,
-        envelope: EnvelopeText,
-        columns: tuple[Column, ...],
+        python: DecodeTextRow,
+        plan: TextRowPlan,
+        native_format: NativeTextFormat,
         module: Any,
         tally: Tally | None = None,
-        prefixes: tuple[str, str] | None = None,
     ) -> None:
-        if options.flat:
+        if plan.options.flat:
             raise Declined("records are those of another protocol")
-        dialect = self.dialect
-        self.plain, self._table, self._op = plain, table, options.read_op
-        self._tally = tally or Tally(module.Tally())
-        self._after_row = dialect.after_row(options)
-        wrappers = (*schema_wrapper(envelope.key_schema), *schema_wrapper(envelope.value_schema))
-        if prefixes is not None:
-            wrappers = (prefixes[0], "", prefixes[1], "")
-        self._before, self._tail = dialect.before_source("r"), wrappers[3]
-        texts = (
-            wrappers[0] + dialect.key.opening,
-            dialect.key_members(options) + dialect.key.closing + wrappers[1],
-            wrappers[2] + dialect.insert(),
-            *self.delimiters,
-        )
-        plan = module.text_plan(
-            [self._column_plan(column, options, null_text(column, options, envelope)) for column in columns],
-            [self._member(column, options, columns) for column in value_columns(table, options)],
-            [(self._label(column, options), columns.index(column), b"") for column in key_columns(table, options)],
-            [text.encode(_BYTES) for text in texts],
-            self._tally.native,
-        )
-        if plan is None:
-            raise Declined("the kernel does not know one of its columns")
-        self._row: Callable[..., int] | None = plan.row
-        self._rows: Callable[..., tuple[int, int]] = plan.rows
-
-    def _column_plan(self, column: Column, options: DecoderOptions, null: str) -> TextColumnPlan:
-        """Return what the kernel is told of a column of the SELECT.
-
-        Raises:
-            Declined: It has nothing for it.
-        """
-        op = text_op(column, options, null)
-        return column.nullable, null.encode(_BYTES), op.name, list(op.numbers), list(op.texts)
-
-    def _label(self, column: Column, options: DecoderOptions) -> bytes:
-        return member_label(column, options) if self.dialect.image.separator else b""
-
-    def _member(
-        self, column: Column, options: DecoderOptions, columns: tuple[Column, ...]
-    ) -> tuple[bytes, int | None, bytes]:
-        """Return the label of a column of values, its place in the row, and what stands there where it has none."""
-        constant = constant_text(options.treatment(column).change)
-        if constant is None:
-            return self._label(column, options), columns.index(column), b""
-        return self._label(column, options), None, self.dialect.constant(column, options, constant).encode(_BYTES)
+        self.python, self.format, self._table = python, native_format, plan.table
+        self._op, self._tally = plan.options.read_op, tally or Tally(module.Tally())
+        self._after_row = native_format.dialect.after_row(plan.options)
+        self._before, self._tail = native_format.dialect.before_source("r"), plan.wrappers[3]
+        kernel_plan = _kernel_plan(plan, native_format, module, self._tally)
+        self._row: Callable[..., int] | None = kernel_plan.row
+        self._rows: Callable[..., tuple[int, int]] = kernel_plan.rows
 
     def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
         """Append the record of a row; arguments and errors as for the decoder in Python."""
         if self.natively(packet, pos, ctx, out) < 0:
-            self.plain(packet, pos, ctx, out)
+            self.python(packet, pos, ctx, out)
 
     def natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the record of a row and return 1, or return a number below zero and append nothing.
@@ -260,7 +238,7 @@ class NativeTextDecoder:
     def _row_texts(self, ctx: EventContext) -> tuple[str, str]:
         """Return what stands before the row number and behind it, byte text."""
         before, after = self._before + ctx.src_head, self._after_row(ctx, self._op)
-        if self.dialect.needs_byte_text and not (before.isascii() and after.isascii()):
+        if self.format.dialect.needs_byte_text and not (before.isascii() and after.isascii()):
             before, after = to_byte_text(before), to_byte_text(after)
         return before, after + self._tail
 
@@ -281,7 +259,8 @@ class NativeTextDecoder:
         if self._row is None or type(ctx.first_row) is not int:
             return 0, at
         before, after = self._row_texts(ctx)
-        rows, at = self._rows(data, at, max_rows, before, split_marks(after, self.sign), ctx.first_row, self.now, out)
+        marked_after = split_marks(after, self.format.mark)
+        rows, at = self._rows(data, at, max_rows, before, marked_after, ctx.first_row, self.now, out)
         if rows == PANIC:
             self._disable_kernel(ctx)
         return max(rows, 0), at
@@ -290,6 +269,44 @@ class NativeTextDecoder:
         self._row = None
         where = (self._table.id, ctx.where)
         log.warning("rows of %s are decoded in Python from %s on: the native kernel failed", *where)
+
+
+def _kernel_plan(plan: TextRowPlan, native_format: NativeTextFormat, module: Any, tally: Tally) -> Any:
+    """Return the kernel's functions for one row and for many.
+
+    Raises:
+        Declined: The kernel does not know a column.
+    """
+    dialect, options = plan.dialect, plan.options
+    before_key, after_key, before_value, _ = plan.wrappers
+    texts = (
+        before_key + dialect.key.opening,
+        dialect.key_members(options) + dialect.key.closing + after_key,
+        before_value + dialect.insert(),
+        *native_format.delimiters,
+    )
+    kernel_plan = module.text_plan(
+        [native_format.column_plan(column, options, plan.null_text(column)) for column in plan.columns],
+        [_value_member(plan, column) for column in plan.value],
+        [(_label(plan, column), plan.columns.index(column), b"") for column in plan.key],
+        [text.encode(_BYTES) for text in texts],
+        tally.native,
+    )
+    if kernel_plan is None:
+        raise Declined("the kernel does not know one of its columns")
+    return kernel_plan
+
+
+def _label(plan: TextRowPlan, column: Column) -> bytes:
+    return member_label(column, plan.options) if plan.dialect.image.separator else b""
+
+
+def _value_member(plan: TextRowPlan, column: Column) -> tuple[bytes, int | None, bytes]:
+    """Return a value column's label, its index in the row, and the constant that replaces it where it has no index."""
+    constant = constant_text(plan.options.treatment(column).change)
+    if constant is None:
+        return _label(plan, column), plan.columns.index(column), b""
+    return _label(plan, column), None, plan.dialect.constant(column, plan.options, constant).encode(_BYTES)
 
 
 def member_label(column: Column, options: DecoderOptions) -> bytes:
@@ -302,45 +319,43 @@ def member_label(column: Column, options: DecoderOptions) -> bytes:
     return (quote_byte_text(field_name(column.name, options.field_names)) + ":").encode(_BYTES)
 
 
-def counting_fallbacks(plain: TextDecoder, tally: Tally, reason: str) -> TextDecoder:
-    """Return a decoder that counts its rows as left to Python.
+class CountedTextDecoder:
+    """Count rows as left to Python, and decode them.
 
     Args:
-        plain: The decoder.
+        python: The decoder.
         tally: Counts them.
-        reason: Why.
+        reason: Why they are left to Python.
     """
 
-    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        tally.count_fallback(reason)
-        plain(packet, pos, ctx, out)
+    __slots__ = ("_python", "_reason", "_tally")
+    many: None = None
 
-    return decode
+    def __init__(self, python: DecodeTextRow, tally: Tally, reason: str) -> None:
+        self._python, self._tally, self._reason = python, tally, reason
+
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        """Append the record of a row; see ``TextDecoder``."""
+        self._tally.count_fallback(self._reason)
+        self._python(packet, pos, ctx, out)
 
 
 def choose_text_decoder(
-    plain: TextDecoder,
-    table: Table,
-    options: DecoderOptions,
-    envelope: EnvelopeText,
-    columns: tuple[Column, ...],
-    tally: Tally | None = None,
+    python: TextDecoder, plan: TextRowPlan, native_format: NativeTextFormat, tally: Tally | None = None
 ) -> TextDecoder:
     """Return the decoder of a table's rows: the native one where there is a kernel and it knows the table.
 
     Args:
-        plain: The decoder in Python.
-        table: The table.
-        options: Modes, key and included columns.
-        envelope: Constant schema text.
-        columns: The columns that the SELECT gives, in its order.
+        python: The decoder in Python.
+        plan: How rows become records.
+        native_format: How the kernel writes them.
         tally: Counts what the kernel decodes.
     """
     module = kernel().module
     if module is None:
-        return plain
+        return python
     try:
-        return NativeTextDecoder(plain, table, options, envelope, columns, module, tally)
+        return NativeTextDecoder(python, plan, native_format, module, tally)
     except Declined as reason:
-        log.info("rows of %s are decoded in Python: %s", table.id, reason)
-    return plain if tally is None else counting_fallbacks(plain, tally, "table")
+        log.info("rows of %s are %s in Python: %s", plan.table.id, native_format.action, reason)
+    return python if tally is None else CountedTextDecoder(python, tally, native_format.fallback_reason)

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import FailureLo
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON, schema_wrapper
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS, NullBitmapFunctions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes
@@ -40,13 +40,6 @@ DecodeRun = Callable[[bytes, str, int, int, str, str, int, Callable[[RowRecord],
 
 _ALL_PRESENT = b"\xff" * 1024  # twice 4096 columns
 MAX_PATTERNS = 256  # MINIMAL has a pattern for each set of columns that statements change
-
-
-def schema_wrapper(schema: str | None) -> tuple[str, str]:
-    """Return what stands before and after a payload, byte text."""
-    if schema is None:
-        return "", ""
-    return f'{{"schema":{to_byte_text(schema)},"payload":', "}"
 
 
 class RowDecoder:

@@ -40,4 +40,25 @@ class RowFunctions(Protocol):
         """Return what reads rows value by value."""
 
 
-TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]
+DecodeTextRow = Callable[[bytes, int, EventContext, list[Any]], None]
+"""Appends the record of one row; see ``TextDecoder``."""
+DecodeTextRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int, int]]
+"""Appends the records of many rows; see ``NativeTextDecoder.many``."""
+
+
+class TextDecoder(Protocol):
+    """Describe what turns rows of the text protocol into records."""
+
+    @property
+    def many(self) -> DecodeTextRows | None:
+        """Decodes many rows at once; None where each row is decoded by itself."""
+
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        """Append the record of a row: ``(key, value, row, leg, header)`` with op ``r`` (or ``read_op``).
+
+        Args:
+            packet: The row.
+            pos: Offset of its first value.
+            ctx: Text around the row.
+            out: Gets the record.
+        """

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source, avro_source_marks
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import create_avro_decoder
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import avro_text_decoder
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, wire_types
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -26,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer, TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer, DecodeTextRow, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block
@@ -204,32 +203,41 @@ def create_text_rows(
     envelope = table_options.envelope_text(cfg, table, options)
     selected = selected_columns(table, options) if columns is None else columns
 
-    def json_decoder(counts: Tally | None = None) -> TextDecoder:
-        return compile_text_decoder(table, options, envelope, selected, tally=counts)
-
+    create_json = partial(compile_text_decoder, table, options, envelope, selected)
     if record_format is None:
-        return TextRows(json_decoder(tally), None)
+        return TextRows(create_json(tally=tally), None)
     try:
         prefixes = _direct_prefixes(cfg, record_format, table, options)
         if cfg[F.CDC_ID_HEADER]:
             raise Declined("cdc.id.header shows keys in JSON")
-        json_fallback = via_json(_lazy_decoder(json_decoder), record_format)
-        avro_decoder = compile_text_decoder(table, options, envelope, selected, AVRO, prefixes, json_fallback)
-        avro_decoder = avro_text_decoder(avro_decoder, table, options, envelope, selected, prefixes, tally)
-        return TextRows(avro_decoder, None, writes_avro=True, id_headers=record_format.id_headers())
+        fallback = ViaJsonText(create_json, record_format)
+        decode = compile_text_decoder(table, options, envelope, selected, AVRO_TEXT, prefixes, fallback, tally)
+        return TextRows(decode, None, writes_avro=True, id_headers=record_format.id_headers())
     except Declined as reason:
         _log_declined(table, reason)
-        return TextRows(json_decoder(tally), record_format, id_headers=record_format.id_headers())
+        return TextRows(create_json(tally=tally), record_format, id_headers=record_format.id_headers())
 
 
-def _lazy_decoder(create: Callable[[], TextDecoder]) -> TextDecoder:
-    """Return a decoder that is compiled when the first row comes."""
-    cached_decoder = cache(create)
+class ViaJsonText:
+    """Decode rows of the text protocol as JSON, and write their records in another format.
 
-    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        cached_decoder()(packet, pos, ctx, out)
+    Args:
+        create_json: Makes the decoder that writes JSON; called when the first row comes.
+        record_format: Turns its records into that format.
+    """
 
-    return decode
+    def __init__(self, create_json: Callable[[], DecodeTextRow], record_format: RecordFormat) -> None:
+        self._create_json, self._format = create_json, record_format
+
+    @cached_property
+    def _decode_json(self) -> DecodeTextRow:
+        return self._create_json()
+
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        """Append the record of a row; see ``TextDecoder``."""
+        rows: list[Any] = []
+        self._decode_json(packet, pos, ctx.as_json(), rows)
+        out.extend(self._format.records(rows, ctx.where, numbered=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,19 +273,3 @@ def snapshot_source(cfg: ConnectorConfig, table: TableId, *, writes_avro: bool) 
         block.op_tail,
         avro_source_marks.op_tail(block),
     )
-
-
-def via_json(plain: TextDecoder, record_format: RecordFormat) -> TextDecoder:
-    """Return what reads rows of the text protocol with a decoder that writes JSON.
-
-    Args:
-        plain: The decoder.
-        record_format: Turns its records into Avro.
-    """
-
-    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        rows: list[Any] = []
-        plain(packet, pos, ctx.as_json(), rows)
-        out.extend(record_format.records(rows, ctx.where, numbered=False))
-
-    return decode

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_keys import native_key_reader
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
@@ -24,7 +24,7 @@ class RowKeyReader:
     """
 
     def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> None:
-        self._read_row_key = compile_key_reader(table, options, columns)
+        self._read_row_key = KeyReader(table, options, columns)
         self._read_block_keys = native_key_reader(table, options, columns)
 
     def keys_of(self, block: RowBlock) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRows, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
@@ -26,8 +26,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 DEFAULT_MARKER = snapshot_marker()
 """``source.snapshot`` of rows that are neither the first nor the last."""
-# Rows with the headers of their packets, offset, most rows, texts around them with marks, records
-DecodeTextRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int, int]]
 TRANSACTION_TIME_SHARE = 0.9
 """Share of transaction.timeout.ms after which a transaction of rows is given up."""
 
@@ -108,7 +106,7 @@ class RowEmitter:
         self._out: list[Any] = []
         # Rows with another form or with headers of their own are looked at one by one.
         row_by_row = target.record_format is not None or target.id_headers is not None or self._id_prefix is not None
-        self._decode_many = None if row_by_row else getattr(decode, "many", None)
+        self._decode_many = None if row_by_row else decode.many
         self._native_ctx = EventContext()
         if self._decode_many is not None:
             fill(self._native_ctx, marker)

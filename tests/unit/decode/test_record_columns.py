@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import (
     value_columns,
 )
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader, compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader, compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
@@ -62,7 +62,7 @@ def test_all_that_make_records_agree_on_key_and_value(name: str, given: str) -> 
     out: list[Any] = []
     compile_text_decoder(made, options, NO_SCHEMA)(packet(b"2", b"3"), 0, context(), out)
     assert (out[0][0], json.loads(out[0][1])["after"]) == (record[0], {name: 2})
-    assert compile_key_reader(made, options, selected_columns(made, options))(packet(b"2", b"3")) == record[0]
+    assert KeyReader(made, options, selected_columns(made, options))(packet(b"2", b"3")) == record[0]
 
 
 @pytest.mark.parametrize(("name", "given"), ONE_NAME)

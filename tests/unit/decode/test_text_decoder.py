@@ -10,7 +10,7 @@ from kit.decode_builder import DEFAULT, NO_SCHEMA, column, context, packet, tabl
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import select_list
-from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader, compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader, compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
 
 T = table(
@@ -109,12 +109,12 @@ def test_a_key_is_read_as_the_decoder_writes_it(size: int, middle: bytes | None)
     row = packet(b"x" * size, b"-7", middle, 'ü"\\'.encode(), b"1")
     options, made = DecoderOptions(included=()), list[Any]()
     compile_text_decoder(MIXED, options, NO_SCHEMA, MIXED.columns)(row, 0, context(), made)
-    assert compile_key_reader(MIXED, options, MIXED.columns)(row) == made[0][0]
+    assert KeyReader(MIXED, options, MIXED.columns)(row) == made[0][0]
     assert json.loads(made[0][0]) == {"d": 'ü"\\', "b": -7}
 
 
 def test_a_value_beside_the_key_is_not_looked_at_and_one_of_the_key_is_named() -> None:
-    read_key = compile_key_reader(MIXED, DEFAULT, MIXED.columns)
+    read_key = KeyReader(MIXED, DEFAULT, MIXED.columns)
     assert read_key(packet(b"\xff", b"5", b"no number", b"k", b"none")) == b'{"d":"k","b":5}'
     with pytest.raises(ValueDecodeError, match=r"column d of table db\.t"):
         read_key(packet(b"x", b"1", b"1", None))

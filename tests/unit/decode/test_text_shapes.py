@@ -11,6 +11,7 @@ from kit.decode_builder import column, context, packet, table
 
 from airflow_provider_mysql_cdc.cdc.decode import text_decoder as text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_row_source import compile_source
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -27,7 +28,7 @@ def read(name: str, schemas: bool, column_name: str = "v", cut: int = 0) -> tupl
 
 @pytest.mark.parametrize("schemas", [False, True])
 def test_a_thousand_tables_of_a_shape_are_compiled_once(schemas: bool) -> None:
-    text._compile_source.cache_clear()
+    compile_source.cache_clear()
     for n in range(1_000):
         key, value, *_ = read(f"t{n}", schemas)
         if schemas:
@@ -36,9 +37,9 @@ def test_a_thousand_tables_of_a_shape_are_compiled_once(schemas: bool) -> None:
         found = json.loads(key), json.loads(value)
         found = tuple(f["payload"] for f in found) if schemas else found
         assert found[0] == {"v": 7} and found[1]["after"] == {"v": 7}
-    assert text._compile_source.cache_info().misses == 1
+    assert compile_source.cache_info().misses == 1
     read("other", schemas, "w")
-    assert text._compile_source.cache_info().misses == 2
+    assert compile_source.cache_info().misses == 2
 
 
 def test_a_row_that_cannot_be_read_names_its_own_table() -> None:
@@ -50,4 +51,4 @@ def test_a_row_that_cannot_be_read_names_its_own_table() -> None:
 def test_code_that_is_kept_is_bounded() -> None:
     for n in range(400):
         read("t", False, f"c{n}")
-    assert text._compile_source.cache_info().currsize <= 256
+    assert compile_source.cache_info().currsize <= 256

@@ -14,9 +14,10 @@ from kit.decode_builder import column, packet, table
 from kit.fake_kernel import FakeKernel, installed
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
-from airflow_provider_mysql_cdc.cdc.avro import native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode import native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
@@ -41,7 +42,7 @@ BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "ka
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
-    with installed(monkeypatch, native_avro_text, "NativeAvroText") as made:
+    with installed(monkeypatch, native_text, "NativeTextDecoder") as made:
         yield made
 
 
@@ -54,8 +55,9 @@ def rows_of(made: Table = T, options: DecoderOptions | None = None, tally: Any =
 
 def native(fake: FakeKernel, options: DecoderOptions = PLAIN) -> tuple[Any, Sides]:
     both = Sides(T, options)
-    given = both.table, both.options, both.texts, both.table.columns, both.heads()
-    return native_avro_text.avro_text_decoder(lambda *row: row[-1].append(("python",)), *given), both
+    plan = replace(both.text_plan(), columns=both.table.columns)
+    python: Any = lambda *row: row[-1].append(("python",))  # noqa: E731
+    return native_text.choose_text_decoder(python, plan, AVRO_TEXT), both
 
 
 def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:

@@ -100,6 +100,17 @@ def key_members(options: DecoderOptions) -> str:
     return "".join(f",{quote_byte_text(name)}:{quote_byte_text(value)}" for name, value in options.key_fields)
 
 
+def schema_wrapper(schema: str | None) -> tuple[str, str]:
+    """Return what stands before and after a payload, byte text.
+
+    Args:
+        schema: JSON text of its schema; None where payloads have none around them.
+    """
+    if schema is None:
+        return "", ""
+    return f'{{"schema":{to_byte_text(schema)},"payload":', "}"
+
+
 def text_parts(index: int, request: TextRequest, in_key: bool) -> TextParts:
     """Return the code of a column of the text protocol.
 
