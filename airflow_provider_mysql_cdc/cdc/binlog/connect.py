@@ -107,10 +107,10 @@ def _connect_error(error: Exception, where: str) -> CdcError:
             remedy="remove the property; options of pymysql.connect are passed on",
         )
     return SourceConnectionError(
-        "what answers is not understood as a MySQL server",
+        "the answer is not that of a MySQL server",
         where=where,
         why=why,
-        remedy="check that database.hostname and database.port lead to MySQL, and what lies between",
+        remedy="check that database.hostname and database.port are those of MySQL, and any proxy in between",
     )
 
 

@@ -39,9 +39,9 @@ _HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
 _EVENT_IDENTITY = Struct("<IBI")
 _DIGEST_DIGITS = 16
 _REMEDY = (
-    "take a new snapshot (mysql_cdc_snapshot with again=true); or, when no event between matters, go on from a place "
-    "of this binlog (DAG mysql_cdc_reset_offset with current, earliest or file:position); or set database.hostname to "
-    "the server that still has the former files"
+    "take a new snapshot (mysql_cdc_snapshot with again=true); or, when the events in between do not matter, continue "
+    "from a position of this binlog (DAG mysql_cdc_reset_offset with current, earliest or file:position); or set "
+    "database.hostname to the server that still has the former files"
 )
 
 

@@ -60,7 +60,7 @@ class SecureConnection(_BaseConnection):  # type: ignore[misc]
         """Read the greeting; nothing has been sent when it does not offer TLS."""
         super()._get_server_information()
         if self._require_tls and not self.server_capabilities & CLIENT.SSL:
-            raise pymysql.OperationalError(TLS_ERROR, "the server, or somebody on the way to it, offers no TLS")
+            raise pymysql.OperationalError(TLS_ERROR, "the server, or a proxy in between, offers no TLS")
 
     def _request_authentication(self) -> None:
         """Log in; no statement has been sent when the connection turns out to be plain."""

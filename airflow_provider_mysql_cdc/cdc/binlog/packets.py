@@ -171,7 +171,7 @@ class PacketReader:
             "the binlog connection broke",
             where=self._where,
             why=why,
-            remedy="run the task again; it goes on where the last commit stands",
+            remedy="run the task again; it continues after the last commit",
         )
 
     def _grow(self, needed: int, keep: int = 0) -> bytearray:

@@ -302,7 +302,7 @@ def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
             yield Finding(
                 WARNING,
                 what,
-                "an earlier run has left its connection behind, which the server ends when we connect, "
+                "an earlier run did not close its connection, which the server closes when we connect, "
                 "or another connector uses the same id",
                 f"nothing in the first case; in the second: {fix}",
             )

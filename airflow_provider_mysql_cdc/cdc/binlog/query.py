@@ -94,7 +94,7 @@ def parse_query(event: Event) -> QueryEvent:
     db_pos = status_pos + status_length
     sql_pos = db_pos + db_length + 1
     if sql_pos > end:
-        raise IndexError("the statement lies outside the event")
+        raise IndexError("the statement ends after the event")
     values = _status_variables(buf[status_pos:db_pos]) if status_length else {}
     db_name = buf[db_pos : db_pos + db_length].decode("utf-8", "surrogateescape")
     sql = decode_statement(buf[sql_pos:end], values.get("client_charset"))

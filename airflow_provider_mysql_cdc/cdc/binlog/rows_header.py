@@ -134,7 +134,7 @@ def rows_header(event: BinlogEvent) -> RowsHeader:
     except (ValueError, IndexError, error) as cause:
         raise _truncated_error(event, str(cause)) from cause
     if header.pos > event.end:
-        raise _truncated_error(event, "the bitmaps of present columns end behind it")
+        raise _truncated_error(event, "the bitmaps of present columns end after the event")
     return header
 
 

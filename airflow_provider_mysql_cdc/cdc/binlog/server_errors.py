@@ -79,7 +79,7 @@ _TLS = ErrorTemplate(
 _TLS_BROKE = ErrorTemplate(
     SourceConnectionError,
     "the connection to MySQL broke while its encryption was negotiated",
-    "run the task again; if it never succeeds, check database.ssl.mode, the certificates and what lies between",
+    "run the task again; if it never succeeds, check database.ssl.mode, the certificates and any proxy in between",
 )
 # The other side ended the connection without a TLS alert: a server that goes down or is killed does, or the network.
 _TLS_CLOSED_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)

@@ -308,9 +308,9 @@ class BinlogStream:
             return False
         if not end.covers(self._file, self._pos):
             raise StateError(
-                "the end of the batch lies before its start",
+                "the end of the batch is before its start",
                 where=f"{self._file}:{self._pos} to {end}",
-                why="the positions come from different servers, or the binlog was reset between",
+                why="the positions come from different servers, or the binlog was reset in between",
                 remedy="check that database.hostname is the server the stored offset belongs to",
             )
         return self._pos == end.pos and file_number(self._file) == file_number(end.file)

@@ -53,7 +53,8 @@ def _kafka_address(sink_uri: str) -> SplitResult:
             if "@" in parts.netloc
             else f"the sink is {parts.scheme or 'no address'}",
             where=_SINK_URI,
-            why="changes are written to Kafka only, whose account stands in properties of its client (kafka.sasl.*)",
+            why="changes are written to Kafka only, and its account is set by the Kafka client's properties "
+            "(kafka.sasl.*)",
             remedy="write kafka://host:9092/topic?protocol=avro",
         )
     return parts
@@ -92,7 +93,7 @@ def _parameter_properties(name: str, value: str) -> dict[str, str]:
         raise ConfigError(
             f"the sink parameter {name} has no equivalent",
             where=_SINK_URI,
-            why=f"known are {', '.join(_SINK_PARAMETERS)}",
-            remedy="remove it, and set the property of Kafka's client that it stands for (kafka.*)",
+            why=f"supported are {', '.join(_SINK_PARAMETERS)}",
+            remedy="remove it, and set the corresponding property of the Kafka client (kafka.*)",
         )
     return to_properties(value)

@@ -75,7 +75,7 @@ def file_properties(text: str, schema_registry: str) -> dict[str, str]:
         )
     if not dispatchers:
         raise ConfigError(
-            "no dispatcher is there",
+            "there are no dispatchers",
             where=WHERE,
             why="with Avro each table needs a topic of its own",
             remedy="write [sink] dispatchers = [{matcher = ['*.*'], topic = \"tidb_{schema}_{table}\"}]",
@@ -90,7 +90,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            "the file is no TOML", where=WHERE, why=str(error), remedy="correct it; it is the file behind --config"
+            "the file is not valid TOML", where=WHERE, why=str(error), remedy="correct the file that --config names"
         ) from None
 
 

@@ -80,10 +80,10 @@ def _parse_rule(item: Mapping[str, Any], number: int) -> DispatchRule:
     where = f"{WHERE}, rule {number}"
     unknown = [name for name in item if name not in _MEMBERS]
     if unknown:
-        raise _invalid(f"has a member {unknown[0]} that is not known", f"known are {', '.join(_MEMBERS)}", where)
+        raise _invalid(f"has an unknown member {unknown[0]}", f"the members are {', '.join(_MEMBERS)}", where)
     matcher = _text_list(item, "matcher", where)
     if not matcher:
-        raise _invalid("has no matcher", "a rule says which tables it is for", where)
+        raise _invalid("has no matcher", "a rule needs the tables that it applies to", where)
     topic = item.get("topic")
     if not isinstance(topic, str):
         raise _invalid("has no topic", "with Avro each table needs a topic of its own", where)

@@ -34,7 +34,7 @@ class SnapshotMode(DocEnum):
     ALWAYS = (
         "always",
         "snapshot structure and rows whenever the snapshot job runs, then drain from its position; where a stream "
-        "stands already, drain to its end and read the rows there",
+        "exists already, drain to the end first and read the rows there",
     )
     INITIAL_ONLY = "initial_only", "snapshot structure and rows when no offset is stored; never drain"
     NO_DATA = "no_data", "record only the structure of the tables, then drain from that position"
@@ -51,7 +51,7 @@ class SnapshotMode(DocEnum):
 class WatermarkStrategy(DocEnum):
     """How the window of an incremental snapshot is closed in the signal table."""
 
-    INSERT_INSERT = "insert_insert", "another row is inserted; nobody deletes the rows"
+    INSERT_INSERT = "insert_insert", "another row is inserted; the rows are never deleted"
     INSERT_DELETE = "insert_delete", "the row that opened the window is deleted; the account needs DELETE for that"
 
 

@@ -256,7 +256,8 @@ TOPIC_SETTINGS_VERIFIED: Field[bool] = Field(
     "topic.settings.verified",
     parse_value.boolean,
     False,
-    "Says that a person has looked at the settings of the ledger (`cleanup.policy=compact`) and of the schema history "
+    "Confirms that a person has checked the settings of the ledger (`cleanup.policy=compact`) and of the schema "
+    "history "
     "(`cleanup.policy=delete`, `retention.ms=-1`, `retention.bytes=-1`), for an account that may not read them "
     "(DescribeConfigs). Settings that can be read are checked in any case.",
     Group.TOPICS,
@@ -280,8 +281,8 @@ def _legacy_transaction_topic(value: str) -> str:
         if value.startswith(placeholder):
             return value.removeprefix(placeholder)
     raise ValueError(
-        "only `${database.server.name}.` and a name behind it can be read; use topic.transaction, which is the part "
-        "behind topic.prefix"
+        "only `${database.server.name}.` followed by a name is supported; use topic.transaction, which is the part "
+        "after topic.prefix"
     )
 
 
@@ -289,7 +290,7 @@ TOPIC_TRANSACTION: Field[str] = Field(
     "topic.transaction",
     parse_value.topic_part,
     "transaction",
-    "Name of the transaction topic behind `topic.prefix` and a dot.",
+    "Name of the transaction topic, after `topic.prefix` and a dot.",
     Group.TOPICS,
     aliases=(Alias("transaction.topic", _legacy_transaction_topic),),
     refs=("CFG-72",),

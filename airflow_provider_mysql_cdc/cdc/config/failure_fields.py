@@ -23,8 +23,8 @@ DEAD_LETTER_TOPIC: Field[str] = Field(
     lambda value: parse_value.topic_part(value) if value.strip() else "",
     "",
     "Topic for rows that are left out (`event.processing.failure.handling.mode`): position, row key, the values that "
-    "could be read, and the cause, with headers `__connect.errors.*`; in the same Kafka transaction as the rows beside "
-    "it. Empty for none: then such rows are only counted and logged.",
+    "could be read, and the cause, with headers `__connect.errors.*`; in the same Kafka transaction as the other rows. "
+    "Empty for none: then such rows are only counted and logged.",
     Group.TOPICS,
     pin_scope=PinScope.NOTHING,
 )

@@ -172,7 +172,7 @@ def operations(value: str) -> frozenset[Operation]:
     names = [n.strip() for n in value.split(",") if n.strip()]
     if "none" in names:
         if len(names) > 1:
-            raise ValueError("'none' cannot stand beside other operations")
+            raise ValueError("'none' cannot be combined with other operations")
         return frozenset()
     try:
         return frozenset(Operation(n) for n in names)

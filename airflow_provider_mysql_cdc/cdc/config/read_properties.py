@@ -236,7 +236,7 @@ def _check_exclusive(out: ParsedProperties) -> None:
         both = include in given_names and exclude in given_names
         if both and out.texts.get(include, "-").strip() and out.texts.get(exclude, "-").strip():
             name = out.given_names.get(exclude, exclude)
-            what = f"cannot stand beside {out.given_names.get(include, include)}"
+            what = f"cannot be combined with {out.given_names.get(include, include)}"
             out.refuse(name, out.texts.get(exclude), what, "Keep one of the two")
 
 

@@ -71,7 +71,7 @@ def _urls(value: str) -> str:
         except ValueError:
             valid = False
         if not valid or split.query or split.fragment:
-            raise ValueError("must be a list of http:// or https:// addresses, without anything behind their path")
+            raise ValueError("must be a list of http:// or https:// addresses, without a query or fragment")
     return ",".join(urls)
 
 
@@ -147,8 +147,8 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             "auto.register.schemas",
             parse_value.boolean,
             True,
-            "Register the schema of a table version before its first record; with `false` it must have been registered "
-            "by somebody else.",
+            "Register the schema of a table version before its first record; with `false` it must be registered "
+            "already.",
         ),
         use_latest=make_field(
             "use.latest.version",
@@ -207,14 +207,12 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             "bearer.auth.token", parse_value.optional_secret, None, "Bearer token for the registry.", secret=True
         ),
         cluster=make_field(
-            "bearer.auth.logical.cluster", str.strip, "", "Logical cluster, beside a token (Confluent Cloud)."
+            "bearer.auth.logical.cluster", str.strip, "", "Logical cluster, sent with a token (Confluent Cloud)."
         ),
         pool=make_field(
-            "bearer.auth.identity.pool.id", parse_value.optional_text, None, "Identity pool, beside a token."
+            "bearer.auth.identity.pool.id", parse_value.optional_text, None, "Identity pool, sent with a token."
         ),
-        issuer=make_field(
-            "bearer.auth.issuer.endpoint.url", _urls, "", "Address at which the token server gives tokens."
-        ),
+        issuer=make_field("bearer.auth.issuer.endpoint.url", _urls, "", "Address of the token server."),
         client_id=make_field(
             "bearer.auth.client.id", parse_value.optional_text, None, "Id of the client at the token server."
         ),
@@ -225,9 +223,7 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             "Its secret at the token server.",
             secret=True,
         ),
-        scope=make_field(
-            "bearer.auth.scope", parse_value.optional_text, None, "Scope of the tokens that are asked for."
-        ),
+        scope=make_field("bearer.auth.scope", parse_value.optional_text, None, "Scope of the requested tokens."),
         ssl_ca=make_field(
             f"{ssl}ca.location",
             parse_value.optional_text,
@@ -371,11 +367,11 @@ def _bearer_problems(get: Lookup, converter: ConverterFields) -> list[tuple[Fiel
     problems = [(f, "is missing", f"Set it, or remove {converter.bearer_source.name}") for f in required if not get[f]]
     ineffective = client if source != "OAUTHBEARER" else (converter.token,)
     other = f"{converter.bearer_source.name}={source or '(not set)'}"
-    problems += [(f, f"cannot stand beside {other}", "Keep one of the two") for f in ineffective if get[f]]
+    problems += [(f, f"cannot be combined with {other}", "Keep one of the two") for f in ineffective if get[f]]
     if get[converter.user_info] is not None and (
         conflicting := next((f for f in (converter.token, converter.client_secret) if get[f]), None)
     ):
-        problems.append((conflicting, f"cannot stand beside {converter.user_info.name}", "Keep one of the two"))
+        problems.append((conflicting, f"cannot be combined with {converter.user_info.name}", "Keep one of the two"))
     return problems
 
 

@@ -52,8 +52,8 @@ SIGNAL_DATA_COLLECTION: Field[TableId | None] = Field(
     None,
     "Signal table, as database.table: rows inserted into it are signals, and the watermarks of incremental snapshots "
     "are written into it. Its first three columns are id, type and data, whatever their names. It need not be "
-    "captured; then there are no events of it, but its structure is in the schema history. A part of the name that "
-    "holds a dot stands in double quotes.",
+    "captured; then it has no events, but its structure is in the schema history. Put a part of the name that "
+    "contains a dot into double quotes.",
     Group.SIGNALS,
     refs=("CFG-67", "INC-33"),
 )
@@ -70,8 +70,8 @@ SIGNAL_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     "signal.enabled.channels",
     _channels(_SIGNAL_CHANNELS, _UNSUPPORTED_CHANNELS),
     frozenset({"source"}),
-    "Where signals are taken from: `source` (rows inserted into `signal.data.collection`), `kafka` "
-    "(`signal.kafka.topic`). Signals from Airflow are always taken. Debezium's channels `jmx`, `file` and "
+    "Channels that signals are read from: `source` (rows inserted into `signal.data.collection`), `kafka` "
+    "(`signal.kafka.topic`). Signals from Airflow are always processed. Debezium's channels `jmx`, `file` and "
     "`in-process` are refused.",
     Group.SIGNALS,  # rows of the signal table may tell structures (schema-changes), so the channel decides about events
 )
@@ -123,8 +123,9 @@ SIGNAL_KAFKA_POLL_TIMEOUT_MS: Field[int] = Field(
     "signal.kafka.poll.timeout.ms",
     parse_value.integer(0, parse_value.INT32_MAX),
     100,
-    "Longest wait of one poll for signals, in milliseconds. What stands in the topic when a poll begins is read in any "
-    "case.",
+    "Longest wait of one poll for signals, in milliseconds. Records that are in the topic when a poll begins are "
+    "always "
+    "read.",
     Group.SIGNALS,
     refs=("CFG-98", "INC-44"),
     pin_scope=PinScope.NOTHING,

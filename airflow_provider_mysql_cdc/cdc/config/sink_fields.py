@@ -69,7 +69,7 @@ DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     "drain.small.batch.bytes",
     parse_value.integer(0),
     8 * 2**20,
-    "A batch with less binlog than this many bytes is drained by one writer, whatever `drain.writers` says.",
+    "A batch with less binlog than this many bytes is drained by one writer, regardless of `drain.writers`.",
     Group.DRAIN,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
@@ -78,8 +78,9 @@ POLL_INTERVAL_MS: Field[int] = Field(
     "poll.interval.ms",
     parse_value.integer(1, parse_value.INT32_MAX),
     500,
-    "Milliseconds from the beginning of one batch of a `run_for` to that of the next: what is new meanwhile is one "
-    "batch. A batch that took longer, or that chunks of an incremental snapshot were read behind, is followed at once.",
+    "Milliseconds from the start of one batch of a `run_for` to the start of the next: events that arrive in "
+    "between are "
+    "one batch. The next batch starts at once after one that took longer, or after chunks of an incremental snapshot.",
     Group.DRAIN,
     refs=("CFG-33", "STRM-33"),
     pin_scope=PinScope.NOTHING,

@@ -42,7 +42,8 @@ TOPIC_PREFIX: Field[str] = Field(
     "topic.prefix",
     parse_value.topic_part,
     "",
-    "Logical name of this source and prefix of all its topics. Unique; changing it means starting anew.",
+    "Logical name of this source and prefix of all its topics. Unique; a new prefix is a new stream, which begins "
+    "with a snapshot.",
     Group.CONNECTOR,
     aliases=("database.server.name",),
     required=True,
@@ -147,8 +148,9 @@ SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
     parse_value.integer(1_000, parse_value.INT32_MAX),
     60_000,
     "A binlog connection on which neither an event nor a heartbeat arrives for this long counts as broken, in "
-    "milliseconds. On other connections the server is asked after this time, on another connection, whether it still "
-    "works at the statement; and a run that gives no sign of life for this long loses its lock on the topic.prefix.",
+    "milliseconds. A query without an answer for this long is checked over another connection, whether the server "
+    "still "
+    "executes it; and a run that is silent for this long loses its lock on the topic.prefix.",
     Group.CONNECTION,
     provider_specific=True,
     refs=("FAULT-06",),
@@ -256,7 +258,7 @@ TABLE_IGNORE_BUILTIN: Field[bool] = Field(
     "table.ignore.builtin",
     parse_value.boolean,
     True,
-    "Leave out the system databases mysql, performance_schema, sys and information_schema, whatever the lists say.",
+    "Leave out the system databases mysql, performance_schema, sys and information_schema, regardless of the lists.",
     Group.FILTERS,
     refs=("STRM-14", "CFG-47"),
 )

@@ -56,7 +56,7 @@ def _parse_rule(text: str, where: str) -> _FilterRule:
             raise ValueError("a dot between database and table is missing")
         table, remainder = _parse_part(remainder[1:])
         if remainder:
-            raise ValueError(f"{remainder!r} stands behind the table")
+            raise ValueError(f"{remainder!r} follows the table")
     except (ValueError, re.error) as error:
         raise ConfigError(
             f"the rule {text!r} cannot be read",

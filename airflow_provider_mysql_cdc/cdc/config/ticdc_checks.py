@@ -17,10 +17,10 @@ from airflow_provider_mysql_cdc.cdc.config.registry_fields import (
 _ROWS_ONLY = "its topics hold rows only"
 # Property, the values that are refused (None: any that is given), why, what to do.
 _REFUSED_SETTINGS: tuple[tuple[Field[Any], Any, str, str], ...] = (
-    (event_fields.EVENT_CONTRACT, EventContract.OLD, "its records have a form of their own", "Remove it"),
+    (event_fields.EVENT_CONTRACT, EventContract.OLD, "its records have their own format", "Remove it"),
     (event_fields.PROVIDE_TRANSACTION_METADATA, True, _ROWS_ONLY, "Set enable-tidb-extension=true instead"),
-    (event_fields.INCLUDE_SCHEMA_CHANGES, True, "statements give no records (AVRO-54)", "Remove it"),
-    (transform_fields.TRANSFORMS, None, "its rules say where records go", "Use dispatchers"),
+    (event_fields.INCLUDE_SCHEMA_CHANGES, True, "the protocol has no records for statements (AVRO-54)", "Remove it"),
+    (transform_fields.TRANSFORMS, None, "its dispatchers choose the topics", "Use dispatchers"),
     (column_fields.CONVERTERS, None, "its types are TiDB's", "Remove it"),
     *(
         (field, None, "keys and values have one registry, that of values", "Remove it, or set it for value.converter")
@@ -30,7 +30,7 @@ _REFUSED_SETTINGS: tuple[tuple[Field[Any], Any, str, str], ...] = (
         (VALUE_AVRO.subjects, name, "its subjects are <topic>-key and <topic>-value (AVRO-58)", "Remove it")
         for name in SUBJECT_STRATEGIES[1:]
     ),
-    (VALUE_AVRO.ids, HEADER_ID_SERIALIZER, "its ids stand before the bytes", "Remove it"),
+    (VALUE_AVRO.ids, HEADER_ID_SERIALIZER, "its ids are in front of the bytes", "Remove it"),
 )
 
 

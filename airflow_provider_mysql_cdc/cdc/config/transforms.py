@@ -215,7 +215,7 @@ def _logical_router(out: ParsedTransforms, name: str, values: Mapping[str, Any])
     text: str = values.get("key.field.replacement", "")
     identifier = None
     if expression is not None and not text.strip():
-        what = "must not be empty beside key.field.regex"
+        what = "must not be empty when key.field.regex is set"
         out.refuse(name, "key.field.replacement", what, "Set it, or remove key.field.regex", text or None)
     elif expression is not None:
         identifier = _rewrite(out, name, expression, text, "key.field.replacement")

@@ -46,8 +46,8 @@ NO_EFFECT: dict[str, str] = {
     "errors.log.include.messages": "errors are always logged",
     "config.action.reload": _CONNECT,
     "exactly.once.support": "events are always delivered exactly once",
-    "transaction.boundary": "commit.bytes and commit.interval.ms say when a writer commits",
-    "transaction.boundary.interval.ms": "commit.interval.ms says when a writer commits",
+    "transaction.boundary": "set commit.bytes and commit.interval.ms instead",
+    "transaction.boundary.interval.ms": "set commit.interval.ms instead",
     "offsets.storage.topic": "offsets are kept by Airflow, with ledger.topic as the second copy",
     "offset.storage": _CONNECT,
     "offset.storage.file.filename": _CONNECT,
@@ -66,10 +66,10 @@ NO_EFFECT: dict[str, str] = {
     "snapshot.delay.ms": _SCHEDULE,
     "streaming.delay.ms": _SCHEDULE,
     "snapshot.tables.order.by.row.count": "chunks of all tables are read in parallel",
-    "legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
-    "internal.legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
-    "snapshot.max.threads.multiplier": "snapshot.chunk.rows says how tables are cut",
-    "signal.poll.interval.ms": "signals are taken between two batches",
+    "legacy.snapshot.max.threads": "set snapshot.parallelism instead",
+    "internal.legacy.snapshot.max.threads": "set snapshot.parallelism instead",
+    "snapshot.max.threads.multiplier": "set snapshot.chunk.rows instead",
+    "signal.poll.interval.ms": "signals are processed between two batches",
     "signal.emit.failure.max.retries": _RETRY,
     "signal.emit.failure.backoff.ms": _RETRY,
     "internal.offset.activity.monitor.interval.ms": _SOCKET,
@@ -107,10 +107,10 @@ NO_EFFECT: dict[str, str] = {
         for part in ("key", "value")
         for name, why in (
             ("enhanced.avro.schema.support", "Debezium's schemas have neither Avro enumerations nor packages"),
-            ("schemas.cache.config", "ids are asked once for each table version of a run"),
-            ("max.schemas.per.subject", "ids are asked once for each table version of a run"),
+            ("schemas.cache.config", "each schema is requested once for a table version of a run"),
+            ("max.schemas.per.subject", "each schema is requested once for a table version of a run"),
             ("http.connect.timeout.ms", "http.read.timeout.ms bounds each request"),
-            ("flatten.unions", "it is about reading"),
+            ("flatten.unions", "it concerns consumers only"),
             ("schema.registry.ssl.truststore.password", "PEM files of certificates have no password"),
         )
     },
@@ -179,11 +179,12 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("database.verifyServerCertificate", "use database.ssl.mode"),
     RefusedProperty("database.sslMode", "use database.ssl.mode"),
     RefusedProperty("database.dbname", "databases are chosen by database.include.list", ("",)),
-    RefusedProperty("driver.*", "driver settings stand under database. here, in pymysql's names"),
+    RefusedProperty("driver.*", "set driver options with the prefix database. and pymysql's names"),
     RefusedProperty("schema.history.internal", "the schema history is kept in Kafka",
             ("io.debezium.storage.kafka.history.kafkaschemahistory",
              "io.debezium.relational.history.kafkadatabasehistory")),
-    RefusedProperty("schema.history.internal.ddl.filter", "statements are judged by what they touch"),
+    RefusedProperty("schema.history.internal.ddl.filter", "a statement is recorded when it can change a captured "
+    "table"),
     RefusedProperty("schema.history.internal.file.*", "the schema history is kept in Kafka"),
     RefusedProperty("predicates", _PREDICATES, ("",)),
     RefusedProperty("post.processors", "post-processors are Java code", ("",)),
@@ -196,8 +197,8 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
         RefusedProperty(f"{part}.converter.{name}", why, harmless)
         for part in ("key", "value")
         for name, why, harmless in (
-            ("latest.compatibility.strict", "a schema that readers would misread is never taken", ("true",)),
-            ("use.schema.id", "ids are the registry's answer to a table's schema", ("-1",)),
+            ("latest.compatibility.strict", "an incompatible schema is never used", ("true",)),
+            ("use.schema.id", "ids come from the registry for each table's schema", ("-1",)),
             ("scrub.invalid.names", "use field.name.adjustment.mode and schema.name.adjustment.mode", ("false",)),
             ("schema.registry.ssl.truststore.type", "convert it to PEM", ("pem",)),
             ("schema.registry.ssl.keystore.type", "convert it to PEM", ("pem",)),
@@ -209,8 +210,8 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("errors.tolerance", "use event.processing.failure.handling.mode", ("none",)),
     RefusedProperty("errors.deadletterqueue.context.headers.enable", "dead letters always have their "
     "headers", ("true",)),
-    RefusedProperty("errors.deadletterqueue.topic.replication.factor", "topic.creation.default.* says how topics "
-    "are created"),
+    RefusedProperty("errors.deadletterqueue.topic.replication.factor", "set topic.creation.default.* "
+    "instead"),
     RefusedProperty("guardrail.collections.max", "the number of tables is not limited", ("0",)),
     RefusedProperty("guardrail.collections.limit.action", "the number of tables is not limited", ("warn",)),
     RefusedProperty("openlineage.integration.*", "lineage is reported by Airflow", ("", "false")),

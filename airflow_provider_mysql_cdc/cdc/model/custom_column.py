@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 CONVERTER_REMEDY = (
     "correct the converter, or leave the column to its default mapping (converter_for returns None for it); "
-    "docs/custom-converters.md says what a converter is given and may return"
+    "docs/custom-converters.md describes the arguments and results of a converter"
 )
 
 

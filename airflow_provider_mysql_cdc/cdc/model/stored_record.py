@@ -35,7 +35,7 @@ def damaged_record(why: str, where: str = "") -> DamagedRecordError:
         "a stored record is damaged",
         where=where,
         why=why,
-        remedy="use the version of this package that wrote it, or a newer one; nobody else may write there "
+        remedy="use the version of this package that wrote it, or a newer one; no other program may write there "
         "(docs/runbook.md, damaged records)",
     )
 

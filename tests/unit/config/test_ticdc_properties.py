@@ -60,11 +60,11 @@ def test_the_account_in_the_registrys_address_is_decoded_and_shown_nowhere() -> 
     [
         ({"event.contract": "1.9"}, "event.contract"),
         ({"provide.transaction.metadata": "true"}, "enable-tidb-extension"),
-        ({"include.schema.changes": "true"}, "statements give no records"),
+        ({"include.schema.changes": "true"}, "no records for statements"),
         ({"heartbeat.interval.ms": "1000"}, "rows only"),
         ({"converters": "b", "b.type": "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter"}, "TiDB"),
         ({"value.converter.value.subject.name.strategy": "RecordNameStrategy"}, "AVRO-58"),
-        ({"value.converter.value.schema.id.serializer": "HeaderSchemaIdSerializer"}, "ids stand before the bytes"),
+        ({"value.converter.value.schema.id.serializer": "HeaderSchemaIdSerializer"}, "ids are in front of the bytes"),
         ({"key.converter.key.schema.id.serializer": "HeaderSchemaIdSerializer"}, "one registry"),
         ({"key.converter.schema.registry.url": "http://other"}, "one registry"),
         (
@@ -130,7 +130,7 @@ def test_the_seeds_changefeeds_become_properties(query: str, modes: dict[str, st
         (URI + "&max-retry=3", REGISTRY, FILE, "max-retry has no equivalent"),
         (URI, "", FILE, "no schema registry"),
         (URI, REGISTRY, "", "no dispatcher"),
-        (URI, REGISTRY, "[sink", "no TOML"),
+        (URI, REGISTRY, "[sink", "not valid TOML"),
         (URI, REGISTRY, "sink = 5", "the setting sink has no equivalent"),
         (URI, REGISTRY, "[sink]\ndispatchers = 5", "no list of objects"),
         (URI, REGISTRY, "[[sink.dispatchers]]\nmatcher = ['*.*']\ntopic = 2020-01-01", "topic rule '2020-01-01'"),
