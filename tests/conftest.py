@@ -298,6 +298,15 @@ def properties(stack: Any, unique: str, database: str) -> Iterator[dict[str, str
     _delete_topics(stack.kafka, unique)
 
 
+@pytest.fixture
+def pipeline(request: pytest.FixtureRequest, properties: dict[str, str]) -> Any:
+    """Return a pipeline of the test; its module sets what its tests have in common as ``PROPERTIES`` and ``SLOTS``."""
+    from kit.pipeline import Pipeline
+
+    module = request.module
+    return Pipeline(properties | getattr(module, "PROPERTIES", {}), slots=getattr(module, "SLOTS", Pipeline.slots))
+
+
 def _delete_topics(kafka: str, name: str) -> None:
     """Ask the broker to delete the topics with a name in theirs; nobody waits for it."""
     from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError

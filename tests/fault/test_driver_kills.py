@@ -22,21 +22,15 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
 ROWS = 3000
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    properties |= {
-        "cdc.id.header": "true",
-        "drain.writers": "3",
-        "drain.small.batch.bytes": "0",
-        "topic.creation.default.partitions": "3",
-        # Small transactions, so that there is a middle.
-        "commit.bytes": "65536",
-        "key.converter.schemas.enable": "false",
-        "value.converter.schemas.enable": "false",
-    }
-    return Pipeline(properties)
+PROPERTIES = {
+    "cdc.id.header": "true",
+    "drain.writers": "3",
+    "drain.small.batch.bytes": "0",
+    "topic.creation.default.partitions": "3",
+    "commit.bytes": "65536",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
 
 
 def load(root: Any, database: str) -> None:

@@ -15,12 +15,11 @@ from airflow_provider_mysql_cdc.cdc.model.table import folded_name
 
 CONVERTER = "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter"
 OVERRIDES = "snapshot.select.statement.overrides"
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    plain = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
-    return Pipeline(properties | plain | {"cdc.id.header": "true"})
+PROPERTIES = {
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "cdc.id.header": "true",
+}
 
 
 def images(pipeline: Pipeline, table: str) -> list[tuple[Any, Any, Any]]:

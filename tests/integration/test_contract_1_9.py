@@ -10,11 +10,7 @@ from golden.golden_data import sample
 from kit.pipeline import Pipeline, execute
 
 OLD_SOURCE = [f["field"] for f in sample("EX-02")["schema"]["fields"][2]["fields"]]
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(properties | {"event.contract": "1.9", "source.struct.version": "v1", "include.query": "true"})
+PROPERTIES = {"event.contract": "1.9", "source.struct.version": "v1", "include.query": "true"}
 
 
 def values(records: list[Any]) -> list[Any]:

@@ -26,11 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 MEGABYTE = 1 << 20
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(properties | PLAIN)
+PROPERTIES = PLAIN
 
 
 def tables(root: Any, database: str, *names: str) -> None:

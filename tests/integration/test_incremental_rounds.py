@@ -30,10 +30,7 @@ from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(properties | FLAT)
+PROPERTIES = FLAT
 
 
 def states(pipeline: Pipeline) -> list[str]:

@@ -38,6 +38,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 LAX = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"
 STRICT = "SET SESSION sql_mode = 'TRADITIONAL', time_zone = '+05:30'"
 NEXT_TO_EACH_OTHER = ("1999-12-31", "2000-01-01", "2020-02-28", "2020-02-29", "2020-03-01")
+PROPERTIES = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
 
 
 def day(pick: random.Random) -> str:
@@ -126,18 +131,6 @@ PAIRS = {
     "time_date": ("time1", "DATE", ("'0000-00-00'", "'2020-00-01'")),
     "decimal_bytes_text": ("decimal", "BINARY(2), z VARCHAR(9) COLLATE utf8mb4_general_ci", ("x'00', 'a'", "'', 'B'")),
 }
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            "cdc.id.header": "true",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-        }
-    )
 
 
 def shown_alone(value: str) -> bool:

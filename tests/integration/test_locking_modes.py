@@ -19,19 +19,12 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 LOCK_WAIT_TIMEOUT = 1205
 GLOBAL_LOCK_HELD = 1223
 NO_GLOBAL_LOCK = "SELECT, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            "cdc.id.header": "true",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "snapshot.chunk.rows": "10",
-        }
-    )
+PROPERTIES = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "snapshot.chunk.rows": "10",
+}
 
 
 @pytest.fixture

@@ -19,17 +19,11 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "drain.small.batch.bytes": "0",
-        }
-    )
+PROPERTIES = {
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "drain.small.batch.bytes": "0",
+}
 
 
 def tables(root: Any, database: str) -> None:

@@ -14,21 +14,14 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 ROWS = 300
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            "cdc.id.header": "true",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "drain.small.batch.bytes": "0",
-            "drain.writers": "3",
-            "topic.creation.default.partitions": "6",
-        }
-    )
+PROPERTIES = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "drain.small.batch.bytes": "0",
+    "drain.writers": "3",
+    "topic.creation.default.partitions": "6",
+}
 
 
 def set_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **fault: Any) -> Path:

@@ -32,19 +32,12 @@ TABLES = {
     "names": "CREATE TABLE `{db}`.names (k VARCHAR(30) CHARACTER SET latin1 PRIMARY KEY, v TEXT CHARACTER SET latin1)",
     "log": "CREATE TABLE `{db}`.log (a INT, b VARCHAR(20))",
 }
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            "cdc.id.header": "true",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "drain.small.batch.bytes": "0",
-        }
-    )
+PROPERTIES = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "drain.small.batch.bytes": "0",
+}
 
 
 def fill(root: Any, database: str, count: int = 1000) -> None:

@@ -28,11 +28,7 @@ POINTS = [
     ("writer.after_commit", 1, 1),
     ("writer.done", 1, 1),
 ]
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(properties | FLAT)
+PROPERTIES = FLAT
 
 
 @pytest.mark.parametrize(("point", "nth", "slots"), POINTS, ids=[f"{p}-{slots}" for p, _, slots in POINTS])

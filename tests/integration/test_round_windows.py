@@ -20,10 +20,8 @@ from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(properties | FLAT, slots=1)
+PROPERTIES = FLAT
+SLOTS = 1
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    plain = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
-    return Pipeline(properties | plain | {"cdc.id.header": "true"})
+PROPERTIES = {
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "cdc.id.header": "true",
+}
 
 
 @pytest.fixture

@@ -25,11 +25,7 @@ FUNCTION = (
     "CREATE FUNCTION f(a INT) RETURNS INT DETERMINISTIC MODIFIES SQL DATA "
     "BEGIN INSERT INTO keyed VALUES (a, a); RETURN a; END"
 )
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(properties | FLAT | {"skipped.operations": "none"})
+PROPERTIES = FLAT | {"skipped.operations": "none"}
 
 
 @pytest.fixture

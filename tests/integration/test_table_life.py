@@ -15,19 +15,12 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 GRANTS = "SELECT, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str]) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            "cdc.id.header": "true",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "snapshot.chunk.rows": "10",
-        }
-    )
+PROPERTIES = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "snapshot.chunk.rows": "10",
+}
 
 
 @pytest.fixture
