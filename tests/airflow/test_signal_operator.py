@@ -136,7 +136,7 @@ def test_a_channel_that_nobody_listens_to_is_refused(
     ti = send("deaf", channel="source", properties={"signal.enabled.channels": "kafka"})
     assert ti.state == "failed"
     assert rows(root, database) == []
-    assert "nobody takes signals from this channel" in "".join(capfd.readouterr())
+    assert "the connector does not read signals from this channel" in "".join(capfd.readouterr())
 
 
 def test_a_missing_grant_is_named(

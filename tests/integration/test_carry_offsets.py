@@ -116,7 +116,7 @@ def test_what_is_refused_leaves_the_store_as_it_was(
     assert database_store.load() is None
 
     stored = carry(pipeline, data, database_store)
-    with pytest.raises(StateError, match="holds an offset already"):
+    with pytest.raises(StateError, match="already has an offset"):
         carry(pipeline, data, database_store)
     assert database_store.load() == stored
     assert carry(pipeline, data, database_store, replace=True).revision == stored.revision + 1

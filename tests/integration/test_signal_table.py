@@ -220,7 +220,7 @@ def test_signals_of_the_topic_are_carried_out_once_though_nothing_is_new_in_the_
 
 def test_a_signal_from_airflow_is_seen_while_a_writer_has_a_transaction_open(properties: dict[str, str]) -> None:
     cfg = Pipeline(properties).cfg
-    with pytest.raises(LedgerMissingError, match="nowhere to wait"):
+    with pytest.raises(LedgerMissingError, match="cannot be stored"):
         send(cfg, "pause-snapshot")
     ledger = kafka_clients.ledger(cfg)
     ledger.ensure()

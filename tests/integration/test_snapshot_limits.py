@@ -97,7 +97,7 @@ def test_a_change_between_plan_and_view_is_found_and_the_drain_takes_over(
         snapshot_driver.run_snapshot(job.spec, ThreadRunner(2), two.log)
     two.settle()
     assert two.drain() is not None
-    assert any("set aside" in line for line in two.lines)
+    assert any("is discarded" in line for line in two.lines)
     assert [payload(r.value) and payload(r.value)["op"] for r in two.records("b")] == ["r", "r", "r", "d", None]
     assert two.snapshot(again=True).complete
 
@@ -107,7 +107,7 @@ def test_a_reset_that_keeps_the_offset_leaves_nothing_out(two: Pipeline, root: A
     if by == "the drain":
         job = prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
         assert job is not None and job.plan.gapless, "its driver dies before it does anything"
-        assert two.drain() is None and any("set aside" in line for line in two.lines)
+        assert two.drain() is None and any("is discarded" in line for line in two.lines)
     else:
         reset_offset(two.cfg, two.store, "someone/else/0/-1", two.log, to="stored")
     execute(root, "DELETE FROM b WHERE id = 1")

@@ -1,4 +1,4 @@
-"""Who is at work on a stream, and how to end a run from anywhere: without a word to Spark, YARN or Kubernetes."""
+"""Find the driver that runs on a stream, and end it from any host without Spark, YARN or Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
 def driver_running(cfg: ConnectorConfig, owner: str) -> bool:
-    """Return whether a driver of a run holds the stream's lock; it holds it from its first step to its last.
+    """Return whether a driver of a run holds the stream's run lock, as it does from its first step to its last.
 
     Args:
         cfg: The connector's configuration.
         owner: ``dag_id/run_id/task_id/map_index``.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: The query fails.
     """
     return lock_connection(cfg, owner) is not None
 
 
 def lock_connection(cfg: ConnectorConfig, owner: str) -> int | None:
-    """Return the connection by which a driver of a run holds the stream's lock, which tells it from other drivers.
+    """Return the MySQL connection id that holds the stream's run lock for a driver of a run; it identifies the driver.
 
     Args:
         cfg: The connector's configuration.
         owner: ``dag_id/run_id/task_id/map_index``.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: The query fails.
     """
     with connect(cfg.connection_settings()) as conn:
         return run_lock.lock_connection(conn, cfg.topic_prefix, owner)
 
 
 def server_time(cfg: ConnectorConfig) -> float:
-    """Return the source server's time, in seconds since 1970: one clock for all hosts of Airflow.
+    """Return the source server's time, in seconds since 1970: one clock for all Airflow hosts.
 
     Args:
         cfg: The connector's configuration.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: The query fails.
     """
     with connect(cfg.connection_settings()) as conn, conn.cursor() as cursor:
         cursor.execute("SELECT UNIX_TIMESTAMP(SYSDATE(6))")
@@ -54,19 +54,19 @@ def server_time(cfg: ConnectorConfig) -> float:
 
 
 def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | None = None) -> bool:
-    """End the driver of a run, wherever it works; return whether there was one.
+    """End the driver of a run, on whatever host it runs; return whether there was one.
 
-    Its plan is put in force once more, for an attempt that nobody carries out: from then on none of its writers can
-    commit and it can neither plan nor report, which ends it with ``FencedError`` at its next step. Then the server ends
-    the connection that holds its lock, so that others can begin. What it has committed stays, and a later run goes on
-    from there.
+    Its plan is written to the ledger once more, as a new attempt without a driver. This fences the running one: its
+    writers cannot commit, it cannot plan or report, and it ends with ``FencedError`` at its next step. Then the server
+    kills the connection that holds its run lock, so that another run can start. Committed batches stay, and a later run
+    continues after them.
 
     Args:
         cfg: The connector's configuration.
         owner: ``dag_id/run_id/task_id/map_index``.
-        log: Takes one line of text.
-        only_connection: The driver's connection, where another one of the same run, which a later try has started, is
-            to go on; None for whichever is at work.
+        log: Receives one line of text.
+        only_connection: Connection id of the driver to end, when a driver that a later try of the same run has started
+            must keep running; None ends whichever driver runs.
 
     Raises:
         CdcError: The server or Kafka cannot be reached.
@@ -74,13 +74,13 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
     with connect(cfg.connection_settings()) as conn:
         holder = run_lock.lock_connection(conn, cfg.topic_prefix, owner)
         if holder is None or only_connection not in (None, holder):
-            log(f"{'no' if holder is None else 'another'} driver of {owner} is at work")
+            log(f"{'no' if holder is None else 'another'} driver of {owner} is running")
             return False
         try:
             _fence_writers(cfg, owner)
         finally:
             _kill_connection(conn, holder)
-    log(f"the driver of {owner} can write nothing any more, and its lock is free")
+    log(f"the driver of {owner} is fenced and can no longer write; its run lock is released")
     return True
 
 
@@ -95,6 +95,6 @@ def _kill_connection(conn: Any, connection_id: int) -> None:
     try:
         with conn.cursor() as cursor:
             cursor.execute("KILL %s", (connection_id,))
-    except Exception as error:  # it has ended by itself: 1094, unknown thread
+    except Exception as error:  # 1094, unknown thread: the connection has already ended
         if getattr(error, "args", (0,))[0] != 1094 and not isinstance(error, CdcError):
             raise

@@ -1,7 +1,7 @@
-"""Carry a stream's offset from one store to another: a document to write out, and the way back in.
+"""Move a stream's offset from one store to another: export it as a document, and import the document.
 
-The ledger decides, as everywhere: what comes in is reconciled with it under the run lock, so that an old document never
-moves the stream back, one of another stream is refused, and without a ledger nothing is believed.
+The ledger is the authority: an imported document is reconciled with it under the run lock. So an old document never
+moves the stream back, a document of another stream is refused, and without a ledger no document is accepted.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, record_l
 DOCUMENT_FORMAT = "mysql-cdc-offsets"
 DOCUMENT_VERSION = 1
 MAX_EXPORTED_OFFSETS = 1000
-"""Past offsets written out."""
+"""Most past offsets that are exported."""
 
 
 @runtime_checkable
 class OffsetHistoryStore(Protocol):
-    """A store that keeps offsets beside the state."""
+    """A store that keeps past offsets in addition to the state."""
 
     def history(self, limit: int = 100) -> list[PastOffset]:
         """Return the last committed offsets, newest first."""
 
     def remember(self, past: Iterable[PastOffset]) -> int:
-        """Add offsets that are not there yet; return how many."""
+        """Add the offsets that the store does not have yet; return how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsDocument:
-    """Hold what a document says.
+    """Hold the content of a document.
 
     Args:
         prefix: topic.prefix.
@@ -58,7 +58,7 @@ def past_offsets(store: OffsetStore, limit: int = 100) -> list[PastOffset]:
 
     Args:
         store: The store.
-        limit: Most offsets to return.
+        limit: Maximum number of offsets.
     """
     if isinstance(store, OffsetHistoryStore):
         return store.history(limit)
@@ -67,22 +67,22 @@ def past_offsets(store: OffsetStore, limit: int = 100) -> list[PastOffset]:
 
 
 def export_document(store: OffsetStore, prefix: str) -> dict[str, Any]:
-    """Return what a store holds as plain JSON.
+    """Return the content of a store as plain JSON.
 
     Args:
         store: The store.
         prefix: topic.prefix.
 
     Raises:
-        NoOffsetError: It holds nothing.
+        NoOffsetError: The store is empty.
     """
     state = store.load()
     if state is None:
         raise NoOffsetError(
-            "there is nothing to write out",
+            "there is no offset to export",
             where=f"topic.prefix={prefix}",
-            why="the store holds no state of this stream",
-            remedy="name the store that the DAGs use; if it was lost, the next run restores it from the ledger",
+            why="the store has no state of this stream",
+            remedy="name the store that the DAGs use; if its state was lost, the next run restores it from the ledger",
         )
     return {
         "form": DOCUMENT_FORMAT,
@@ -99,22 +99,22 @@ def read_document(data: Mapping[str, Any], where: str = "document") -> OffsetsDo
 
     Args:
         data: The document.
-        where: Its place, for errors.
+        where: Where it was read, for error messages.
 
     Raises:
-        ConfigError: It is something else.
-        StateError: A newer version of this package wrote it, or it is damaged.
+        ConfigError: It is not a document of offsets.
+        StateError: Another version of this package wrote it, or it is damaged.
     """
     if not isinstance(data, Mapping) or data.get("form") != DOCUMENT_FORMAT:
         raise ConfigError(
-            "this is no document of offsets", where=where, remedy="give what mysql-cdc offsets export wrote"
+            "this is not a document of offsets", where=where, remedy="use the output of mysql-cdc offsets export"
         )
     if data.get("version") != DOCUMENT_VERSION:
         raise StateError(
-            "the document was written by another version of this package",
+            "the document of offsets was written by another version of this package",
             where=where,
-            why=f"its form is version {data.get('version')}; this package knows {DOCUMENT_VERSION}",
-            remedy="install that version here",
+            why=f"its format version is {data.get('version')}; this package reads version {DOCUMENT_VERSION}",
+            remedy="install that version of the package here",
         )
     with record_location(where):
         members = Members(data)
@@ -127,49 +127,49 @@ def read_document(data: Mapping[str, Any], where: str = "document") -> OffsetsDo
 def import_offsets(
     cfg: ConnectorConfig, store: OffsetStore, imported: OffsetsDocument, owner: str, log: Log, *, replace: bool = False
 ) -> StoredState:
-    """Store what a document says, as far as the ledger confirms it.
+    """Store the content of a document, as far as the ledger confirms it.
 
     Args:
         cfg: The connector's configuration.
-        store: Where it goes.
+        store: The store to write.
         imported: The document.
-        owner: Who does it, in the form ``dag_id/run_id/task_id/map_index``.
-        log: Takes one line of text.
-        replace: Whether it may take the place of a state that is there already.
+        owner: Who imports it: ``dag_id/run_id/task_id/map_index``.
+        log: Receives one line of text.
+        replace: Whether to replace a state that the store already has.
 
     Returns:
-        What is stored now.
+        The state that is stored now.
 
     Raises:
-        ConfigError: The document is another stream's.
-        StateError: The store holds a state already, or the document holds none.
-        LedgerMissingError, LedgerMismatchError: The ledger does not confirm it; a person has to decide.
-        RunInProgressError: A run is at work.
+        ConfigError: The document is of another stream.
+        StateError: The store already has a state, or the document has none.
+        LedgerMissingError, LedgerMismatchError: The ledger does not confirm the document; a person has to decide.
+        RunInProgressError: Another run of the stream is running.
         OffsetConflictError: The store was changed at the same time.
     """
     if imported.prefix != cfg.topic_prefix:
         raise ConfigError(
             "the document is of another stream",
             where=f"topic.prefix={imported.prefix}",
-            why=f"the configuration's is {cfg.topic_prefix}",
-            remedy="name the connection of that stream",
+            why=f"the configuration has topic.prefix={cfg.topic_prefix}",
+            remedy="use the connection of that stream, or a document of this one",
         )
     with run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock:
         existing = store.load()
         if existing is not None and not replace:
             raise StateError(
-                "the store holds an offset already",
+                "the store already has an offset",
                 where=f"topic.prefix={cfg.topic_prefix}, offset {existing.committed}, epoch {existing.epoch}",
-                remedy="nothing has to be brought in when the DAGs run on it; otherwise say --replace",
+                remedy="no import is needed when the DAGs already use this store; otherwise import with --replace",
             )
         ledger = read_as_planner(kafka_clients.ledger(cfg), expect_plan=imported.state.committed is not None)
         result = reconcile(imported.state, ledger, at_ms=time.time_ns() // 1_000_000)
         log(f"document and ledger: {result.action}: {result.reason}")
         if result.action == "fresh":
             raise StateError(
-                "the document holds no offset, and there is no ledger",
+                "the document has no offset, and there is no ledger",
                 where=f"topic.prefix={cfg.topic_prefix}",
-                remedy="take a snapshot; there is nothing to carry",
+                remedy="take a snapshot; there is no offset to import",
             )
         lock.require()
         stored = store.save(result.state, existing)

@@ -1,7 +1,7 @@
-"""What an operator does around a Spark job: reconcile, plan, and afterwards settle the stored offset.
+"""The steps of an operator before and after a Spark job: reconcile, plan, and move the stored offset at the end.
 
-All of it runs in the Airflow worker without Spark. The order is the commit protocol's (design, section 4): the plan is
-stored before anything is read, and the offset moves only when the ledger says that everything is in Kafka.
+All of them run in the Airflow worker without Spark. Their order is the commit protocol's (design, section 4): the plan
+is stored before anything is read, and the offset moves only when the ledger shows that the whole batch is in Kafka.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ FENCE_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """Hold what to submit.
+    """Hold a job that is ready to submit.
 
     Args:
         spec: The job spec; it contains secrets and goes into a 0600 file.
-        plan: The plan inside it, for the log.
+        plan: The plan in the spec, for the log.
     """
 
     spec: JobSpec
@@ -48,15 +48,15 @@ class PreparedJob:
 def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
     """Return the ledger, or None when its topic does not exist.
 
-    A killed writer leaves a transaction open that hides what others committed; it is fenced. A live one commits within
-    seconds; a slow one of another run is left alone.
+    A killed writer leaves an open transaction that hides later commits; such a writer is fenced. A live one commits
+    within seconds; a slow one of another run is not fenced.
 
     Args:
         cfg: The connector's configuration.
-        owner: Whose writers may be fenced although they are at work.
+        owner: The run whose writers may be fenced although they are running.
 
     Raises:
-        RunInProgressError: A run of another owner is at work and hides the end of the ledger.
+        RunInProgressError: A run of another owner is running and hides the end of the ledger.
     """
     return kafka_clients.ledger(cfg).read(
         fence_after_s=FENCE_AFTER_S,
@@ -67,21 +67,21 @@ def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
 def reconcile_store(
     cfg: ConnectorConfig, store: OffsetStore, log: Log, owner: str = ""
 ) -> tuple[Reconciliation, LedgerState | None]:
-    """Bring stored state and ledger together, and store what follows from it.
+    """Reconcile the stored state with the ledger, and store the result.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
-        log: Takes one line of text.
-        owner: ``dag_id/run_id/task_id/map_index``; empty for nobody's.
+        log: Receives one line of text.
+        owner: ``dag_id/run_id/task_id/map_index``; empty for no run.
 
     Returns:
-        The result with the state as it is stored now, and the ledger.
+        The result, with the state that is stored now, and the ledger.
 
     Raises:
         LedgerMissingError, LedgerMismatchError: A person has to decide.
-        OffsetConflictError: Another run stored something at the same time.
-        RunInProgressError: Another run is at work and hides the end of the ledger.
+        OffsetConflictError: Another run changed the stored state at the same time.
+        RunInProgressError: Another run is running and hides the end of the ledger.
     """
     stored = store.load()
     offset_stored = stored is not None and stored.committed is not None
@@ -94,12 +94,12 @@ def reconcile_store(
 
 
 def check_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
-    """Create the signal table where that is asked for; say what keeps it from working, which keeps no drain.
+    """Create the signal table where that is configured; log what is wrong with it, which does not stop the drain.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
-        log: Takes one line of text.
+        log: Receives one line of text.
     """
     try:
         require_watermarks(conn, cfg, log)
@@ -108,7 +108,7 @@ def check_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
 
 
 def topic_weights(ledger: LedgerState | None) -> dict[str, int]:
-    """Return the records by topic of the last batch, by which topics are dealt to writers.
+    """Return the record counts of the last batch by topic, which decide how topics are assigned to writers.
 
     Args:
         ledger: The ledger; None before the first batch.
@@ -117,17 +117,17 @@ def topic_weights(ledger: LedgerState | None) -> dict[str, int]:
 
 
 def with_topics(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:
-    """Return a pending plan with its topics; one that the store holds without them never reached the ledger.
+    """Return a pending plan with its topics; a plan that the store has without them never reached the ledger.
 
-    Should the run that made it put it in force at this very moment, the ledger refuses the later one of both.
+    If the run that created it writes it to the ledger at the same moment, the ledger refuses the later of the two.
 
     Args:
         cfg: The connector's configuration.
-        plan: The plan as it is stored.
+        plan: The plan as stored.
         ledger: The ledger.
 
     Raises:
-        SourceError: The server cannot be asked for its tables.
+        SourceError: The server's tables cannot be read.
     """
     if plan.omitted_topics is None:
         return plan
@@ -143,21 +143,21 @@ def store_and_prepare(
     ledger: LedgerState | None,
     run_for_s: float = 0.0,
 ) -> PreparedJob:
-    """Store the plan, which decides between two runs at once, and wrap it up for Spark.
+    """Store the plan, which decides between two runs that plan at once, and return the Spark job for it.
 
     Args:
         cfg: The connector's configuration.
-        plan: What the job is to do.
+        plan: The job's plan.
         store: Airflow's offset store.
-        state: What is stored now.
-        ledger: The ledger; None when it does not exist yet and is made.
-        run_for_s: Seconds for which one Spark session goes on with batch after batch.
+        state: The state that is stored now.
+        ledger: The ledger; None when it does not exist yet; it is created then.
+        run_for_s: Seconds for which one Spark session drains batch after batch.
 
     Raises:
-        OffsetConflictError: Another run stored something at the same time.
+        OffsetConflictError: Another run changed the stored state at the same time.
     """
     if ledger is None:
-        # With the ledger's id stored, a ledger lost during the very first batch is told from one never made.
+        # With the ledger's id stored, a ledger lost during the first batch can be distinguished from one never created.
         ledger_store = kafka_clients.ledger(cfg)
         ledger_store.ensure()
         ledger = ledger_store.read()
@@ -172,7 +172,7 @@ def settle_offset(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobS
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
-        log: Takes one line of text.
+        log: Receives one line of text.
         spec: The job that was submitted; None for the last batch, whichever run and try wrote it.
 
     Returns:

@@ -13,11 +13,11 @@ of ``another run``                   any                 none         None
 ``absent``                           missing or older    none         None
 ===================================  ==================  ===========  ========
 
-The error depends on what is asked for. A job that was submitted has an error record of its own, under the id of the
-submission; it is returned beside a complete batch too, because a run can fail after its last batch:
+The error depends on whose outcome is requested. A submitted job has an error record of its own, under the id of the
+submission; it is returned for a complete batch too, because a run can fail after its last batch:
 
 ==================  ==========  ==================  =======================================
-asked for           batch       outcome record      error
+outcome of          batch       outcome record      error
 ==================  ==========  ==================  =======================================
 a submission        any         any                 the submission's error record, or None
 the last batch      complete    any                 None
@@ -67,8 +67,8 @@ ERROR_CASES: Mapping[tuple[bool, bool, bool], ErrorSource] = {
     (False, False, True): "outcome",
     (False, False, False): "none",
 }
-"""By whether a submission is asked for, whether the batch is complete, and whether the outcome record is of the last
-batch: where the error comes from."""
+"""By whether the outcome of a submission is requested, whether the batch is complete, and whether the outcome record is
+of the last batch: where the error comes from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""How far the stored offset lies behind the server's binlog.
+"""Measure the lag of the stored offset after which a drain is due.
 
-One look at the server (``read_binlog_state``) serves any number of offsets and thresholds; ``measure_lag`` is pure.
-What cannot be judged,
-because the offset belongs to another binlog or a batch is unfinished, counts as behind: the drain names what is wrong.
+One query of the server (``read_binlog_state``) serves any number of offsets and thresholds; ``measure_lag`` is pure. A
+lag that cannot be measured, because the offset is of another binlog or a batch is unfinished, counts as reached: the
+drain reports what is wrong.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _GTID_MODES = ("ON", "ON_PERMISSIVE")
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Say how far behind is far enough; the first one reached decides, and without any of them anything new does.
+    """Hold the lag at which a drain is due: any threshold that is reached; without thresholds, any new transaction.
 
     Args:
         bytes: Bytes of binlog.
         transactions: Transactions, counted by their GTIDs.
-        seconds: Seconds since the last batch was settled, when there is anything new.
+        seconds: Seconds since the last batch was committed, when anything is new.
 
     Raises:
         ConfigError: One is below 1.
@@ -46,14 +46,14 @@ class Thresholds:
         for name, value in asdict(self).items():
             if value is not None and value < 1:
                 raise ConfigError(
-                    "a threshold is below 1",
+                    "a lag threshold is below 1",
                     where=f"{name}_behind={value}",
-                    remedy="leave it out; without any threshold, anything new counts",
+                    remedy="remove it, or set at least 1; without any threshold, any new transaction counts",
                 )
 
     @property
     def any(self) -> bool:
-        """Whether one is set."""
+        """Whether at least one threshold is set."""
         return any(value is not None for value in asdict(self).values())
 
     def to_json(self) -> dict[str, Any]:
@@ -68,11 +68,11 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class DrainedOffset:
-    """Say how far a stream was drained, as the offset store remembers it.
+    """Hold how far a stream was drained, according to the offset store.
 
     Args:
-        offset: Everything before it stands in Kafka; None when no offset is stored.
-        settled_ms: When it was stored, milliseconds since 1970; None when not known.
+        offset: The offset up to which everything is in Kafka; None when no offset is stored.
+        settled_ms: When it was stored, in milliseconds since 1970; None when not known.
         pending: Epoch of a batch or snapshot that is not finished, or None.
     """
 
@@ -82,7 +82,7 @@ class DrainedOffset:
 
     @classmethod
     def from_state(cls, state: StoredState | None) -> DrainedOffset:
-        """Return what a stored state says."""
+        """Return the drained offset of a stored state."""
         if state is None:
             return cls()
         settled = state.history[-1].at_ms if state.history else None
@@ -98,7 +98,7 @@ class DrainedOffset:
         """Read what ``to_json`` wrote.
 
         Raises:
-            DamagedRecordError: It is something else.
+            DamagedRecordError: It has other members.
         """
         record = Members(data)
         offset = None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset"))
@@ -107,13 +107,13 @@ class DrainedOffset:
 
 @dataclass(frozen=True, slots=True)
 class BinlogState:
-    """Hold one look at a server's binlog.
+    """Hold the state of a server's binlog at one moment.
 
     Args:
-        end_offset: Where it ends, with the GTIDs executed.
+        end_offset: The end of the binlog, with the executed GTIDs.
         files: Its files in order, with their sizes in bytes.
         gtid_mode: The server's gtid_mode.
-        read_ms: When it was looked at, milliseconds since 1970 by this machine's clock.
+        read_ms: When it was read, in milliseconds since 1970 by this host's clock.
     """
 
     end_offset: BinlogOffset
@@ -124,14 +124,14 @@ class BinlogState:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Say how far behind a stored offset is, and whether that is far enough.
+    """Hold the lag of a stored offset, and whether a drain is due.
 
     Args:
-        reached: Whether a threshold is reached, or something else calls for the drain.
+        reached: Whether a threshold is reached, or a drain is due for another reason.
         reason: One sentence for the log.
-        bytes: Bytes of binlog between offset and end; None when that means nothing.
-        transactions: Transactions between them; None when it cannot be counted.
-        seconds: Seconds since the last batch was settled; None when nothing is new or it is not known.
+        bytes: Bytes of binlog between offset and end; None when they cannot be computed.
+        transactions: Transactions between them; None when they cannot be counted.
+        seconds: Seconds since the last batch was committed; None when nothing is new or the time is not known.
     """
 
     reached: bool
@@ -146,13 +146,13 @@ class Lag:
 
 
 def read_binlog_state(settings: ConnectionSettings) -> BinlogState:
-    """Look at the server's binlog, on a connection of its own that is closed again.
+    """Read the state of the server's binlog, over a connection of its own.
 
     Args:
         settings: How to reach the server (REPLICATION CLIENT).
 
     Raises:
-        SourceError: The leaf that fits what the server says, for example that binary logging is off.
+        SourceError: The subclass that fits the server's error, for example when binary logging is off.
     """
     with connect(settings) as conn:
         end = current_offset(conn)
@@ -161,22 +161,22 @@ def read_binlog_state(settings: ConnectionSettings) -> BinlogState:
 
 
 def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Thresholds) -> Lag:
-    """Decide whether the binlog has moved far enough beyond what was drained.
+    """Return the lag between what was drained and the end of the binlog.
 
     Args:
-        drained: What the offset store says.
-        state: What the server says.
-        thresholds: How far is far enough.
+        drained: The drained offset, from the offset store.
+        state: The state of the server's binlog.
+        thresholds: The lag at which a drain is due.
 
     Raises:
-        SourceSettingError: Transactions are to be counted and the server gives new ones no GTID.
+        SourceSettingError: Transactions must be counted, but the server does not assign GTIDs to new ones.
     """
     if thresholds.transactions is not None and state.gtid_mode not in _GTID_MODES:
         raise SourceSettingError(
             "transactions cannot be counted",
             where=f"transactions_behind={thresholds.transactions}",
             why=f"the server's gtid_mode is {state.gtid_mode}, so its transactions have no GTID",
-            remedy="use bytes_behind or seconds_behind, or switch gtid_mode on",
+            remedy="use bytes_behind or seconds_behind, or set gtid_mode to ON",
         )
     if drained.pending is not None:
         return Lag(True, f"batch {drained.pending} is not finished")
@@ -191,12 +191,12 @@ def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Threshol
 
 
 def _unavailable_reason(offset: BinlogOffset, state: BinlogState) -> str | None:
-    """Return why an offset is in no file that the server holds, or None."""
+    """Return why the server no longer has an offset in its binlog files, or None."""
     if not comparable(offset, state.end_offset):
-        return f"that is of server {state.end_offset.server_uuid}"
+        return f"the binlog is of server {state.end_offset.server_uuid}"
     size = state.end_offset.pos if offset.file == state.end_offset.file else dict(state.files).get(offset.file)
     if size is None:
-        return "its file is gone"
+        return "its file was purged"
     return None if offset.pos <= size else f"the file ends at {size}"
 
 
@@ -206,9 +206,9 @@ def _compare_thresholds(
     size = bytes_between(state.files, offset, state.end_offset)
     transaction_count = _new_transactions(offset, state.end_offset)
     settled = drained.settled_ms
-    # By two machines' clocks the batch may have been settled in the future: then nobody knows its age.
+    # With the clocks of two hosts the batch may have been stored in the future; its age is then not known.
     seconds = None if settled is None or settled > state.read_ms else (state.read_ms - settled) / 1000
-    # A count or an age that is not known counts as reached: waiting for it would have no end.
+    # A count or an age that is not known counts as reached; otherwise a sensor would wait forever.
     measurements = (
         (thresholds.bytes, size, "bytes"),
         (thresholds.transactions, transaction_count, "transactions"),
@@ -228,4 +228,4 @@ def _new_transactions(offset: BinlogOffset, end: BinlogOffset) -> int | None:
     if offset.gtids is None or end.gtids is None:
         return None
     new_gtids = GtidSet.parse(end.gtids).subtract(GtidSet.parse(offset.gtids))
-    return sum(behind - first for intervals in new_gtids.sets.values() for first, behind in intervals)
+    return sum(end - first for intervals in new_gtids.sets.values() for first, end in intervals)

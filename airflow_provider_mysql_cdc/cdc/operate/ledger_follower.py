@@ -1,4 +1,4 @@
-"""Let the stored offset and what a task tells follow the ledger."""
+"""Update the stored offset, and the counts that a task reports, from the ledger."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
 def follow_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogOffset | None:
-    """Move the stored offset to the end of the last batch that stands in Kafka; return it when it has moved.
+    """Move the stored offset to the end of the last batch that is complete in Kafka; return it when it has moved.
 
-    The ledger is read up to its oldest open transaction, which belongs to the job: nothing waits and no writer is
-    fenced, and what lies behind it is for the next look. What cannot be brought together is left to the settling after
-    the job, which names it.
+    The ledger is read up to its oldest open transaction, which belongs to the job: nothing waits, no writer is fenced,
+    and later records are read the next time. A contradiction between state and ledger is reported by ``settle_offset``
+    after the job.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
-        log: Takes one line of text.
+        log: Receives one line of text.
 
     Raises:
-        CdcError: Kafka or the store cannot be reached, or both contradict each other.
+        CdcError: Kafka or the store cannot be reached, or they contradict each other.
     """
     stored = store.load()
     ledger = kafka_clients.ledger(cfg).peek()
@@ -49,12 +49,12 @@ def follow_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogO
     if not result.changed or after is None or (before is not None and same_position(before, after)):
         return None
     store.save(result.state, stored)
-    log(f"the stored offset moves to {after} while the job goes on (batch {result.state.epoch})")
+    log(f"the stored offset moves to {after} while the job is running (batch {result.state.epoch})")
     return after
 
 
 def tally_of(cfg: ConnectorConfig, run_id: str) -> RunTally | None:
-    """Return what a run has written; None when it has written nothing, or another run tells of it.
+    """Return the counts of a run; None when it has written nothing, or another run reports them.
 
     Args:
         cfg: The connector's configuration.
@@ -69,14 +69,14 @@ def tally_of(cfg: ConnectorConfig, run_id: str) -> RunTally | None:
 
 
 def tally_of_ended_run(cfg: ConnectorConfig, owner: str) -> RunTally | None:
-    """Return what runs before have written and nobody has told of, when no driver is at work that will.
+    """Return the counts of earlier runs that no task has reported; None while a driver is running that will.
 
     Args:
         cfg: The connector's configuration.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
 
     Raises:
-        CdcError: Server or Kafka cannot be reached.
+        CdcError: The server or Kafka cannot be reached.
     """
     try:
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
@@ -87,16 +87,16 @@ def tally_of_ended_run(cfg: ConnectorConfig, owner: str) -> RunTally | None:
 
 
 def mark_reported(cfg: ConnectorConfig, tally: RunTally, run_id: str, log: Log) -> None:
-    """Write down that a task that succeeds has told of a tally; who comes next would tell of it again.
+    """Record in the ledger that a successful task has reported a tally; otherwise the next run reports it again.
 
     Args:
         cfg: The connector's configuration.
-        tally: What it has told of.
+        tally: The tally that it reported.
         run_id: The task's run.
-        log: Takes one line of text.
+        log: Receives one line of text.
     """
     try:
         record = (cfg.ledger_topic, REPORTED_KEY.encode(), encode(reported_record(tally, run_id)))
         write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
     except CdcError as error:
-        log(f"the next run tells of these batches again: {type(error).__name__}: {error.message()}")
+        log(f"the next run will report these batches again: {type(error).__name__}: {error.message()}")

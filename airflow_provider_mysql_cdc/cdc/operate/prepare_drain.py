@@ -1,4 +1,4 @@
-"""What an operator plans before a drain's job: the next batch, or the one that was interrupted."""
+"""Plan the job of a drain: the next batch, or the continuation of an interrupted one."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ def prepare_drain(
     even_empty: bool = False,
     give_way: bool = False,
 ) -> PreparedJob | None:
-    """Plan the next batch, or take up the one that was interrupted.
+    """Plan the next batch, or continue the interrupted one.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
         owner: ``dag_id/run_id/task_id/map_index``.
-        log: Takes one line of text.
-        run_for_s: Seconds for which one Spark session goes on with batch after batch.
-        even_empty: Whether to plan a batch although nothing is new; its driver also asks the Kafka signal topic.
-        give_way: Whether there is nothing to do while another run of the same stream is at work: a snapshot, or a drain
-            with an ad-hoc snapshot behind it, may take hours. Otherwise the driver refuses to start beside it.
+        log: Receives one line of text.
+        run_for_s: Seconds for which one Spark session drains batch after batch.
+        even_empty: Whether to plan a batch even when nothing is new; its driver also reads the Kafka signal topic.
+        give_way: Whether to skip this drain while another run of the stream is running: a snapshot, or a drain followed
+            by an ad-hoc snapshot, may take hours. Otherwise the driver fails because the other run holds the run lock.
 
     Returns:
-        The job, or None when nothing happened since the last batch, and nothing waits in the ledger.
+        The job, or None when nothing is new since the last batch and the ledger has no pending work.
 
     Raises:
-        NoOffsetError: There is no offset and the configuration asks for a snapshot first.
+        NoOffsetError: No offset is stored, and the configuration requires a snapshot first.
     """
     if give_way and (active_run := other_active_run(cfg, owner)) is not None:
-        log(f"this drain is passed over: {active_run}; the next one goes on at the same place")
+        log(f"this drain is skipped: {active_run}; the next one starts from the same offset")
         return None
     require_durable_topics(cfg, log)
     state, ledger = _set_aside_snapshot(cfg, store, owner, log)
@@ -80,14 +80,14 @@ def prepare_drain(
         raise NoOffsetError(
             f"snapshot {pending.epoch} is not finished",
             where=f"topic.prefix={cfg.topic_prefix}",
-            remedy="run the snapshot task again; it reads only the chunks that are missing",
+            remedy="run the snapshot task again; it reads only the missing chunks",
         )
     if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
         log("snapshot.mode=initial_only: the binlog is never drained")
         return None
     if pending is not None:
         require_plan_binlog(cfg, pending, ledger)
-        log(f"batch {pending.epoch} was interrupted; going on from its markers")
+        log(f"batch {pending.epoch} was interrupted; continuing from its markers")
         return store_and_prepare(
             cfg, with_topics(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s
         )
@@ -98,11 +98,11 @@ def prepare_drain(
 def _set_aside_snapshot(
     cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
 ) -> tuple[StoredState, LedgerState | None]:
-    """Return state and ledger; a snapshot beside the stream that has not begun is set aside for the drain."""
+    """Return state and ledger; a gapless snapshot that has not started is discarded, because the drain comes first."""
     result, ledger = reconcile_store(cfg, store, log, owner)
     pending = result.state.pending
     if pending is not None and pending.gapless and snapshot_unstarted(pending, ledger):
-        log(f"snapshot {pending.epoch} has not begun and waits for the drain; it is set aside")
+        log(f"snapshot {pending.epoch} has not started and needs a drain first; its plan is discarded")
         reset_offset(cfg, store, owner, log)
         result, ledger = reconcile_store(cfg, store, log, owner)
     return result.state, ledger
@@ -131,14 +131,14 @@ def _next_batch(
 
 
 def other_active_run(cfg: ConnectorConfig, owner: str) -> str | None:
-    """Return which other run of the stream is at work now; None when none is.
+    """Return which other run of the stream is running now; None when none is.
 
     Args:
         cfg: The connector's configuration.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: The query fails.
     """
     try:
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
@@ -148,7 +148,7 @@ def other_active_run(cfg: ConnectorConfig, owner: str) -> str | None:
 
 
 def snapshot_unstarted(plan: BatchPlan, ledger: LedgerState | None) -> bool:
-    """Return whether nothing of a snapshot is written yet: its view comes before everything else.
+    """Return whether a snapshot has written nothing yet; the record of its consistent view is its first.
 
     Args:
         plan: The snapshot's plan.
@@ -159,22 +159,22 @@ def snapshot_unstarted(plan: BatchPlan, ledger: LedgerState | None) -> bool:
 
 
 def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
-    """Return where a stream without snapshot begins (SNAP-06, SNAP-07)."""
+    """Return the first offset of a stream without snapshot (SNAP-06, SNAP-07)."""
     mode = str(cfg[F.SNAPSHOT_MODE])
     if mode == "never":
         first = binary_logs(conn)[0][0]
         settings = cfg.connection_settings()
         return with_fingerprint(conn, settings, end_of_binlog(conn, settings).with_position(first, FILE_START))
     raise NoOffsetError(
-        "there is no offset to start from",
+        "no offset is stored to start from",
         where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode={mode}",
-        why="neither the offset store nor the ledger knows this topic.prefix",
+        why="neither the offset store nor the ledger has an offset for this topic.prefix",
         remedy="run the snapshot first (DAG mysql_cdc_snapshot; snapshot.mode=no_data reads only the structures)",
     )
 
 
 def may_have_work(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:
-    """Return whether a drain that had nothing to do may have something now.
+    """Return whether a drain that had nothing to do may have work now.
 
     Args:
         cfg: The connector's configuration.
@@ -182,7 +182,7 @@ def may_have_work(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
 
     Raises:
-        CdcError: It cannot be found out; planning names what is wrong.
+        CdcError: The server or Kafka cannot be reached; ``prepare_drain`` reports the cause.
     """
     if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
         return False

@@ -1,4 +1,4 @@
-"""What an operator plans before a snapshot's job: a new snapshot, or the one that was interrupted."""
+"""Plan the job of a snapshot: a new snapshot, or the continuation of an interrupted one."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_dr
 def prepare_snapshot(
     cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool = False
 ) -> PreparedJob | None:
-    """Plan an initial snapshot, or take up the one that was interrupted.
+    """Plan an initial snapshot, or continue the interrupted one.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
         owner: ``dag_id/run_id/task_id/map_index``.
-        log: Takes one line of text.
-        again: Take a new snapshot although there is an offset already.
+        log: Receives one line of text.
+        again: Take a new snapshot although an offset is stored.
 
     Returns:
         The job, or None when the snapshot is not needed.
 
     Raises:
-        RunInProgressError: Another run is at work; Spark need not start to find that out.
+        RunInProgressError: Another run of the stream is running; this is found before Spark starts.
     """
     require_durable_topics(cfg, log)
     result, ledger = reconcile_store(cfg, store, log, owner)
@@ -66,7 +66,7 @@ def prepare_snapshot(
         require_same_snapshot_mode(cfg, pending)
         require_plan_binlog(cfg, pending, ledger)
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
-        log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
+        log(f"snapshot {pending.epoch} was interrupted; continuing with its remaining chunks")
         return store_and_prepare(cfg, replace(pending, owner=owner), store, state, ledger)
     if pending is not None and again:
         state, ledger = _set_aside_purged(cfg, store, owner, log, pending)
@@ -74,7 +74,7 @@ def prepare_snapshot(
         rebuild_history(cfg, owner, with_topics(cfg, pending, ledger), log)
         return None
     elif pending is not None:
-        log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
+        log(f"an offset is stored, so no snapshot is needed; the drain finishes batch {pending.epoch}")
         return None
     plan = _plan_snapshot(cfg, state, owner, ledger, log, again=again)
     return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger)
@@ -83,7 +83,7 @@ def prepare_snapshot(
 def _plan_snapshot(
     cfg: ConnectorConfig, state: StoredState, owner: str, ledger: LedgerState | None, log: Log, *, again: bool
 ) -> BatchPlan | None:
-    """Plan a snapshot at the end of the binlog, beside the stream where there is one; None when none is wanted."""
+    """Plan a snapshot at the end of the binlog, without a gap to an existing stream; None when none is due."""
     with connect(cfg.connection_settings()) as conn:
         if not again and not _snapshot_required(cfg, conn, state.committed, log):
             return None
@@ -114,52 +114,53 @@ def _plan_snapshot(
 def undrained_start(
     cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, ledger: LedgerState | None, log: Log
 ) -> BinlogOffset | None:
-    """Return where the stream stands that a new snapshot must not move past anything; None when nothing is to be kept.
+    """Return the stream's offset, after which a new snapshot must not skip any change; None when it may skip changes.
 
-    Nothing is, before the first snapshot, when the history alone is rebuilt, when the binlog behind the offset is gone,
-    and right after a person moved the offset, which is how one decides to leave something out. A reset that kept the
-    offset leaves nothing out.
+    It may before the first snapshot, when only the history is rebuilt, when the binlog after the offset was purged, and
+    right after a person moved the offset, which is the way to skip changes deliberately. A reset that kept the offset
+    skips nothing.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         committed: The stored offset.
         ledger: The ledger.
-        log: Takes one line of text.
+        log: Receives one line of text.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: A query fails.
     """
     if committed is None or recovery.is_recovery(cfg):
         return None
     plan = ledger.plan if ledger is not None else None
     if plan is not None and plan.kind == "reset" and not plan.gapless:
-        log(f"the offset {committed} was set by hand; what lies between it and the snapshot's view is left out")
+        log(f"the offset {committed} was set by hand; changes between it and the snapshot are skipped")
         return None
     try:
         return check_available(conn, cfg.connection_settings(), committed)
     except BinlogPurgedError as error:
-        log(f"changes between {committed} and the snapshot's view are lost for the stream: {error.message()}")
+        log(f"changes between {committed} and the snapshot are lost for the stream: {error.message()}")
         return None
 
 
 def _set_aside_purged(
     cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, pending: BatchPlan
 ) -> tuple[StoredState, LedgerState | None]:
-    """Set a batch aside that no drain can finish, because its binlog is gone; refuse when one can."""
+    """Discard a batch that no drain can finish because its binlog was purged; refuse when one can."""
     try:
         with connect(cfg.connection_settings()) as conn:
             check_available(conn, cfg.connection_settings(), pending.start)
             check_available(conn, cfg.connection_settings(), pending.end)
     except BinlogPurgedError as error:
-        log(f"batch {pending.epoch} can never be finished and is given up: {error.message()}")
+        log(f"batch {pending.epoch} can never be finished and is discarded: {error.message()}")
         reset_offset(cfg, store, owner, log)
         result, ledger = reconcile_store(cfg, store, log, owner)
         return result.state, ledger
     raise StateError(
-        f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
+        f"a new snapshot cannot start while batch {pending.epoch} is not finished",
         where=f"topic.prefix={cfg.topic_prefix}",
-        remedy="run the drain first; it goes on from its markers (DAG mysql_cdc_reset_offset gives the batch up)",
+        remedy="run the drain first; it continues from the batch's markers (or discard the batch with the DAG "
+        "mysql_cdc_reset_offset)",
         retriable=True,
     )
 
@@ -172,7 +173,7 @@ def _snapshot_required(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset 
         return False
     if mode == "recovery" and committed is None:
         raise NoOffsetError(
-            "there is no offset whose schema history could be recovered",
+            "no offset is stored, so no schema history can be recovered for it",
             where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode=recovery",
             remedy="take a snapshot first (snapshot.mode=initial)",
         )
@@ -184,5 +185,5 @@ def _snapshot_required(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset 
         except BinlogPurgedError as error:
             log(f"snapshot.mode=when_needed: {error.message()}")
             return True
-    log(f"there is an offset already ({committed}); no snapshot is needed")
+    log(f"an offset is stored already ({committed}); no snapshot is needed")
     return False

@@ -1,7 +1,7 @@
-"""Move the stored offset by hand: the way out when nothing else goes on (a purged binlog, a lost ledger).
+"""Move the stored offset by hand: the last resort when the stream cannot continue (a purged binlog, a lost ledger).
 
-The decision is written into the ledger as a plan of its own kind, so that it has an epoch and an owner like every other
-step, fences whoever still works on the plan that is set aside, and survives a crash before the offset store has it.
+The decision is written to the ledger as a plan of kind ``reset``. So it has an epoch and an owner like every other
+plan, fences a driver that still runs the discarded plan, and survives a crash before the offset store has it.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ _FILE_AND_POSITION = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
 
 
 def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, to: str = STORED) -> BinlogOffset:
-    """Set aside the plan in force and go on from another offset, because a person decided so.
+    """Discard the current plan and continue from another offset, as a person decided.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
         owner: ``dag_id/run_id/task_id/map_index``.
-        log: Takes one line of text.
+        log: Receives one line of text.
         to: ``stored`` keeps the stored offset, ``current`` takes the end of the server's binlog, ``earliest`` the first
-            position that is left, and ``file:position`` a transaction boundary.
+            position that the server still has, and ``file:position`` a transaction boundary.
 
     Returns:
-        The offset from which the next drain reads.
+        The offset from which the next drain starts.
 
     Raises:
-        ConfigError: ``to`` is none of these, or no transaction boundary.
+        ConfigError: ``to`` is none of these, or not a transaction boundary.
         NoOffsetError: There is no stored offset to keep.
-        BinlogPurgedError: The server no longer holds the position given.
-        SchemaError: The schema history does not reach the place, and a captured table was changed between it and now.
-        RunInProgressError: Another run is at work.
+        BinlogPurgedError: The server no longer has this position.
+        SchemaError: The schema history does not cover the offset, and a captured table was changed after it.
+        RunInProgressError: Another run of the stream is running.
     """
     settings = cfg.connection_settings()
     with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock, connect(settings) as conn:
@@ -80,26 +80,26 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             plan = ledger_before.plan if ledger_before else None
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
             if plan is not None and ledger_before is not None and not ledger_before.complete():
-                log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is set aside")
-            # A history made anew does not have the statements that were drained.
+                log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is discarded")
+            # A recreated history does not have the statements that were drained.
             drained = None if history_difference(cfg, ledger_before) else _drained_offset(stored, ledger_before)
             offset = _ensure_structures(cfg, conn, job, offset, find_target, epoch, drained, to, log)
             now_ms = time.time_ns() // 1_000_000
             lock.require()
             signal_records = signals_taken_records(job, ledger_before, epoch) if ledger_before is not None else []
             ledger = job.begin(reset_plan(epoch, offset, owner, now_ms, gapless=to == STORED), signal_records)
-            # Whoever resets takes the topics, and the registry, as they are.
+            # A reset accepts the topics, and the schema registry, as they are now.
             topic_tombstones = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
             job.commit(
                 [*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)]
             )
             if to != STORED and (incremental := read_incremental_state(ledger)).active_scans:
                 job.put_all(state_changes(incremental, restart_scans(incremental.with_advanced_cursors())))
-                log(f"{len(incremental.active_scans)} ad-hoc snapshot(s) of tables begin anew")
+                log(f"the ad-hoc snapshots of {len(incremental.active_scans)} table(s) start again from the beginning")
         result = reconcile(stored, ledger, at_ms=now_ms)
         store.save(result.state, stored)
     offset_before = stored.committed if stored else None
-    log(f"offset moved by hand from {offset_before} to {offset}, epoch {epoch}")
+    log(f"the offset was moved by hand from {offset_before} to {offset}, epoch {epoch}")
     return offset
 
 
@@ -114,9 +114,9 @@ def _ensure_structures(
     to: str,
     log: Log,
 ) -> BinlogOffset:
-    """Make sure that the schema history gives the structures at the offset, before the offset moves.
+    """Make sure that the schema history has the structures at the offset, before the offset moves.
 
-    The end of the binlog may have moved over a change meanwhile; then it is taken anew.
+    If the end of the binlog has moved past a schema change meanwhile, the new end is used.
     """
     if to == STORED or history_covers(cfg, conn, offset, drained):
         return offset
@@ -133,7 +133,7 @@ def _ensure_structures(
 
 
 def _drained_offset(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset | None:
-    """Return how far the stream was drained, or None when neither knows."""
+    """Return how far the stream was drained, or None when neither the state nor the ledger has an offset."""
     try:
         return _stored_offset(stored, ledger)
     except NoOffsetError:
@@ -143,7 +143,7 @@ def _drained_offset(stored: StoredState | None, ledger: LedgerState | None) -> B
 def _requested_offset(
     conn: Any, settings: ConnectionSettings, to: str, stored: StoredState | None, ledger: LedgerState | None
 ) -> BinlogOffset:
-    """Return the offset that a person named."""
+    """Return the offset that was requested."""
     if to == STORED:
         return _stored_offset(stored, ledger)
     binlog_end = end_of_binlog(conn, settings)
@@ -154,17 +154,17 @@ def _requested_offset(
     match = _FILE_AND_POSITION.fullmatch(to.strip())
     if match is None:
         raise ConfigError(
-            f"{to!r} names no offset",
+            f"{to!r} is not an offset",
             where="offset",
-            remedy="give stored, current, earliest, or file:position such as binlog.000012:157",
+            remedy="use stored, current, earliest, or file:position such as binlog.000012:157",
         )
     return position_at(conn, settings, binlog_end, match["file"], int(match["pos"]))
 
 
 def _stored_offset(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:
-    """Return the stored offset as the ledger completes it: a batch that stands in Kafka does not come again.
+    """Return the stored offset reconciled with the ledger, so that a batch that is complete in Kafka is not repeated.
 
-    Where both contradict each other, or the ledger is gone, what is stored counts.
+    When the two contradict each other, or the ledger is gone, the stored offset counts.
     """
     try:
         state = reconcile(stored, ledger).state
@@ -177,6 +177,6 @@ def _stored_offset(stored: StoredState | None, ledger: LedgerState | None) -> Bi
     raise NoOffsetError(
         "there is no stored offset to keep",
         where="offset=stored",
-        why="neither the offset store nor the ledger holds one",
-        remedy="take a snapshot, or name the offset (current, earliest or file:position)",
+        why="neither the offset store nor the ledger has one",
+        remedy="take a snapshot, or choose another offset (current, earliest or file:position)",
     )

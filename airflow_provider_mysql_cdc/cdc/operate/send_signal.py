@@ -53,15 +53,15 @@ def check_signal(
     """
     where = f"signal {type_}, channel {channel}"
     if channel not in CHANNELS:
-        raise ConfigError("the channel is not known", where=where, remedy=f"use one of {', '.join(CHANNELS)}")
+        raise ConfigError("there is no such signal channel", where=where, remedy=f"use one of {', '.join(CHANNELS)}")
     if not cfg.accepts_signals_from(channel):
         raise ConfigError(
-            "nobody takes signals from this channel",
+            "the connector does not read signals from this channel",
             where=where,
-            remedy=f"add {channel} to signal.enabled.channels, or send it over the channel airflow",
+            remedy=f"add {channel} to signal.enabled.channels, or send the signal over the channel airflow",
         )
     if channel == "source" and cfg[F.SIGNAL_DATA_COLLECTION] is None:
-        raise ConfigError("there is no signal table", where=where, remedy="set signal.data.collection")
+        raise ConfigError("no signal table is configured", where=where, remedy="set signal.data.collection")
     text = data if isinstance(data, str) else json.dumps(data)
     signal = build_signal(id_ or str(uuid.uuid4()), type_, text, channel)
     try:
@@ -70,7 +70,10 @@ def check_signal(
             action.parse_changes(cfg)
     except SignalRefused as refused:
         raise ConfigError(
-            "the signal would be refused", where=where, why=refused.reason, remedy="correct it; nothing was sent"
+            "the connector would refuse the signal",
+            where=where,
+            why=refused.reason,
+            remedy="correct it; nothing was sent",
         ) from refused
     return signal
 
@@ -100,7 +103,7 @@ def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
     """
     if cfg.ledger_topic not in partition_counts(make_admin(cfg.kafka_settings()), [cfg.ledger_topic]):
         raise LedgerMissingError(
-            "the signal has nowhere to wait: the ledger topic does not exist",
+            "the signal cannot be stored: the ledger topic does not exist",
             where=f"topic {cfg.ledger_topic}",
             why="no snapshot and no drain of this topic.prefix has run yet, or the topic was deleted",
             remedy="run mysql_cdc_snapshot or mysql_cdc_drain first, or correct topic.prefix and ledger.topic",
@@ -118,10 +121,10 @@ def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
         rows = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))
         if len(rows) < len(_COLUMNS):
             raise SourceSettingError(
-                "there is no signal table to write to",
+                "the signal table cannot be written",
                 where=str(table),
-                why=f"the account sees {len(rows)} of the columns {', '.join(_COLUMNS)}",
-                remedy=f"create it (signal.data.collection.create=true lets the drain do so); {_GRANT_REMEDY}",
+                why=f"the account sees only {len(rows)} of its three columns for {', '.join(_COLUMNS)}",
+                remedy=f"create the table (signal.data.collection.create=true lets the drain do so); {_GRANT_REMEDY}",
             )
         id_, type_, data = (quote_name(str(row[0])) for row in rows)
         select_sql = f"SELECT {type_}, {data} FROM {table.quoted()} WHERE {id_} = %s"
@@ -131,9 +134,9 @@ def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
             _insert(conn, table, f"INSERT INTO {table.quoted()} ({id_}, {type_}, {data}) VALUES (%s, %s, %s)", row)
         elif (signal.type, signal.data) not in existing_rows:
             raise StateError(
-                "the signal table holds another signal of this id",
+                "the signal table already has another signal with this id",
                 where=f"{table}, id {signal.id}",
-                remedy="send it under an id of its own",
+                remedy="send the signal with another id",
             )
 
 

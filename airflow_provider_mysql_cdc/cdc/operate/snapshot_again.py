@@ -1,7 +1,7 @@
-"""A snapshot that is taken again while a stream goes on: how it is read, so that the stream passes nothing over.
+"""Plan a repeated snapshot of a running stream, so that the stream skips no change.
 
-It is a blocking ad-hoc snapshot: a drain to the end of the binlog, and behind it, while the stream stands, the tables
-(docs/adr/0012-rounds.md). So the lists of what is captured stay those of the stream, whatever is chosen to be read.
+It is a blocking ad-hoc snapshot: a drain to the end of the binlog, and then, while the stream waits, the tables
+(docs/adr/0012-rounds.md). So the lists of captured tables stay those of the stream, whatever tables are read again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MAX_SHOWN_TABLES = 5
 
 @dataclass(frozen=True, slots=True)
 class RepeatedSnapshot:
-    """Say how tables are read again beside a stream.
+    """Hold how the tables of an existing stream are read again.
 
     Args:
-        collections: What a blocking snapshot is asked for: names and expressions as in ``data-collections``.
-        reason: Why none can be taken; then the stream is drained to its end, and the snapshot after it is refused when
-            something has changed meanwhile.
+        collections: Tables of the blocking snapshot: names and expressions as in ``data-collections``.
+        reason: Why no blocking snapshot is possible. The stream is then drained to its end, and the new snapshot that
+            follows is refused if anything has changed meanwhile.
     """
 
     collections: tuple[str, ...] = ()
@@ -53,23 +53,23 @@ class RepeatedSnapshot:
 def plan_repeated_snapshot(
     cfg: ConnectorConfig, chosen: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool
 ) -> RepeatedSnapshot | None:
-    """Decide how a snapshot is taken that may meet a stream.
+    """Decide how to take a snapshot when a stream may exist.
 
     Args:
         cfg: The configuration of the stream.
-        chosen: The same with the tables to be read as its list.
+        chosen: The same configuration, with the tables to read as its list of captured tables.
         store: Airflow's offset store.
         owner: ``dag_id/run_id/task_id/map_index``.
-        log: Takes one line of text.
-        again: Whether a snapshot is asked for although an offset is stored.
+        log: Receives one line of text.
+        again: Whether a snapshot is requested although an offset is stored.
 
     Returns:
-        How to read beside the stream; None when there is none to keep, an interrupted snapshot goes on, or no snapshot
-        is due: ``prepare_snapshot`` knows what to do then.
+        How to read the tables of the stream; None when there is no stream to keep, an interrupted snapshot continues,
+        or no snapshot is due: ``prepare_snapshot`` then decides.
 
     Raises:
-        ConfigError: No captured table is chosen, or this configuration captures less than the stream.
-        CdcError: Server or Kafka cannot be asked.
+        ConfigError: No captured table is chosen, or this configuration captures fewer tables than the stream.
+        CdcError: The server or Kafka cannot be reached.
     """
     if not again and str(cfg[F.SNAPSHOT_MODE]) != "always":
         return None
@@ -101,14 +101,14 @@ def plan_repeated_snapshot(
 
 
 def capturing_only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConfig:
-    """Return a configuration that captures certain tables only.
+    """Return a configuration that captures only certain tables.
 
     Args:
         cfg: The configuration of the stream.
-        tables: Entries as in ``table.include.list``; none leaves the configuration as it is.
+        tables: Entries as in ``table.include.list``; an empty list leaves the configuration as it is.
 
     Raises:
-        ConfigError: An entry is no regular expression.
+        ConfigError: An entry is not a regular expression.
     """
     include_list = ",".join(entry.strip() for entry in tables if entry.strip())
     return (
@@ -119,7 +119,7 @@ def capturing_only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConf
 
 
 def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
-    """Return why no drain can go on from the stored offset, or finish the batch that is pending; empty when one can."""
+    """Return why no drain can continue from the stored offset or finish the pending batch; empty when one can."""
     required_offsets = [
         state.committed,
         *((state.pending.start, state.pending.end) if state.pending is not None else ()),
@@ -133,14 +133,14 @@ def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
 
 
 def _require_all_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any, reason: str) -> None:
-    """Refuse a part of the tables where changes of all of them are lost."""
+    """Refuse to read only some tables when changes of all tables are lost."""
     unchosen = [table for table in captured_tables(conn, cfg) if not chosen.captures(table)]
     if unchosen:
         raise ConfigError(
             "changes of the stream are lost, and some of its tables would not be read again",
-            where=f"not chosen: {_list_tables(unchosen)}",
+            where=f"tables not chosen: {_list_tables(unchosen)}",
             why=reason,
-            remedy="choose no tables, which reads all of them; or decide to leave the changes out: "
+            remedy="choose no tables, which reads all of them; or skip the lost changes deliberately: run "
             "mysql_cdc_reset_offset with current, then mysql_cdc_snapshot with again=true and the tables",
         )
 
@@ -157,18 +157,18 @@ def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any) -> 
         raise ConfigError(
             "no captured table is chosen",
             where=f"tables: {', '.join(map(str, chosen.texts.get(F.TABLE_INCLUDE_LIST.name, '').split(',')))[:200]}",
-            why="no base table that the account can see is captured by this stream and means one of them",
-            remedy="name captured tables as database.table; to capture more of them change table.include.list of the "
-            "connection, and let mysql_cdc_adhoc_snapshot read them",
+            why="no base table that the account can see is both captured by this stream and matched by an entry",
+            remedy="name captured tables as database.table; to capture more tables, change table.include.list of the "
+            "connection and read them with mysql_cdc_adhoc_snapshot",
         )
     return tables
 
 
 def _require_stream_tables(cfg: ConnectorConfig, conn: Any, ledger: LedgerState | None) -> None:
-    """Refuse lists that are others than in the last batch and leave out tables that have a topic of the stream.
+    """Refuse table lists that differ from the last batch and exclude tables that have a topic of the stream.
 
-    What is chosen to be read again must not decide what the stream captures: the drain before the snapshot would pass
-    over the changes of all other tables.
+    The tables to read again must not change what the stream captures: the drain before the snapshot would skip the
+    changes of all other tables.
     """
     pins_before = ledger.plan.pins if ledger is not None and ledger.plan is not None else {}
     pins_now = property_pins(cfg, snapshot=False)
@@ -178,28 +178,28 @@ def _require_stream_tables(cfg: ConnectorConfig, conn: Any, ledger: LedgerState 
     left_out = [table for table in base_tables(conn) if not cfg.captures(table) and has_topic(table)]
     if left_out:
         raise ConfigError(
-            "the lists of captured tables leave out tables of the stream",
+            "the lists of captured tables exclude tables of the stream",
             where=", ".join(
                 sorted(name.name for name in TABLE_LIST_FIELDS if pins_before.get(name.name) != pins_now.get(name.name))
             ),
-            why=f"they were others in the last batch; changes of {_list_tables(left_out)} would be passed over",
-            remedy="choose the tables to be read in the argument (or field) tables, not by these properties; when the "
-            "tables are to leave the stream, run mysql_cdc_drain with these properties first",
+            why=f"they differ from those of the last batch; changes of {_list_tables(left_out)} would be skipped",
+            remedy="choose the tables to read in the argument (or form field) tables, not by these properties; to "
+            "remove tables from the stream, run mysql_cdc_drain with these properties first",
         )
 
 
 def _blocking_obstacle(cfg: ConnectorConfig, conn: Any, tables: list[TableId]) -> str:
-    """Return why no blocking snapshot can be taken; empty when one can."""
+    """Return why no blocking snapshot is possible; empty when one is."""
     if not cfg[F.SNAPSHOT_MODE].reads_rows:
-        return f"snapshot.mode={cfg[F.SNAPSHOT_MODE]} reads structures only"
+        return f"snapshot.mode={cfg[F.SNAPSHOT_MODE]} reads only structures"
     overridden = [str(table) for table in tables if cfg.select_override(table) is not None]
     if overridden:
-        return f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name} gives statements of their own to {', '.join(overridden)}"
+        return f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name} defines SELECT statements for {', '.join(overridden)}"
     return watermark_obstacle(conn, cfg) or ""
 
 
 def _history_lost(cfg: ConnectorConfig, ledger: LedgerState | None, log: Log) -> bool:
-    """Return whether no batch can be planned on the schema history; a new snapshot writes it anew."""
+    """Return whether the schema history is lost, so that no batch can be planned; a new snapshot rewrites it."""
     try:
         require_history(cfg)
         require_recorded_history(cfg, ledger)

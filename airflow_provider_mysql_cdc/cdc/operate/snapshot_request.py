@@ -1,4 +1,4 @@
-"""An ad-hoc snapshot from the side of who asks for it: the signal, its id, and how it stands."""
+"""A snapshot request as an operator makes it: its execute-snapshot signal, the signal's id, and its progress."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ACTIVE_STATES = ("waiting", "running", "paused")
 
 
 def signal_id(owner: str, generation: int = 0) -> str:
-    """Return the id of the signal that a task sends: the same for every try of it.
+    """Return the id of the signal that a task sends: the same in every try of it.
 
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
-        generation: Which time the task is done, when a person has cleared it; 0 for the first.
+        generation: How often the task was cleared; 0 for its first run (``operators.common.generation_of``).
 
     Returns:
         40 characters: Debezium's signal table has a column ``id VARCHAR(42)``.
@@ -52,8 +52,8 @@ def snapshot_signal(
         cfg: The connector's configuration.
         tables: Names ``database.table``, or regular expressions for them, as ``parse_tables`` returns them.
         kind: ``incremental`` or ``blocking``.
-        condition: SQL that the rows of each of them have to fulfil.
-        surrogate_key: Column to cut the tables by in place of the key.
+        condition: SQL condition for the rows of each table.
+        surrogate_key: Column that divides the tables into chunks instead of the key.
         channel: ``airflow``, ``source`` or ``kafka``.
         id_: The signal's id; empty for a new one.
 
@@ -62,7 +62,7 @@ def snapshot_signal(
     """
     names = list(tables)
     if not names:
-        raise ConfigError("no table is given", where="tables", remedy="name one at least, as database.table")
+        raise ConfigError("no table is named", where="tables", remedy="name at least one, as database.table")
     data: dict[str, Any] = {"type": kind, "data-collections": names}
     if condition.strip():
         data["additional-conditions"] = [{"data-collection": name, "filter": condition} for name in names]
@@ -86,34 +86,33 @@ def parse_tables(tables: Sequence[str] | str | None) -> list[str]:
 
 
 def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:
-    """Refuse tables that the stream does not capture, before anything starts.
+    """Check that the stream captures the requested tables, before anything starts.
 
     Args:
         cfg: The connector's configuration.
         entries: Names ``database.table``, or regular expressions for them.
 
     Raises:
-        ConfigError: No captured table is meant by one of them.
-        SourceError: The server cannot be asked.
+        ConfigError: An entry matches no captured table.
+        SourceError: The query fails.
     """
     with connect(cfg.connection_settings()) as conn:
         captured = captured_tables(conn, cfg)
     try:
         _, unmatched = match_tables(entries, captured)
     except SignalRefused as refused:
-        raise ConfigError("a table cannot be looked for", where="tables", why=refused.reason) from refused
+        raise ConfigError("a table entry is invalid", where="tables", why=refused.reason) from refused
     if unmatched:
         raise ConfigError(
-            "a table is not captured",
+            "a requested table is not captured",
             where="tables: " + ", ".join(map(quote_text, unmatched[:_MAX_SHOWN_ENTRIES])),
-            why=f"none of the {len(captured)} captured tables that the account can see is meant; letters count as they "
-            "are written",
-            remedy="correct the name (database.table); or add the table to table.include.list of the connection",
+            why=f"it matches none of the {len(captured)} captured tables the account sees; names are case-sensitive",
+            remedy="correct the name (database.table), or add the table to table.include.list of the connection",
         )
 
 
 def peek_ledger(cfg: ConnectorConfig) -> LedgerState:
-    """Return what the ledger says now; a transaction under way, or of a killed driver, may hide the newest of it.
+    """Return the ledger as it is now; an open transaction, also of a killed driver, may hide its newest records.
 
     Args:
         cfg: The connector's configuration.
@@ -128,18 +127,18 @@ def snapshot_done(status: SnapshotStatus, request_id: str | None) -> bool:
     """Return whether a snapshot is done.
 
     Args:
-        status: How it stands.
+        status: The snapshot's status.
         request_id: The signal's id, or None for all.
 
     Raises:
-        StateError: It was refused, stopped or given up.
+        StateError: The snapshot was refused, stopped or aborted.
     """
     if status.state == "aborted":
         raise StateError(
-            "the snapshot was not read to its end",
+            "the snapshot ended before all its tables were read",
             where=f"signal {request_id}",
             why=status.reason or "it was stopped",
-            remedy="read the notices in the log of the drain; then ask again, with another signal",
+            remedy="read the notifications in the log of the drain, then request the snapshot again with a new signal",
         )
     return status.state == "done"
 
@@ -151,14 +150,14 @@ def status_json(status: SnapshotStatus) -> dict[str, Any]:
 
 
 def task_signal_id(ledger: LedgerState, owner: str, generation: int) -> str:
-    """Return the id of the signal of a task: that of an earlier time whose snapshot is still at work, or a new one.
+    """Return the id of a task's signal: that of an active snapshot from before the task was cleared, or a new one.
 
-    A person who clears a task that has succeeded wants the tables read again; one that clears it half-way does not.
+    Clearing a task that has succeeded requests a new snapshot; clearing an unfinished one continues its snapshot.
 
     Args:
         ledger: The ledger.
         owner: ``dag_id/run_id/task_id/map_index``.
-        generation: Which time the task is done.
+        generation: How often the task was cleared.
     """
     earlier = (signal_id(owner, time) for time in range(generation - 1, -1, -1))
     active_ids = (id_ for id_ in earlier if snapshot_status(ledger, id_).state in ACTIVE_STATES)

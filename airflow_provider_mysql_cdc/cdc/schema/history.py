@@ -1,8 +1,8 @@
-"""The schema history: every statement with its place, enough to rebuild the structures of any earlier point.
+"""The schema history: every statement with its position, from which the structures at any earlier offset are rebuilt.
 
-Records are JSON with the member names of Debezium's history topic where it has them (``source``, ``position``,
-``ts_ms``, ``databaseName``, ``ddl``, ``tableChanges``); ``epoch`` and ``context`` are added, because the same statement
-means different things in different sessions. Source: SCH-01 to SCH-06.
+Records are JSON with the member names of Debezium's history topic (``source``, ``position``, ``ts_ms``,
+``databaseName``, ``ddl``, ``tableChanges``). ``epoch`` and ``context`` are added, because the same statement has
+different effects in different sessions. Source: SCH-01 to SCH-06.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
 
 
 def covers_offset(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
-    """Return whether a history can give the structures at an offset that lies in what was drained.
+    """Return whether a history has the structures at an offset within the drained range.
 
-    A description that stands behind the offset may have been written because the stream skipped something; then nothing
-    is known of the statements before it.
+    A full description after the offset may have been written because the stream skipped something; the statements
+    before it are then not known.
 
     Args:
         records: The history in the order of its topic.
@@ -52,11 +52,11 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
     """Check that the history topic exists and has its one partition, before a batch is planned on top of it.
 
     Returns:
-        What the topic is.
+        Id and partition count of the topic.
 
     Raises:
-        SchemaError: It does not (SCH-05), or its beginning is gone.
-        SinkError: It would lose records by its settings (SCH-06).
+        SchemaError: The topic is missing, has more partitions (SCH-05), or its first records were deleted.
+        SinkError: The topic would lose records with its settings (SCH-06).
     """
     topic = cfg.history_topic
     admin = make_admin(cfg.kafka_settings())
@@ -68,9 +68,9 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
     require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
     if first := first_offsets(admin, topic, [0])[0]:
         raise SchemaError(
-            "the beginning of the schema history is gone",
-            where=f"topic {topic}, which begins with offset {first}",
-            why="its retention was finite, or somebody deleted records",
+            "the first records of the schema history were deleted",
+            where=f"topic {topic}, which now begins with offset {first}",
+            why="the topic's retention was limited, or records were deleted by hand",
             remedy=REBUILD_REMEDY,
         )
     return info
@@ -78,21 +78,21 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
 
 def _partition_count_error(topic: str, partitions: int) -> SchemaError:
     return SchemaError(
-        "the schema history has no global order",
+        "the schema history has no single order of its records",
         where=f"topic {topic}",
-        why=f"the topic has {partitions} partitions in place of 1",
-        remedy=f"{REBUILD_REMEDY}; before the first snapshot delete the topic, it is made anew",
+        why=f"the topic has {partitions} partitions instead of 1",
+        remedy=f"{REBUILD_REMEDY}; before the first snapshot, delete the topic instead: it is recreated",
     )
 
 
 def history_end(cfg: ConnectorConfig) -> TopicEnd:
-    """Return which topic the history is now, and where it ends.
+    """Return the id of the current history topic, and where it ends.
 
     Args:
         cfg: The connector's configuration.
 
     Raises:
-        SinkError: Kafka cannot be asked.
+        SinkError: Kafka cannot be reached.
     """
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
     info = existing_topics(admin, [topic]).get(topic)
@@ -104,7 +104,7 @@ def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord
 
     Args:
         cfg: The connector's configuration.
-        first: Offset of the first record that is wanted.
+        first: Offset of the first record to read.
 
     Raises:
         SchemaError: The topic does not exist, has more than one partition (SCH-05), or a record is damaged.
@@ -121,13 +121,13 @@ def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord
 
 
 def require_own_history(cfg: ConnectorConfig) -> None:
-    """Check that the history topic, if there is one, can take a snapshot: one partition, and not another connector's.
+    """Check that the history topic, if it exists, has one partition and is not another connector's.
 
     Args:
         cfg: The connector's configuration.
 
     Raises:
-        SchemaError: It has more partitions (SCH-05), or is another connector's (TOPIC-08).
+        SchemaError: It has more partitions (SCH-05), or belongs to another connector (TOPIC-08).
         SinkError: Kafka cannot be read.
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
@@ -135,14 +135,14 @@ def require_own_history(cfg: ConnectorConfig) -> None:
     count = partition_counts(admin, [topic]).get(topic)
     if count is None:
         return
-    if count != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which makes the topic anew
+    if count != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which recreates the topic
         raise _partition_count_error(topic, count)
     first = next((r for r in read_topic_committed(settings, topic, admin=admin) if r.value is not None), None)
     if first is not None:
         try:
             prefix = HistoryRecord.from_bytes(first.value or b"").prefix
         except SchemaError:
-            return  # a damaged history is for snapshot.mode=recovery to repair
+            return  # snapshot.mode=recovery repairs a damaged history
         _require_own_prefix(cfg, prefix, first.offset)
 
 
@@ -151,9 +151,9 @@ def _require_own_prefix(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
         raise SchemaError(
             f"the schema history belongs to topic.prefix={prefix}, not to {cfg.topic_prefix}",
             where=f"topic {cfg.history_topic}, offset {offset}",
-            why="topic.prefix was changed, or two connectors have the same schema.history.internal.kafka.topic",
-            remedy=f"set topic.prefix back to {prefix}; or give the new topic.prefix a history topic of its own, and "
-            "take a new snapshot",
+            why="topic.prefix was changed, or two connectors use the same schema.history.internal.kafka.topic",
+            remedy=f"set topic.prefix back to {prefix}; or use another history topic for the new one, and take a new "
+            "snapshot",
         )
 
 
@@ -171,9 +171,9 @@ def load_schema_state(
         cfg: The connector's configuration.
         until: The offset.
         epoch: The epoch that starts at it.
-        on_record: Called with each record of the history, also those behind the offset.
-        cache: What this job has read before, and keeps for its next batch; then ``on_record`` is called for none of
-            that.
+        on_record: Called with each record of the history that is read, also with those after the offset.
+        cache: The records that this job has read before; they are not read again, and ``on_record`` is not called for
+            them.
 
     Raises:
         SchemaError: See ``read_history`` and ``replay``.

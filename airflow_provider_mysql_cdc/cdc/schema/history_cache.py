@@ -1,10 +1,10 @@
-"""What a job has read of the schema history, kept for its next batch.
+"""Cache the schema history that a job has read for its next batch.
 
-A batch needs the structures at its start. A history of 10,000 tables has 30,000 records, and a job that goes on for an
-hour plans a batch every few seconds: from its second batch on it reads only what came since.
+A batch needs the structures at its start. A history of 10,000 tables has 30,000 records, and a job that runs for an
+hour plans a batch every few seconds: from its second batch on it reads only the new records.
 
-What is kept are the structures behind the records up to the first one that lies behind the offset; those behind it are
-kept as they are, as a later batch may need them.
+The cache holds the structures up to the first record after the offset, and the later records as they are, because a
+later batch may need them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 HistoryReader = Callable[[int], Iterable["HistoryRecord"]]
-"""From the offset of the first record that is wanted to the committed records from there on."""
+"""Returns the committed records from a topic offset on."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicEnd:
-    """Say where a topic ends.
+    """Hold where a topic ends.
 
     Args:
-        id: Kafka's id of the topic; None from brokers that give none, and of a topic that is not there.
+        id: Kafka's id of the topic; None from brokers without topic ids, and for a topic that does not exist.
         offset: The high watermark of its partition.
     """
 
@@ -39,7 +39,7 @@ class TopicEnd:
 
 @dataclass(slots=True)
 class HistoryCache:
-    """Rebuild structures for one batch after the other of one job."""
+    """Rebuild structures for the batches of one job in sequence."""
 
     _end: TopicEnd = TopicEnd(None, 0)
     _replayed: Replay | None = None
@@ -50,15 +50,15 @@ class HistoryCache:
 
         Args:
             end: Where the history ends now.
-            read: Reads it.
-            target: Says for which offset; nothing is taken yet.
+            read: Reads the history from a topic offset on.
+            target: A replay for the offset, without records yet.
 
         Raises:
-            DdlParseError: A statement is not understood.
+            DdlParseError: A statement cannot be parsed.
             SchemaError: The history cannot be read.
         """
         cached, later_records = self._replayed, self._later_records
-        # Should this fail, the next batch begins anew.
+        # If this fails, the next batch reads the whole history again.
         self._replayed, self._later_records = None, []
         if cached is None or not self._can_continue(cached, end, target):
             replayed, first, later_records = target, 0, []
@@ -74,12 +74,12 @@ class HistoryCache:
             result = replayed.continue_to(replayed)
             for record in pending:
                 result.add(record)
-        if end.id is not None:  # without an id, a topic made anew would be taken for the one before
+        if end.id is not None:  # without an id, a recreated topic could not be distinguished from the earlier one
             self._end, self._replayed, self._later_records = end, replayed, pending
         return result.structures()
 
     def _can_continue(self, cached: Replay, end: TopicEnd, target: Replay) -> bool:
-        """Return whether what is kept was part of the same topic, and holds at the offset that is wanted."""
+        """Return whether the cache is of the same topic, and can be continued to the target offset."""
         if self._end.id != end.id or end.offset < self._end.offset or target.epoch < cached.epoch:
             return False
         return comparable(cached.until, target.until) and compare_offsets(target.until, cached.until) >= 0

@@ -1,4 +1,4 @@
-"""One record of the schema history."""
+"""A record of the schema history."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _CONTEXT_DEFAULTS = asdict(DdlContext())
 
 
 _MAX_RECORD_BYTES = 500_000
-"""Bytes of a record with what its statement changes: a broker takes a megabyte, and DROP TABLE may name thousands."""
+"""Most bytes of a record with its table changes: a broker accepts a megabyte, and DROP TABLE can name thousands of
+tables."""
 
 
 REBUILD_REMEDY = "rebuild the history with snapshot.mode=recovery"
 
 
 class QueryStatement(Protocol):
-    """The members of a parsed QUERY event that the history keeps (``binlog.event_parsers.QueryEvent`` fits)."""
+    """The members of a parsed QUERY event that the history stores (``binlog.event_parsers.QueryEvent`` has them)."""
 
     @property
     def db(self) -> str:
@@ -51,13 +52,13 @@ class HistoryRecord:
         position: The transaction boundary right after the statement; for a statement of a snapshot the position of the
             snapshot's view.
         epoch: Epoch of the batch that wrote it.
-        ts_ms: When it was written, in milliseconds since the epoch.
-        db: The database it belongs to, empty for none.
-        ddl: The statement as it was read.
-        context: What its session had set.
-        table_changes: The tables it changed, as schema changes describe them; informative.
+        ts_ms: When it was written, in milliseconds since 1970.
+        db: The statement's database; empty for none.
+        ddl: The statement text as it was read.
+        context: The session settings of the statement.
+        table_changes: The tables it changed, in the format of schema change records; informative.
         snapshot: Whether a snapshot wrote it.
-        between: Whether it was told between two batches, so that the binlog does not tell it again.
+        between: Whether a signal between two batches provided it, so that it is not in the binlog.
     """
 
     prefix: str
@@ -88,18 +89,18 @@ class HistoryRecord:
         Args:
             position: The boundary right after it.
             epoch: The batch's epoch.
-            ts_ms: Now, in milliseconds since the epoch.
+            ts_ms: Now, in milliseconds since 1970.
             query: The parsed QUERY event.
-            changes: What ``ddl.apply`` made of it.
+            changes: The statement's changes, from ``ddl.apply``.
             prefix: ``topic.prefix``.
-            context: What the statement was applied with; taken from the event when None.
+            context: The session settings that it was applied with; None takes them from the event.
         """
         table_changes = tuple(change_dict(c) for c in changes if c.listed)
         session = DdlContext.from_query(query) if context is None else context
         return cls(prefix, position, epoch, ts_ms, query.db or "", query.sql, session, table_changes)
 
     def to_bytes(self) -> bytes:
-        """Return the record as JSON; the changes that a statement makes are left out where they make it too large."""
+        """Return the record as JSON; the changes of a statement are omitted when they make the record too large."""
         data = self._json(self.table_changes)
         return data if len(data) <= _MAX_RECORD_BYTES or not self.ddl else self._json(())
 
@@ -119,7 +120,7 @@ class HistoryRecord:
         }
         try:
             return orjson.dumps(data)
-        except TypeError:  # half a surrogate pair, in a name that the server wrote so
+        except TypeError:  # a lone surrogate, in a name that the server wrote that way
             return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
     @classmethod
@@ -128,7 +129,7 @@ class HistoryRecord:
 
         Args:
             data: The record's value.
-            where: Topic and offset, for error texts.
+            where: Topic and offset, for error messages.
 
         Raises:
             SchemaError: The record is damaged.
@@ -145,7 +146,7 @@ class HistoryRecord:
         record = Members(_parse_json(data))
         position, context = record.object("position"), record.object("context", {})
         if not isinstance(ddl := record.value("ddl"), str):
-            raise record.member_error("ddl", "a text")
+            raise record.member_error("ddl", "a string")
         return cls(
             prefix=record.object("source").text("server"),
             position=BinlogOffset.from_json(position),
@@ -160,24 +161,24 @@ class HistoryRecord:
         )
 
     def identity(self) -> tuple[str | None, str, int, str, str]:
-        """Return what makes two records the same statement, whichever attempt wrote them."""
+        """Return the identity of the statement, which is the same whichever attempt wrote the record."""
         content = json.dumps(self.table_changes, sort_keys=True) if self.from_signal else self.ddl
         return self.position.server_uuid, self.position.file, self.position.pos, self.db, content
 
     @property
     def from_signal(self) -> bool:
-        """Whether a signal told the structure, and no statement."""
+        """Whether a signal described the structure, without a statement."""
         return not self.ddl and bool(self.table_changes)
 
     def apply_to(self, state: SchemaState, captures: CapturePredicate | None) -> SchemaState:
-        """Return the structures behind the statement, or behind what a signal told.
+        """Return the structures after the statement, or after the changes of a signal.
 
         Args:
             state: Structures before it.
-            captures: Which tables matter, None for all.
+            captures: Selects the relevant tables; None for all.
 
         Raises:
-            DdlParseError: The statement is not understood.
+            DdlParseError: The statement cannot be parsed.
             SchemaError: The record is damaged.
         """
         if not self.from_signal:
@@ -192,10 +193,10 @@ class HistoryRecord:
         return apply_all(state, changes)[0]
 
     def uncaptured_table(self, captures: CapturePredicate | None) -> TableId | None:
-        """Return the table that a snapshot's CREATE TABLE describes and that is not captured; None for anything else.
+        """Return the table of a snapshot's CREATE TABLE statement if it is not captured; None for any other record.
 
         Args:
-            captures: Which tables matter, None for all.
+            captures: Selects the relevant tables; None for all.
         """
         if captures is None or not self.snapshot or len(self.table_changes) != 1 or not self.ddl.startswith("CREATE"):
             return None
@@ -207,10 +208,10 @@ class HistoryRecord:
         return None if captures(table_id) else table_id
 
     def is_base_for(self, until: BinlogOffset) -> bool:
-        """Return whether a whole description of all captured tables begins here that stands at or before an offset.
+        """Return whether a full description of all captured tables starts with this record, at or before an offset.
 
-        A snapshot writes one, and so does a person who moves the offset to where the history does not reach; it begins
-        with the server's character sets. What was recorded before it is contained or belongs to another binlog.
+        A snapshot writes a full description, and so does a reset to an offset that the history does not cover. It
+        starts with the server's character sets. Earlier records are included in it, or belong to another binlog.
 
         Args:
             until: The offset.
@@ -221,7 +222,7 @@ class HistoryRecord:
 
     @property
     def starts_description(self) -> bool:
-        """Whether this is the first record of a whole description."""
+        """Whether this is the first record of a full description."""
         return self.snapshot and self.ddl.startswith("SET ")
 
     def applies(self, until: BinlogOffset, epoch: int, base: HistoryRecord | None) -> bool:
@@ -230,8 +231,9 @@ class HistoryRecord:
         Args:
             until: The offset.
             epoch: The epoch that starts at it.
-            base: First record of the description that the structures begin with; None in histories without one. There,
-                of another server, whose positions cannot be compared, all batches of earlier epochs lie before.
+            base: First record of the full description that the structures start with; None in a history without one.
+                In such a history, records of another server, whose positions cannot be compared, count as earlier when
+                their epoch is earlier.
         """
         position = self.position
         if base is None and position.server_uuid and until.server_uuid and position.server_uuid != until.server_uuid:
@@ -240,8 +242,8 @@ class HistoryRecord:
             return False
         if base is None or (self.snapshot and self.epoch == base.epoch and position == base.position):
             return True
-        # A writer that was fenced since may have committed a statement of its own binlog behind the description.
-        # What is told between two batches may stand where the description does.
+        # A writer that was fenced later may have committed a statement of its own binlog after the description.
+        # The changes of a signal between two batches can have the same position as the description.
         base_order = compare_offsets(position, base.position) if comparable(position, base.position) else -1
         after_base = base_order > 0 or (base_order == 0 and self.between and self.epoch > base.epoch)
         return after_base and self.epoch >= base.epoch
@@ -250,7 +252,7 @@ class HistoryRecord:
 def _parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
-    except ValueError:  # half a surrogate pair, in a name that the server wrote so
+    except ValueError:  # a lone surrogate, in a name that the server wrote that way
         pass
     try:
         return parse_json(data.decode("utf-8", "surrogatepass"))
@@ -259,10 +261,10 @@ def _parse_json(data: bytes) -> Any:
 
 
 def _context_of(members: Members) -> DdlContext:
-    """Return a session's context; what the record does not say has its default."""
+    """Return a session's settings; members that the record does not have get their defaults."""
     try:
         return _cached_context(orjson.dumps(members.as_dict()))
-    except TypeError:  # a text or a number that is damaged; the reading names it
+    except TypeError:  # a damaged string or number; reading the members reports it
         return _read_context(members)
 
 

@@ -1,4 +1,4 @@
-"""From the records of the schema history to the structures at an offset."""
+"""Replay the records of the schema history to get the structures at an offset."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ REBUILD_REMEDY = "rebuild the history with snapshot.mode=recovery"
 
 @dataclass(slots=True)
 class Replay:
-    """Take records of the history in the order of its topic, and hold the structures that they make.
+    """Apply records of the history in the order of its topic.
 
-    The last whole description at or before the offset counts, and the statements behind it in the same binlog. A
-    statement that an abandoned attempt and its successor both recorded is applied once.
+    The last full description at or before the offset counts, and the later statements in the same binlog. A statement
+    that both an abandoned attempt and its successor recorded is applied once.
 
     Args:
-        until: The offset; statements after it are left out.
+        until: The offset; statements after it are ignored.
         epoch: The epoch that starts at the offset.
         skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
-        captures: Which tables matter, None for all: a statement that is not understood stops only for them.
-        empty: What to start from.
+        captures: Selects the relevant tables, None for all; only for them an unparseable statement is an error.
+        empty: The structures to start from.
     """
 
     until: BinlogOffset
@@ -47,16 +47,16 @@ class Replay:
         self._state = self.empty
 
     def add(self, record: HistoryRecord) -> bool:
-        """Take the next record.
+        """Apply the next record.
 
         Args:
             record: The record.
 
         Returns:
-            Whether it is part of the structures at the offset.
+            Whether the record is part of the structures at the offset.
 
         Raises:
-            DdlParseError: A statement is not understood, with its place in the history.
+            DdlParseError: The statement cannot be parsed; the error has its position.
         """
         if record.is_base_for(self.until):
             self._state, self._base, self._applied, self._unread = self.empty, record, set(), {}
@@ -83,14 +83,14 @@ class Replay:
         return True
 
     def structures(self) -> SchemaState:
-        """Return the structures at the offset, as far as records were taken."""
+        """Return the structures at the offset, from the records that were added."""
         return self._state.with_unparsed(self._unread)
 
     def continue_to(self, target: Replay) -> Replay:
-        """Return what goes on from here for a later offset; this one stays as it is.
+        """Return a replay that continues from this one to a later offset; this one does not change.
 
         Args:
-            target: Says for which.
+            target: A replay for the later offset, without records yet.
         """
         continued = replace(
             target, empty=self.empty, _base=self._base, _applied=set(self._applied), _unread=dict(self._unread)
@@ -112,14 +112,14 @@ def replay(
 
     Args:
         records: The history in the order of its topic.
-        until: The offset; statements after it are left out.
+        until: The offset; statements after it are ignored.
         epoch: The epoch that starts at the offset.
         skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
-        state: What to start from; nothing when None.
-        captures: Which tables matter, None for all: a statement that is not understood stops only for them.
+        state: The structures to start from; None for none.
+        captures: Selects the relevant tables, None for all; only for them an unparseable statement is an error.
 
     Raises:
-        DdlParseError: A statement is not understood, with its place in the history.
+        DdlParseError: A statement cannot be parsed; the error has its position.
     """
     result = Replay(until, epoch, skip_unparseable, captures, SchemaState() if state is None else state)
     for record in records:

@@ -1,4 +1,4 @@
-"""Look at the ledger and the schema history before a job: do they keep what is written into them?"""
+"""Check before a job that the ledger topic and the schema history topic do not lose records."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import broker_count, describe_to
 
 
 def require_durable_topics(cfg: ConnectorConfig, log: Log) -> None:
-    """Check both topics, as far as they exist, and say what a failing broker would take away.
+    """Check the settings of both topics, if they exist, and warn about records that a broker failure would lose.
 
     Args:
         cfg: The connector's configuration.
-        log: Takes one line of text.
+        log: Receives one line of text.
 
     Raises:
-        SinkError: A topic would lose records by its settings.
-        SinkAuthorizationError: The account may not read them, and nobody has said that they are right.
+        SinkError: A topic would lose records with its settings.
+        SinkAuthorizationError: The account may not read the settings, and they are not declared as verified.
     """
     admin = make_admin(cfg.kafka_settings())
     rules = {cfg.ledger_topic: LEDGER_RULE, cfg.history_topic: HISTORY_RULE}

@@ -1,4 +1,4 @@
-"""What a snapshot writes about structures: schema change records and the schema history."""
+"""Build a snapshot's records of table structures: schema change records and schema history records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 
-# The modes that decide how a statement's text reads. SHOW CREATE TABLE escapes with backslashes in every mode, so
+# The modes that affect how a statement is parsed. SHOW CREATE TABLE escapes with backslashes in every mode, so
 # NO_BACKSLASH_ESCAPES is not among them. Source: MySQL 9.7 manual, "Server SQL Modes"; bits of sql_mode.
 _SQL_MODE_BITS = {
     "ANSI_QUOTES": ANSI_QUOTES,
@@ -36,11 +36,11 @@ _SQL_MODE_BITS = {
 
 
 def ddl_context(definitions: TableDefinitions, db: str = "") -> DdlContext:
-    """Return the context in which the source's own statements read.
+    """Return the session settings with which the source's own statements are parsed.
 
     Args:
         definitions: The statements.
-        db: Database of names without one.
+        db: Database for names without one.
     """
     mode_names = definitions.sql_mode.upper().split(",")
     bits = 0
@@ -50,13 +50,13 @@ def ddl_context(definitions: TableDefinitions, db: str = "") -> DdlContext:
 
 
 def captured_state(definitions: TableDefinitions) -> SchemaState:
-    """Return the structures that the source's statements describe, those of captured tables only.
+    """Return the structures of the captured tables, from the source's statements.
 
     Args:
         definitions: The statements.
 
     Raises:
-        DdlParseError: A statement is not understood.
+        DdlParseError: A statement cannot be parsed.
     """
     state = SchemaState(server_defaults=DefaultCharset(definitions.server_charset, definitions.server_collation))
     for db, statement in definitions.databases.items():
@@ -68,7 +68,7 @@ def captured_state(definitions: TableDefinitions) -> SchemaState:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSchema:
-    """Hold what the records of a snapshot describe.
+    """Hold the structures that the records of a snapshot describe.
 
     Args:
         definitions: The source's statements.
@@ -82,15 +82,15 @@ class SnapshotSchema:
 
 
 def build_snapshot_schema(definitions: TableDefinitions) -> SnapshotSchema:
-    """Read the structures of all tables; others than captured ones only if they are understood.
+    """Read the structures of all tables; uncaptured tables whose statement cannot be parsed are skipped.
 
-    Beside others the captured tables stand in the order of their names (read from Debezium 3.6.1).
+    When there are uncaptured tables, all tables are sorted by name (read from Debezium 3.6.1).
 
     Args:
         definitions: The source's statements.
 
     Raises:
-        DdlParseError: A captured table's statement is not understood.
+        DdlParseError: The statement of a captured table cannot be parsed.
     """
     state, create_statements = captured_state(definitions), dict(definitions.tables)
     for table_id, statement in definitions.uncaptured.items():
@@ -121,7 +121,7 @@ def change_format(cfg: ConnectorConfig) -> SchemaChangeFormat:
 
 
 def _snapshot_statements(schema: SnapshotSchema, *, empty: bool = True) -> list[SnapshotStatement]:
-    """Return the statements of a snapshot, with those of databases without tables or without."""
+    """Return the statements of a snapshot; ``empty`` includes those of databases without tables."""
     state, nonempty_databases = schema.state, {table.db for table in schema.create_statements}
     databases = {db: defaults for db, defaults in state.database_defaults.items() if empty or db in nonempty_databases}
     return snapshot_statements(state.server_defaults, databases, schema.create_statements)
@@ -135,8 +135,8 @@ def schema_change_records(
     Args:
         cfg: The connector's configuration.
         schema: From ``build_snapshot_schema``.
-        offset: Position of the view.
-        ts_ms: Not used: Debezium writes the time of each record, not that of the view.
+        offset: Position of the consistent view.
+        ts_ms: Not used: Debezium writes the time of each record, not that of the consistent view.
         final: Whether the snapshot reads no rows.
     """
     statements = _snapshot_statements(schema, empty=False)
@@ -151,14 +151,14 @@ def history_records(cfg: ConnectorConfig, schema: SnapshotSchema, offset: Binlog
     Args:
         cfg: The connector's configuration.
         schema: From ``build_snapshot_schema``.
-        offset: Position of the view.
+        offset: Position of the consistent view.
         epoch: The snapshot's epoch.
     """
     definitions, tables = schema.definitions, schema.state.tables
     now_ms = time.time_ns() // 1_000_000
     records: list[SideRecord] = []
     for s in _snapshot_statements(schema):
-        # The statement says it all; of tables that are not captured nobody reads more (see ``replay``).
+        # For tables that are not captured only the statement is used (see ``replay``).
         changes = tuple(
             change_dict(c) | ({} if c.id in definitions.tables else {"table": None}) for c in s.changes(tables)
         )

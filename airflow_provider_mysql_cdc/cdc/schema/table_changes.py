@@ -1,7 +1,7 @@
-"""Structures of tables that a signal tells: Debezium's form of table changes, as its schema history has it.
+"""Read and apply the table structures of a signal, in the format that Debezium's schema history has for table changes.
 
-What the form does not hold (collations, unique indexes, generated columns) stays as it was, where the column or the key
-is still the same. Source: Debezium 3.6.1, ``JsonTableChangeSerializer.deserialize``.
+Properties that the format does not have (collations, unique indexes, generated columns) are kept from the current
+structure if the column or key is unchanged. Source: Debezium 3.6.1, ``JsonTableChangeSerializer.deserialize``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table, TableId
 
 MAX_COLUMNS = 4096
-"""Columns that MySQL allows in a table."""
+"""Most columns of a MySQL table."""
 MAX_CHANGE_BYTES = 512 * 1024
-"""Bytes of a change in the schema change topic, without its schema; brokers take records of 1 MiB."""
+"""Most bytes of a change in the schema change topic, without its Connect schema; brokers accept records of 1 MiB."""
 _MAX_NAME = 64
 _CHANGE_KINDS: dict[str, ChangeKind] = {"CREATE": "CREATE", "ALTER": "ALTER", "DROP": "DROP"}
 _QUALIFIED_NAME = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))\.(?:"((?:[^"]|"")+)"|([^".]+))')
 _LENGTH_REQUIRED = frozenset(("VARCHAR", "VARBINARY", "VECTOR"))
 _TIMESTAMP_TYPES = frozenset(("TIMESTAMP", "DATETIME"))
 _BIT_LITERAL = re.compile(r"[01]+")
-_MAX_FLOAT_BITS = 24  # binary digits of a FLOAT; with more it is a DOUBLE
+_MAX_FLOAT_BITS = 24  # bits of a FLOAT's precision; above that it is a DOUBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class SignalTableChange:
     """Hold one table change of a signal.
 
     Args:
-        kind: What happens to the table.
+        kind: ``CREATE``, ``ALTER`` or ``DROP``.
         id: The table.
-        previous_id: Its name before, or None.
-        table: Its structure, as far as it is told; None when it is dropped.
-        raw: The change as it was given.
+        previous_id: Its previous name, or None.
+        table: Its structure, as far as the signal describes it; None when it is dropped.
+        raw: The change as it is in the signal.
     """
 
     kind: ChangeKind
@@ -53,7 +53,7 @@ class SignalTableChange:
     raw: Mapping[str, Any]
 
     def apply(self, state: SchemaState) -> tuple[SchemaState, TableChange]:
-        """Return the structures behind the change, and what it did.
+        """Return the structures after the change, and its effect.
 
         Args:
             state: Structures before it.
@@ -69,11 +69,11 @@ class SignalTableChange:
 
 
 def apply_all(state: SchemaState, changes: Sequence[SignalTableChange]) -> tuple[SchemaState, tuple[TableChange, ...]]:
-    """Return the structures behind some changes, and what each did.
+    """Return the structures after all changes, and the effect of each.
 
     Args:
         state: Structures before them.
-        changes: The changes, in order.
+        changes: The changes, in their order.
     """
     table_changes = []
     for change in changes:
@@ -87,10 +87,10 @@ def read_table_change(members: Members, db: str = "") -> SignalTableChange:
 
     Args:
         members: Its members.
-        db: The database that the table must be of; empty for any.
+        db: The database that the table must belong to; empty for any.
 
     Raises:
-        DamagedRecordError: It is no table change; the text names the member.
+        DamagedRecordError: It is not a valid table change; the error names the member.
     """
     kind = _CHANGE_KINDS[members.one_of("type", tuple(_CHANGE_KINDS))]
     table_id = _read_table_id(members, "id")
@@ -101,7 +101,7 @@ def read_table_change(members: Members, db: str = "") -> SignalTableChange:
     change = SignalTableChange(kind, table_id, previous_id, table, members.as_dict())
     change_json = change_dict(change.apply(SchemaState())[1], comments=True)
     if (size := len(json.dumps(change_json).encode())) > MAX_CHANGE_BYTES:
-        raise members.member_error("table", f"described in {MAX_CHANGE_BYTES} bytes (it takes {size})")
+        raise members.member_error("table", f"described in at most {MAX_CHANGE_BYTES} bytes (it takes {size})")
     return change
 
 
@@ -112,7 +112,7 @@ def _read_table_id(members: Members, name: str) -> TableId:
     quoted_db, db, quoted_table, table = match.groups()
     names = [plain or quoted.replace('""', '"') for quoted, plain in ((quoted_db, db), (quoted_table, table))]
     if any(len(part) > _MAX_NAME for part in names):
-        raise members.member_error(name, f"of names with at most {_MAX_NAME} characters")
+        raise members.member_error(name, f"a name whose parts have at most {_MAX_NAME} characters")
     return TableId(*names)
 
 
@@ -125,7 +125,7 @@ def _read_table(table_id: TableId, members: Members) -> Table:
         (_read_column(c, number, default_charset) for number, c in enumerate(column_list, 1)), key=lambda c: c.position
     )
     if [c.position for c in columns] != list(range(1, len(columns) + 1)):
-        raise members.member_error("columns", "numbered from 1 on by their positions")
+        raise members.member_error("columns", "numbered from 1 by their positions, without gaps")
     if len({c.name.lower() for c in columns}) < len(columns):
         raise members.member_error("columns", "of names that differ")
     table = Table(table_id, tuple(columns), charset=default_charset, comment=members.text_or_none("comment"))
@@ -135,14 +135,14 @@ def _read_table(table_id: TableId, members: Members) -> Table:
     key_columns = [table.column(key) if isinstance(key, str) else None for key in keys]
     names = tuple(c.name for c in key_columns if c is not None)
     if len(set(names)) < len(keys):
-        raise members.member_error("primaryKeyColumnNames", "names of columns, each once")
+        raise members.member_error("primaryKeyColumnNames", "names of columns, each of them once")
     return replace(table, primary_key=names)
 
 
 def _read_column(members: Members, number: int, default_charset: str | None) -> Column:
     name = members.text("name")
     if not 0 < len(name) <= _MAX_NAME:
-        raise members.member_error("name", f"a text of 1 to {_MAX_NAME} characters")
+        raise members.member_error("name", f"a string of 1 to {_MAX_NAME} characters")
     type_text = " ".join(members.text("typeName").upper().split())
     zerofill = type_text.endswith(" ZEROFILL")
     declared = type_text.removesuffix(" ZEROFILL")
@@ -156,7 +156,7 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
         base = "DOUBLE"
     charset = (_read_charset(members, "charsetName") or default_charset) if base in COLLATED_TYPES else None
     if base in COLLATED_TYPES and charset is None:
-        raise members.member_error("charsetName", "a character set, as the table has no default")
+        raise members.member_error("charsetName", "a character set, because the table has no default")
     auto_incremented = members.flag("autoIncremented", False)
     nullable = members.flag("optional")
     literal = members.text_or_none("defaultValueExpression")
@@ -182,10 +182,10 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
 
 
 def _read_length(members: Members, declared: str, base: str) -> tuple[int | None, int | None]:
-    """Return length and scale as a statement gives them; those of ENUM and SET tell nothing."""
+    """Return length and scale as in a CREATE TABLE statement; those of ENUM and SET are ignored."""
     length, scale = members.integer_or_none("length"), members.integer_or_none("scale")
     if base in _LENGTH_REQUIRED and length is None:
-        raise members.member_error("length", f"there, for a {base}")
+        raise members.member_error("length", f"set for a {base}")
     if base in ("ENUM", "SET"):
         return None, None
     return (1, None) if declared in ("BOOL", "BOOLEAN") else (length, scale)
@@ -216,7 +216,7 @@ def _read_charset(members: Members, name: str) -> str | None:
 
 
 def _merge_table(table: Table, current: Table | None) -> Table:
-    """Return a structure with what the form does not hold, as it was."""
+    """Return a structure, with the properties that the format does not have taken from the current structure."""
     if current is None:
         return table
     columns = tuple(_merge_column(column, current.column(column.name)) for column in table.columns)
@@ -225,14 +225,14 @@ def _merge_table(table: Table, current: Table | None) -> Table:
     merged = replace(table, columns=columns, unique_keys=indexes, engine=current.engine)
     if table.charset == current.charset:
         merged = replace(merged, collation=current.collation)
-    # The form names the columns of the event key, be they of the primary key or of a unique index.
+    # The format names the columns of the event key, which are those of the primary key or of a unique index.
     unchanged = replace(merged, primary_key=current.primary_key)
     same = all(name.lower() in names for name in current.primary_key) and unchanged.key_columns() == table.primary_key
     return unchanged if same else merged
 
 
 def _merge_column(column: Column, current: Column | None) -> Column:
-    """Return a column as it was, when the form describes it as it was; else only what the form does not hold."""
+    """Return the current column if the format describes it unchanged, else keep only what the format does not have."""
     if current is None or current.type_name != column.type_name:
         return column
     unchanged = replace(current, name=column.name, position=column.position, comment=column.comment)

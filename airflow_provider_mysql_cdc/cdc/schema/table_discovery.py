@@ -19,7 +19,7 @@ ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 @dataclass(frozen=True, slots=True)
 class TableDefinitions:
-    """Hold the source's own statements.
+    """Hold the source's own CREATE statements.
 
     Args:
         server_charset: ``@@character_set_server``.
@@ -28,7 +28,7 @@ class TableDefinitions:
         tables: Captured table -> its SHOW CREATE TABLE statement, in the order of the snapshot.
         sql_mode: ``@@sql_mode`` as names, for the parser.
         lower_case_table_names: The server variable.
-        uncaptured: The statements of tables that are not captured and that the history describes all the same.
+        uncaptured: The statements of tables that are not captured but are in the history.
     """
 
     server_charset: str
@@ -63,18 +63,18 @@ def base_tables(conn: Any) -> list[TableId]:
 
 
 def lock_metadata(conn: Any, tables: list[TableId], timeout_s: int) -> TableId | None:
-    """Hold off ALTER TABLE and its kin for these tables until the connection's transaction ends.
+    """Block ALTER TABLE and similar statements on these tables until the connection's transaction ends.
 
     A transaction that has read a table holds a metadata lock on it (MySQL manual, "Metadata Locking"), and FLUSH TABLES
-    WITH READ LOCK does not wait for such locks. So definitions can be read before the global lock instead of under it.
+    WITH READ LOCK does not wait for such locks. So definitions can be read before the global lock is taken.
 
     Args:
         conn: An open connection to the source.
         tables: The tables.
-        timeout_s: Seconds to wait for a table that somebody has locked; MySQL's own default is a year.
+        timeout_s: Seconds to wait for a table that another session has locked; MySQL's own default is a year.
 
     Returns:
-        A table that does not exist any more, or None when all are held.
+        A table that no longer exists, or None when all are locked.
     """
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
@@ -90,16 +90,16 @@ def lock_metadata(conn: Any, tables: list[TableId], timeout_s: int) -> TableId |
 
 
 def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> TableDefinitions:
-    """Read the CREATE statements of the tables and of the captured databases, whose character set new tables get.
+    """Read the CREATE statements of the tables and of the captured databases, whose character sets new tables inherit.
 
     Args:
-        conn: The guard's connection.
+        conn: The connection that holds the snapshot's locks.
         cfg: The connector's configuration.
         tables: The tables.
     """
     captured = set(tables)
     described = [t for t in base_tables(conn) if cfg.stores_ddl(t) and t not in captured]
-    # The signal table may stand in a database that is not described otherwise.
+    # The signal table may be in a database that has no other table in the history.
     described_databases = {t.db for t in described}
     with conn.cursor() as cursor:
         _show_invisible_keys(cursor)
@@ -128,7 +128,7 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
 
 
 def _show_invisible_keys(cursor: Any) -> None:
-    """Let SHOW CREATE TABLE tell of generated invisible primary keys: rows in the binlog have them.
+    """Make SHOW CREATE TABLE include generated invisible primary keys, which rows in the binlog contain.
 
     Servers before MySQL 8.0.30 have no such keys.
     """
@@ -145,7 +145,7 @@ def _create_table(cursor: Any, table: TableId) -> str:
 
 
 def _uncaptured_statements(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
-    """Return the statements of tables that nothing guards: one that is gone or cannot be shown is passed over."""
+    """Return the statements of tables that are not locked; one that is dropped or cannot be shown is skipped."""
     statements = {}
     with conn.cursor() as cursor:
         for table in tables:

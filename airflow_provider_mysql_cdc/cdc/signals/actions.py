@@ -1,4 +1,4 @@
-"""What signals ask for (``read_action``)."""
+"""The actions that signals request (``read_action``)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SnapshotKind = Literal["incremental", "blocking"]
 
 @dataclass(frozen=True, slots=True)
 class SignalAction:
-    """Base of what a signal asks for.
+    """Base of the actions that a signal can request.
 
     Args:
         signal_id: Id of the signal.
-        channel: Where it came from.
+        channel: Channel that it came from.
     """
 
     signal_id: str
@@ -36,10 +36,10 @@ class ExecuteSnapshot(SignalAction):
     """Read tables again.
 
     Args:
-        kind: Beside the stream, or while it stands.
-        collections: Names, or regular expressions for them; none means nothing to do (INC-07).
+        kind: ``incremental``, concurrent with the stream, or ``blocking``, while the stream waits.
+        collections: Table names, or regular expressions for them; an empty list does nothing (INC-07).
         conditions: Pairs of a name or expression and SQL: a condition, or for a blocking snapshot a SELECT statement.
-        surrogate_key: Column to order the rows by in place of the key.
+        surrogate_key: Column to order the rows by instead of the key.
     """
 
     kind: SnapshotKind
@@ -48,7 +48,7 @@ class ExecuteSnapshot(SignalAction):
     surrogate_key: str | None = None
 
     def condition(self, table: TableId) -> str | None:
-        """Return the SQL of the first condition that means a table, or None; letters match without case here.
+        """Return the SQL of the first condition that matches a table, or None; this match ignores case.
 
         Args:
             table: The table.
@@ -61,10 +61,10 @@ class ExecuteSnapshot(SignalAction):
 
 @dataclass(frozen=True, slots=True)
 class StopSnapshot(SignalAction):
-    """Give up incremental snapshots.
+    """Stop incremental snapshots.
 
     Args:
-        collections: Names, or regular expressions for them; none means all.
+        collections: Table names, or regular expressions for them; an empty list means all.
     """
 
     collections: tuple[str, ...]
@@ -72,20 +72,20 @@ class StopSnapshot(SignalAction):
 
 @dataclass(frozen=True, slots=True)
 class PauseSnapshot(SignalAction):
-    """Let incremental snapshots rest."""
+    """Pause incremental snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeSnapshot(SignalAction):
-    """Let incremental snapshots go on."""
+    """Resume incremental snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMessage(SignalAction):
-    """Write a line into the log.
+    """Write a line to the log.
 
     Args:
-        message: The line; the first ``{}`` in it stands for the offset.
+        message: The line; the first ``{}`` in it is replaced by the offset.
     """
 
     message: str
@@ -94,19 +94,19 @@ class LogMessage(SignalAction):
         """Return the line.
 
         Args:
-            offset: Where the stream is.
+            offset: The stream's current offset.
         """
         return self.message.replace("{}", str(offset), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanges(SignalAction):
-    """Take structures of tables from the signal.
+    """Apply the table structures that the signal describes.
 
     Args:
         database: Name of the database.
-        schema: As Debezium has it; MySQL has none.
-        changes: Table changes as in the schema history.
+        schema: Debezium's member of this name; MySQL has no schemas within a database.
+        changes: Table changes, in the format of the schema history.
     """
 
     database: str
@@ -114,13 +114,13 @@ class SchemaChanges(SignalAction):
     changes: tuple[Mapping[str, Any], ...]
 
     def parse_changes(self, cfg: ConnectorConfig) -> tuple[SignalTableChange, ...]:
-        """Return the changes as structures.
+        """Return the changes as table structures.
 
         Args:
             cfg: The connector's configuration.
 
         Raises:
-            SignalRefused: One is malformed, or of a table of which nothing is kept.
+            SignalRefused: A change is malformed, or its table is not captured and no history is kept for it.
         """
         parsed_changes = []
         for number, change in enumerate(self.changes):
@@ -129,19 +129,19 @@ class SchemaChanges(SignalAction):
             except DamagedRecordError as error:
                 raise SignalRefused(f"changes[{number}] of its data cannot be read: {error.why}") from None
             if cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not cfg.needs_schema(parsed.id):
-                raise SignalRefused(f"changes[{number}] of its data is of {parsed.id}, which is not captured")
+                raise SignalRefused(f"changes[{number}] of its data describes table {parsed.id}, which is not captured")
             parsed_changes.append(parsed)
         return tuple(parsed_changes)
 
 
 @dataclass(frozen=True, slots=True)
 class SetBinlogPosition(SignalAction):
-    """Go on elsewhere in the binlog: at a file and position, or behind a set of GTIDs.
+    """Continue the stream elsewhere in the binlog: at a file and position, or after a set of GTIDs.
 
     Args:
         file: Binlog file, or None.
         pos: Position in it, at least 4, or None.
-        gtids: GTID set in MySQL's form, or None.
+        gtids: GTID set in MySQL's notation, or None.
     """
 
     file: str | None = None

@@ -1,7 +1,7 @@
-"""Conditions that signals bring: SQL with the account's rights, which has to end where its parentheses end.
+"""Conditions of signals: SQL that runs with the account's rights, and must stay within its parentheses.
 
-A stretch is read with ``key > low AND key <= high AND (condition)``. A condition that closes the parenthesis and goes
-on with OR takes the bounds out of force: each stretch then reads the whole table, and the scan never ends.
+A key range is read with ``key > low AND key <= high AND (condition)``. A condition that closes the parenthesis and
+continues with OR disables the bounds: each key range then reads the whole table, and the scan never ends.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _QUOTING_MODE_BITS = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BAC
 
 
 def quoting_mode(conn: Any) -> int:
-    """Return the bits of the session's sql_mode that decide where a text ends.
+    """Return the bits of the session's sql_mode that decide where a string ends.
 
     Args:
         conn: An open connection to the source.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: The query fails.
     """
     modes = str(fetch_all(conn, "SELECT @@SESSION.sql_mode")[0][0]).split(",")
     return sum(bit for name, bit in _QUOTING_MODE_BITS.items() if name in modes)
 
 
 def require_contained(sql: str, sql_mode: int) -> None:
-    """Check that a condition is one expression, which stays within the parentheses it is put into.
+    """Check that a condition is one expression that stays within the parentheses around it.
 
     Args:
         sql: The condition.
         sql_mode: Bits of ``quoting_mode``.
 
     Raises:
-        SignalRefused: It is not.
+        SignalRefused: The condition is not such an expression.
     """
     try:
         tokens = tokenize(sql, sql_mode)
@@ -49,18 +49,18 @@ def require_contained(sql: str, sql_mode: int) -> None:
         range(token.start, token.end) for token in tokens if token.kind in (TokenKind.STRING, TokenKind.NAME)
     ]
     if any(not any(found.start() in text for text in quoted_spans) for found in _EXECUTABLE_COMMENT.finditer(sql)):
-        raise _refusal(sql, "what stands in an executable comment depends on the server's version")
+        raise _refusal(sql, "it has an executable comment, whose effect depends on the server's version")
     depth = 0
     for token in tokens:
         if token.kind is TokenKind.OP:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if token.text == ";":
-                raise _refusal(sql, "it holds a semicolon")
+                raise _refusal(sql, "it contains a semicolon")
         if depth < 0:
-            raise _refusal(sql, "it closes a parenthesis that it has not opened")
+            raise _refusal(sql, "it closes a parenthesis that it did not open")
     if depth:
         raise _refusal(sql, "it does not close all its parentheses")
 
 
 def _refusal(sql: str, reason: str) -> SignalRefused:
-    return SignalRefused(f"the condition {quote_text(sql)} is no expression of its own: {reason}")
+    return SignalRefused(f"the condition {quote_text(sql)} is not a complete expression: {reason}")

@@ -1,8 +1,8 @@
 """Signals from a Kafka topic (INC-40 to INC-46).
 
-Partition 0 is read from the place that the ledger keeps, which moves on in the same transaction as what the signals led
-to: each is carried out once. At first the topic is read from its beginning, as Debezium 3.6.1 does
-(``KafkaSignalChannel``), or from its end with ``signal.consumer.auto.offset.reset=latest``.
+Partition 0 is read from the offset that the ledger stores. That offset advances in the transaction that commits the
+effects of the signals, so each is carried out once. The first read starts at the beginning of the topic, as in Debezium
+3.6.1 (``KafkaSignalChannel``), or at its end with ``signal.consumer.auto.offset.reset=latest``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_co
 
 MAX_POLL_RECORDS = 1_000
 MAX_POLL_BYTES = 64 * 2**20
-"""Records, and bytes of them, that one poll reads; the rest comes with the next."""
+"""Most records and bytes that one poll reads; the next poll reads the rest."""
 _PARTITION = 0
 _READ_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.05
@@ -35,12 +35,12 @@ _LATEST_RESETS = ("latest", "largest", "end")
 
 @dataclass(slots=True)
 class PollResult:
-    """Hold what a poll found.
+    """Hold the result of a poll.
 
     Args:
-        signals: Signals that are new, with the ledger keys they would wait under; refused ones among them.
-        new_offset: New value of the ledger's ``signal-offset``, to be committed together with what the signals lead
-            to; None when the place has not moved.
+        signals: New signals, invalid ones included, with the ledger keys of their channel.
+        new_offset: New value of the ledger's ``signal-offset``, to be committed together with the effects of the
+            signals; None when the offset has not changed.
         log_lines: Lines for the log.
     """
 
@@ -50,7 +50,7 @@ class PollResult:
 
 
 def poll_signals(cfg: ConnectorConfig, ledger: LedgerState) -> PollResult:
-    """Return the signals of the Kafka topic that are new; none where the channel is off.
+    """Return the new signals of the Kafka topic; none when the channel is not enabled.
 
     Args:
         cfg: The connector's configuration.
@@ -63,7 +63,7 @@ def poll_signals(cfg: ConnectorConfig, ledger: LedgerState) -> PollResult:
 
 
 def has_new_signals(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
-    """Return whether the Kafka topic holds records behind the place that the ledger keeps.
+    """Return whether the Kafka topic has records after the offset that the ledger stores.
 
     Args:
         cfg: The connector's configuration.
@@ -89,9 +89,9 @@ class KafkaSignalChannel:
         self._admin_client: Admin | None = None
 
     def poll(self, ledger: LedgerState) -> PollResult:
-        """Return the signals behind the place that the ledger keeps; wait a little when there are none.
+        """Return the signals after the offset that the ledger stores; wait a little when there are none.
 
-        A topic that is missing or cannot be read is a line for the log and never stops the drain.
+        A topic that is missing or cannot be read is reported in the log and never stops the drain.
 
         Args:
             ledger: What the ledger holds.
@@ -103,14 +103,14 @@ class KafkaSignalChannel:
         try:
             self._poll_topic(ledger.other_records.get(SIGNAL_OFFSET_KEY), result)
         except SinkError as error:
-            return PollResult(log_lines=[f"signals of topic {self._topic} cannot be read now: {error.message()}"])
+            return PollResult(log_lines=[f"the signal topic {self._topic} cannot be read now: {error.message()}"])
         except HiddenByTransaction as hidden:
             reason = f"an open transaction hides the rest ({hidden})"
-            return PollResult(log_lines=[f"signals of topic {self._topic} cannot be read now: {reason}"])
+            return PollResult(log_lines=[f"the signal topic {self._topic} cannot be read now: {reason}"])
         return result
 
     def has_new_signals(self, ledger: LedgerState) -> bool:
-        """Return whether there is something to read; no when the topic cannot be asked.
+        """Return whether there are records to read; False when Kafka cannot be reached.
 
         Args:
             ledger: What the ledger holds.
@@ -135,7 +135,9 @@ class KafkaSignalChannel:
     def _poll_topic(self, stored_offset: Mapping[str, Any] | None, result: PollResult) -> None:
         admin, topic = self._admin(), self._topic
         if topic not in partition_counts(admin, [topic]):
-            result.log_lines.append(f"topic {topic} of signals does not exist (signal.kafka.topic)")
+            result.log_lines.append(
+                f"the signal topic {topic} (signal.kafka.topic) does not exist; no Kafka signals are read"
+            )
             return
         current_id = topic_id(admin, topic)
         start, end = self._offset_range(stored_offset, current_id, result)
@@ -151,25 +153,25 @@ class KafkaSignalChannel:
     def _offset_range(
         self, stored_offset: Mapping[str, Any] | None, current_id: str | None, result: PollResult
     ) -> tuple[int, int]:
-        """Return where to begin, and the end of what is committed."""
+        """Return the offset to start from, and the end of the committed records."""
         first, end = end_offsets(self._admin(), self._topic, [_PARTITION], stable=True)[_PARTITION]
         if stored_offset is None or stored_offset["topic"] != self._topic:
             from_latest = str(self._settings.get("auto.offset.reset", "")).lower() in _LATEST_RESETS
             return (end if from_latest else first), end
         if stored_offset.get("id") not in (None, current_id):
-            result.log_lines.append(f"topic {self._topic} of signals was made anew; it is read from its beginning")
+            result.log_lines.append(f"the signal topic {self._topic} was recreated; it is read from its beginning")
             return first, end
         offset = int(stored_offset["offset"])
         if offset < first:
             result.log_lines.append(
-                f"topic {self._topic} of signals begins with offset {first} now: signals from {offset} on were deleted "
-                "before anybody read them"
+                f"the signal topic {self._topic} now begins with offset {first}: the signals from offset {offset} on "
+                "were deleted before they were read"
             )
-        # Behind its end it can be after an unclean election only.
+        # An offset after the end is possible only after an unclean leader election.
         return min(max(offset, first), max(end, first)), end
 
     def _read_signals(self, start: int, end: int, result: PollResult) -> int:
-        """Read from offset to offset; return where the next poll begins."""
+        """Read the records between two offsets; return the offset at which the next poll starts."""
         next_offset = end if end > start else start
         size = other_keys = 0
         bounds = {_PARTITION: (start, end)}
@@ -185,13 +187,13 @@ class KafkaSignalChannel:
                 break
         if other_keys:
             result.log_lines.append(
-                f"{other_keys} records of topic {self._topic} are passed over: their key is not {self._prefix}"
+                f"{other_keys} records of the signal topic {self._topic} are skipped: their key is not {self._prefix}"
             )
         return next_offset
 
 
 def signal_from_record(record: TopicRecord) -> Signal:
-    """Return the signal that a record of the signal topic holds; a refused one when nobody can read it.
+    """Return the signal in a record of the signal topic; an invalid one when the record cannot be read.
 
     Args:
         record: The record.
@@ -209,7 +211,7 @@ def signal_from_record(record: TopicRecord) -> Signal:
     for name in ("id", "type"):
         text = value.get(name)
         if text is not None and not isinstance(text, str):
-            invalid_reason = invalid_reason or f"{name} at offset {record.offset} is not a text"
+            invalid_reason = invalid_reason or f"{name} at offset {record.offset} is not a string"
             text = None
         fields[name] = text
     data = value.get("data")

@@ -1,7 +1,7 @@
-"""Notifications: what becomes of signals and snapshots, in Debezium's form.
+"""Notifications about signals and snapshots, in Debezium's format.
 
-Source: Debezium 3.6.1, ``SchemaFactory`` (schemas), ``SinkNotificationChannel`` and ``LogNotificationChannel`` (where
-they go), ``IncrementalSnapshotNotificationService`` and ``InitialSnapshotNotificationService`` (types and members).
+Source: Debezium 3.6.1, ``SchemaFactory`` (schemas), ``SinkNotificationChannel`` and ``LogNotificationChannel`` (their
+channels), ``IncrementalSnapshotNotificationService`` and ``InitialSnapshotNotificationService`` (types and members).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 INCREMENTAL = "Incremental Snapshot"
 INITIAL = "Initial Snapshot"
 SIGNAL = "Signal"
-"""Of a signal that is no snapshot; Debezium has no such notifications."""
+"""Aggregate type of a signal other than a snapshot; Debezium has no such notifications."""
 
 CONNECTOR_NAME = "connector_name"
 DATA_COLLECTIONS = "data_collections"
@@ -37,14 +37,14 @@ LAST_PROCESSED_KEY = "last_processed_key"
 TOTAL_ROWS = "total_rows_scanned"
 STATUS = "status"
 REASON = "reason"
-"""Why a signal was refused; Debezium says so in its log only."""
+"""Why a signal was refused; Debezium writes this to its log only."""
 
 MAX_ADDITIONAL_CHARS = 64 * 1024
-"""Characters of one additional text: the list of a thousand tables must not make a record too large."""
+"""Most characters of one additional text: a list of a thousand tables must not make the record too large."""
 
 
 class NotificationType(StrEnum):
-    """What a notification tells of."""
+    """What a notification reports."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -92,18 +92,18 @@ def notification_record(
     additional_data: Mapping[str, str],
     ts_ms: int,
 ) -> SideRecord | None:
-    """Return the record of a notification; write it into the log as well, where that is asked for.
+    """Return the record of a notification; also write it to the log when the channel ``log`` is enabled.
 
     Args:
         cfg: The connector's configuration.
-        aggregate_type: What it speaks of: ``INCREMENTAL`` or ``INITIAL``.
+        aggregate_type: The subject: ``INCREMENTAL``, ``INITIAL`` or ``SIGNAL``.
         type_: What happened.
-        id_: Id of the signal that led to it, or an id of its own.
-        additional_data: Members of ``additional_data`` beside the connector's name.
+        id_: Id of the signal that caused it, or an id of its own.
+        additional_data: Members of ``additional_data`` other than the connector's name.
         ts_ms: Milliseconds since the epoch.
 
     Returns:
-        Topic, key and value behind the transforms; None when no topic is asked for.
+        Topic, key and value after the transforms; None when no notification topic is configured.
     """
     bounded = {name: _shorten(text) for name, text in additional_data.items()}
     data = {**bounded, CONNECTOR_NAME: cfg[F.TOPIC_PREFIX]}
@@ -131,14 +131,14 @@ def notification_record(
 
 
 def refusal_record(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int) -> SideRecord | None:
-    """Return the notification of a signal that cannot be carried out, and say so in the log in any case.
+    """Return the notification of a refused signal, and always write the refusal to the log.
 
-    Whoever waits for a snapshot by its signal's id learns that it has ended.
+    Consumers that wait for a snapshot by its signal id learn from it that the snapshot has ended.
 
     Args:
         cfg: The connector's configuration.
         signal: The signal.
-        reason: What is wrong with it (``SignalRefused``).
+        reason: Why it is refused (``SignalRefused``).
         ts_ms: Milliseconds since the epoch.
     """
     log.warning("signal %s (%s, channel %s) is refused: %s", signal.id, signal.type, signal.channel, reason)

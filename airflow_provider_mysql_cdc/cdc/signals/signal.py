@@ -1,7 +1,7 @@
-"""Signals: what somebody asked for while the stream runs, and the actions that they stand for.
+"""Signals: requests to a running stream, and the actions that they request.
 
-A signal waits in the ledger under ``signal/<channel>/<name>`` until the driver takes it between two batches. Types and
-members are Debezium's (INC-28 to INC-32, INC-40 to INC-43; ``SignalAction`` and its kinds in Debezium 3.6.1).
+A signal is pending in the ledger under ``signal/<channel>/<name>`` until the driver processes it between two batches.
+Types and members are Debezium's (INC-28 to INC-32, INC-40 to INC-43; ``SignalAction`` and its kinds in Debezium 3.6.1).
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ __all__ = [
 ]
 
 SCHEMA_CHANGES = "schema-changes"
-"""The one type that acts at its place in the binlog, and not behind the batch."""
+"""The only type that takes effect at its binlog position, and not after the batch."""
 ALWAYS_TRUSTED = frozenset({"source", "airflow"})
-"""Who may write there may already read the source, or set up its jobs."""
+"""Whoever can write to these channels can already read the source, or set up its jobs."""
 MAX_ID = 255
-"""Characters of an id or a type; a notification repeats the id."""
+"""Most characters of an id or a type; a notification repeats the id."""
 MAX_DATA = 512 * 1024
-"""Bytes of a signal's data as the ledger record that holds it writes them: a quote takes two, a control character six;
-brokers take records of 1 MiB."""
+"""Most bytes of a signal's data in the JSON of its ledger record, where a quote takes two bytes and a control character
+six; brokers accept records of 1 MiB."""
 _MAX_COLUMN_NAME = 64
-"""Characters of a column's name in MySQL."""
+"""Most characters of a column name in MySQL."""
 _BINLOG_FILE = re.compile(r"[A-Za-z0-9_.-]{1,200}\.[0-9]{6,10}")
 _FIRST_POSITION = 4
 
@@ -69,14 +69,14 @@ class Signal:
     """Hold a signal: checked before it is sent (``check_signal``), or as a channel brought it (``build_signal``).
 
     Args:
-        id: Its id; it relates log lines and notifications to it.
-        type: What it asks for.
+        id: The signal's id; log lines and notifications refer to it.
+        type: The signal's type, for example ``execute-snapshot``.
         data: JSON text of its parameters; empty for none.
-        channel: Where it came from.
-        invalid_reason: Why nobody can make anything of it, or empty.
-        position: Of a row of the signal table, the boundary before its transaction.
-        epoch: Epoch of the batch that found the row; or 0.
-        applied: Whether its structures are in force from its place on, written by the batch that found it.
+        channel: The channel that it is sent over.
+        invalid_reason: Why the channel's record cannot be read as a signal, or empty.
+        position: For a row of the signal table, the transaction boundary before it.
+        epoch: Epoch of the batch that read the row; or 0.
+        applied: Whether the batch that read the row has already applied its table structures from its position on.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Signal:
         """Return its ledger key.
 
         Args:
-            name: What tells it from the others of its channel.
+            name: A name that is unique within the channel.
         """
         return f"{SIGNAL_PREFIX}{self.channel}/{name}"
 
@@ -113,7 +113,7 @@ class Signal:
         """Read what ``to_json`` wrote.
 
         Raises:
-            DamagedRecordError: It is something else.
+            DamagedRecordError: The record does not have the members of a signal.
         """
         record = as_members(data)
         channel = cast(SignalChannel, record.one_of("channel", SIGNAL_CHANNELS))
@@ -131,46 +131,46 @@ class Signal:
 def build_signal(
     id_: str | None, type_: str | None, data: str | None, channel: SignalChannel, invalid_reason: str = ""
 ) -> Signal:
-    """Return a signal of what a channel brought; what no record can hold is cut, and the signal refused.
+    """Return the signal of a channel's record; text that the ledger cannot store is cut, and makes the signal invalid.
 
     Args:
-        id_: Its id, or None.
+        id_: The signal's id, or None.
         type_: Its type, or None.
-        data: Its JSON text, or None.
+        data: JSON text of its parameters, or None.
         channel: The channel.
-        invalid_reason: Why the channel could not make out one of them, or empty.
+        invalid_reason: Why the channel could not read one of them, or empty.
     """
     texts = {"id": id_ or "", "type": type_ or "", "data": data or ""}
     for name, limit in (("id", MAX_ID), ("type", MAX_ID), ("data", MAX_DATA)):
         text = texts[name]
         if not is_text(text):
             texts[name] = text = text.encode("utf-8", "replace").decode()
-            invalid_reason = invalid_reason or f"its {name} holds what is no character"
+            invalid_reason = invalid_reason or f"its {name} contains a code point that is not a valid character"
         size = len(text) if limit == MAX_ID else len(json.dumps(text, ensure_ascii=False).encode()) - 2
         if size > limit:
             texts[name] = text[:MAX_ID]
             what = "characters" if limit == MAX_ID else "bytes in JSON"
-            invalid_reason = invalid_reason or f"its {name} has {size} {what}; {limit} are taken"
+            invalid_reason = invalid_reason or f"its {name} has {size} {what}; at most {limit} are accepted"
     return Signal(texts["id"], texts["type"], texts["data"], channel, invalid_reason)
 
 
 def pending_signals(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]]:
-    """Return the signals that wait in the ledger with their keys, those of a channel in the order they came.
+    """Return the pending signals of the ledger with their keys; those of one channel in the order of their arrival.
 
     Args:
         records: ``LedgerState.signals``: values by key without its prefix, in the order of the ledger.
 
     Raises:
-        DamagedRecordError: A record is not of the form of one.
+        DamagedRecordError: A record does not have the members of a signal.
     """
     signals = {key: Signal.from_json(record) for key, record in records.items()}
     return [(SIGNAL_PREFIX + key, signals[key]) for key in sorted(signals, key=_sort_key)]
 
 
 def _sort_key(key: str) -> tuple[str, list[int], str]:
-    """Return what sorts ``source/<epoch>-<file>-<position>-<number>`` and ``kafka/<offset>``.
+    """Return the sort key of ``source/<epoch>-<file>-<position>-<number>`` and ``kafka/<offset>``.
 
-    ``airflow/<uuid>`` has the ledger's order: of the hosts that send them the clocks differ.
+    ``airflow/<uuid>`` keeps the order of the ledger, because the clocks of the sending hosts differ.
     """
     channel, _, name = key.partition("/")
     if channel == "airflow":
@@ -180,20 +180,22 @@ def _sort_key(key: str) -> tuple[str, list[int], str]:
 
 
 def read_action(signal: Signal, trusted: frozenset[str]) -> SignalAction:
-    """Return what a signal asks for.
+    """Return the action that a signal requests.
 
     Args:
         signal: The signal.
-        trusted: ``signal.trusted.channels``: channels beside those of ``ALWAYS_TRUSTED`` that may send SQL.
+        trusted: ``signal.trusted.channels``: channels that may send SQL, in addition to ``ALWAYS_TRUSTED``.
 
     Raises:
-        SignalRefused: It cannot be carried out.
+        SignalRefused: The signal cannot be carried out.
     """
     if signal.invalid_reason:
         raise SignalRefused(signal.invalid_reason)
     reader = _ACTION_READERS.get(signal.type.strip())
     if reader is None:
-        raise SignalRefused(f"the type {quote_text(signal.type)} is not known; known are {', '.join(_ACTION_READERS)}")
+        raise SignalRefused(
+            f"the type {quote_text(signal.type)} is not known; known types are {', '.join(_ACTION_READERS)}"
+        )
     return reader(signal, _SignalData.parse(signal.data), signal.channel in ALWAYS_TRUSTED | trusted)
 
 
@@ -202,7 +204,7 @@ class _SignalData:
 
     Args:
         data: The members.
-        path: Their place in it, for messages.
+        path: Path of the members within the data, for messages.
     """
 
     def __init__(self, data: Mapping[str, Any], path: str = "") -> None:
@@ -210,10 +212,10 @@ class _SignalData:
 
     @classmethod
     def parse(cls, text: str) -> _SignalData:
-        """Read the JSON text; an empty one has no members.
+        """Read the JSON text; an empty text has no members.
 
         Raises:
-            SignalRefused: It is no JSON object.
+            SignalRefused: The text is not a JSON object.
         """
         try:
             data = json.loads(text) if text.strip() else {}
@@ -226,12 +228,12 @@ class _SignalData:
         return cls(data)
 
     def text(self, name: str) -> str:
-        """Return a text without blanks around it; empty when it is missing or null."""
+        """Return a string without surrounding blanks; empty when it is missing or null."""
         value = self._data.get(name)
         if value is None:
             return ""
         if not is_text(value) or "\0" in value:
-            raise self.refusal(name, "a text")
+            raise self.refusal(name, "a string")
         return str(value).strip()
 
     def items(self, name: str) -> list[Any] | None:
@@ -249,7 +251,7 @@ class _SignalData:
         return [_SignalData(value, f"{name}[{i}].") for i, value in enumerate(objects)]
 
     def table_entries(self, name: str) -> tuple[str, ...] | None:
-        """Return a list of tables' names or expressions, each of them sound, or None when it is missing."""
+        """Return a list of valid table names or regular expressions, or None when it is missing."""
         entries = self.items(name)
         if entries is None:
             return None
@@ -261,17 +263,17 @@ class _SignalData:
         return names
 
     def snapshot_kind(self) -> SnapshotKind:
-        """Return the kind of a snapshot, in whatever case it is written (INC-43)."""
+        """Return the kind of a snapshot, read without regard to case (INC-43)."""
         value = self.text("type").lower() or "incremental"
         if value not in ("incremental", "blocking"):
             raise self.refusal("type", "incremental or blocking")
         return cast(SnapshotKind, value)
 
     def whole_number(self, name: str) -> int | None:
-        """Return a whole number from 0, or None when it is missing or null."""
+        """Return an integer of at least 0, or None when it is missing or null."""
         value = self._data.get(name)
         if value is not None and not (is_integer(value) and 0 <= value <= INT64_MAX):
-            raise self.refusal(name, "a whole number from 0 on")
+            raise self.refusal(name, "an integer of at least 0")
         return cast("int | None", value)
 
     def members(self) -> Mapping[str, Any]:
@@ -283,7 +285,7 @@ class _SignalData:
 
         Args:
             name: The member.
-            expected: What it has to be.
+            expected: The value that is expected.
         """
         value = self._data.get(name)
         actual = f", and is {quote_text(value)}" if isinstance(value, str) else ""
@@ -293,8 +295,8 @@ class _SignalData:
 def _require_trust(signal: Signal, trusted: bool, what: str) -> None:
     if not trusted:
         raise SignalRefused(
-            f"{what} is not taken from channel {signal.channel}; signal.trusted.channels can name the channel, if "
-            "nobody may write there who may not do so in the source"
+            f"{what} is not accepted from channel {signal.channel}; add the channel to signal.trusted.channels if only "
+            "people who may run such SQL on the source can write to it"
         )
 
 
@@ -303,11 +305,13 @@ def _execute_snapshot(signal: Signal, data: _SignalData, trusted: bool) -> Signa
     if collections is None:
         raise SignalRefused("data-collections is missing from its data")
     if "additional-condition" in data.members():
-        raise SignalRefused('its data has additional-condition; write "additional-conditions": [{..}]')
-    conditions = tuple(_condition(given) for given in data.objects("additional-conditions"))
+        raise SignalRefused(
+            'its data has additional-condition, which is not supported; use "additional-conditions": [{..}]'
+        )
+    conditions = tuple(_condition(member) for member in data.objects("additional-conditions"))
     surrogate_key = data.text("surrogate-key") or None
     if surrogate_key is not None and len(surrogate_key) > _MAX_COLUMN_NAME:
-        raise data.refusal("surrogate-key", f"a column's name, of at most {_MAX_COLUMN_NAME} characters")
+        raise data.refusal("surrogate-key", f"a column name of at most {_MAX_COLUMN_NAME} characters")
     if conditions:
         _require_trust(signal, trusted, "SQL (additional-conditions)")
     if surrogate_key:
@@ -319,14 +323,14 @@ def _condition(data: _SignalData) -> tuple[str, str]:
     name, sql = data.text("data-collection"), data.text("filter")
     for member, text in (("data-collection", name), ("filter", sql)):
         if not text:
-            raise data.refusal(member, "there")
+            raise data.refusal(member, "a string that is not empty")
     table_matcher(name, ignore_case=True)
     return name, sql
 
 
 def _stop_snapshot(signal: Signal, data: _SignalData, trusted: bool) -> SignalAction:
     if data.snapshot_kind() == "blocking":
-        raise SignalRefused("a blocking snapshot is not stopped by a signal; end its task")
+        raise SignalRefused("a signal cannot stop a blocking snapshot; stop its Airflow task instead")
     return StopSnapshot(signal.id, signal.channel, data.table_entries("data-collections") or ())
 
 
@@ -355,12 +359,12 @@ def _set_binlog_position(signal: Signal, data: _SignalData, trusted: bool) -> Si
         try:
             gtid_set = GtidSet.parse(gtids)
         except ValueError as error:
-            raise SignalRefused(f"gtid_set of its data is none: {error}") from None
+            raise SignalRefused(f"gtid_set of its data is not a GTID set: {error}") from None
         if not gtid_set:
             raise SignalRefused("gtid_set of its data is empty")
         return replace(action, gtids=str(gtid_set))
     if not file or pos is None:
-        raise SignalRefused("its data must hold both, binlog_filename and binlog_position")
+        raise SignalRefused("its data must hold both binlog_filename and binlog_position")
     if not _BINLOG_FILE.fullmatch(file):
         raise data.refusal("binlog_filename", "the name of a binlog file, as SHOW BINARY LOGS lists it")
     return replace(action, file=file, pos=max(pos, _FIRST_POSITION))

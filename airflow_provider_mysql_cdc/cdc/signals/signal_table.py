@@ -1,6 +1,6 @@
-"""The signal table before a run: is it there, wide enough, written to the binlog, and may the account write into it?
+"""Check the signal table before a run: its existence, its columns, its binlog logging and the account's privileges.
 
-Watermarks are rows of it, or GTID sets with ``read.only``; what they rest on is checked here too (INC-34 to INC-39).
+Watermarks are rows of it, or GTID sets with ``read.only``; their preconditions are checked here too (INC-34 to INC-39).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _VARIABLES = (
 )  # fmt: skip
 _TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 MIN_LENGTHS = {"id": 42, "type": 21, "data": 128}
-"""Characters that each column must hold: a UUID and ``-close``, ``snapshot-window-close``, and a small JSON object."""
-# As Debezium's manual has it, with room for longer lists of tables.
+"""Least characters of each column: for a UUID and ``-close``, ``snapshot-window-close``, and a small JSON object."""
+# As in Debezium's manual, with room for longer lists of tables.
 _COLUMN_DEFINITIONS = "(id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data MEDIUMTEXT NULL)"
 
 
@@ -39,8 +39,8 @@ class SignalTableColumn:
     Args:
         name: Its name.
         type: Its type, without length.
-        length: Characters that it holds, or None.
-        required: Whether an INSERT that does not name it is refused.
+        length: Most characters that it holds, or None.
+        required: Whether an INSERT must give it a value.
     """
 
     name: str
@@ -51,14 +51,14 @@ class SignalTableColumn:
 
 @dataclass(frozen=True, slots=True)
 class SignalTableFacts:
-    """Hold what the server says about the signal table and what watermarks rest on.
+    """Hold what the server reports about the signal table and the preconditions of watermarks.
 
     Args:
         variables: Global variables by name; those a version does not have are absent.
-        columns: The table's columns; none when there is no such table, or the account may not see it.
-        binlog_do_db: Databases that alone are written to the binlog; none for all.
-        binlog_ignore_db: Databases that are not.
-        denied_statements: The server's words by statement that the account may not run: INSERT, DELETE.
+        columns: The table's columns; empty when there is no such table, or the account may not see it.
+        binlog_do_db: The only databases that are written to the binlog; empty for all.
+        binlog_ignore_db: Databases that are not written to the binlog.
+        denied_statements: The server's error text for each statement that the account may not run: INSERT, DELETE.
     """
 
     variables: Mapping[str, str]
@@ -69,7 +69,7 @@ class SignalTableFacts:
 
 
 def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
-    """Check what signals of the table, and watermarks, need; create the table where that is allowed.
+    """Check the preconditions of table signals and watermarks; create the table where that is configured.
 
     Args:
         conn: An open connection of the configured account.
@@ -77,8 +77,8 @@ def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
         log: Takes one line of text.
 
     Raises:
-        ConfigError: Something keeps them from working.
-        SourceError: The server cannot be asked.
+        ConfigError: One precondition is not met.
+        SourceError: A query fails.
     """
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     if table is None and not cfg[F.READ_ONLY]:
@@ -86,21 +86,21 @@ def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
     facts = read_table_facts(conn, cfg)
     if table is not None and not cfg[F.READ_ONLY] and not facts.columns and cfg[F.SIGNAL_DATA_COLLECTION_CREATE]:
         create_signal_table(conn, table)
-        log(f"signal table {table} is created")
+        log(f"created the signal table {table}")
         facts = read_table_facts(conn, cfg)
     for problem in signal_table_problems(facts, cfg):
         raise problem
 
 
 def watermark_obstacle(conn: Any, cfg: ConnectorConfig) -> str | None:
-    """Return why no watermarks can be taken, for whoever asked for a snapshot; None when they can.
+    """Return why watermarks cannot be used, and so no ad-hoc snapshot can be taken; None when they can.
 
     Args:
         conn: An open connection of the configured account.
         cfg: The connector's configuration.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: A query fails.
     """
     facts = read_table_facts(conn, cfg)
     table = cfg[F.SIGNAL_DATA_COLLECTION]
@@ -108,7 +108,7 @@ def watermark_obstacle(conn: Any, cfg: ConnectorConfig) -> str | None:
     if problem is None:
         return None
     reason = f"{problem.what}: {problem.why}; what to do: {problem.remedy}"
-    return reason if table is not None or cfg[F.READ_ONLY] else f"there is no signal table, and {reason}"
+    return reason if table is not None or cfg[F.READ_ONLY] else f"no signal table is configured, and {reason}"
 
 
 def create_signal_table(conn: Any, table: TableId) -> None:
@@ -119,7 +119,7 @@ def create_signal_table(conn: Any, table: TableId) -> None:
         table: Its name.
 
     Raises:
-        ConfigError: The server refuses.
+        ConfigError: The server refuses the statement.
         SourceConnectionError: The connection broke.
     """
     try:
@@ -133,7 +133,7 @@ def create_signal_table(conn: Any, table: TableId) -> None:
             "the signal table cannot be created",
             where=f"{F.SIGNAL_DATA_COLLECTION.name}={table}",
             why=cause.why,
-            remedy=f"grant CREATE on it, and make sure that its database exists; or create it: "
+            remedy=f"grant the account CREATE on it, and make sure that its database exists; or create it yourself: "
             f"{create_statement(table)}",
         ) from error
 
@@ -144,14 +144,14 @@ def create_statement(table: TableId) -> str:
 
 
 def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
-    """Ask the server.
+    """Read the facts from the server.
 
     Args:
         conn: An open connection.
         cfg: The connector's configuration.
 
     Raises:
-        SourceError: It cannot be asked.
+        SourceError: A query fails.
     """
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
@@ -189,7 +189,7 @@ def _split_names(text: object) -> frozenset[str]:
 
 
 def _denied_statements(conn: Any, table: TableId, columns: Sequence[SignalTableColumn]) -> dict[str, str]:
-    """Return what the server says to statements that the account may not run; EXPLAIN needs their privileges."""
+    """Return the server's error text for statements that the account may not run; EXPLAIN needs the same privileges."""
     names = ", ".join("`" + column.name.replace("`", "``") + "`" for column in columns[:3])
     statements = {
         "INSERT": f"EXPLAIN INSERT INTO {table.quoted()} ({names}) VALUES ('', '', '')",
@@ -210,10 +210,10 @@ def _denied_statements(conn: Any, table: TableId, columns: Sequence[SignalTableC
 
 
 def signal_table_problems(facts: SignalTableFacts, cfg: ConnectorConfig) -> Iterator[ConfigError]:
-    """Yield what keeps signals and watermarks from working.
+    """Yield the unmet preconditions of signals and watermarks.
 
     Args:
-        facts: What the server says.
+        facts: What the server reports.
         cfg: The connector's configuration.
     """
     if cfg[F.READ_ONLY]:
@@ -227,10 +227,9 @@ def signal_table_problems(facts: SignalTableFacts, cfg: ConnectorConfig) -> Iter
         yield ConfigError(
             "the signal table does not exist",
             where=where,
-            why="the server shows the account no such table; letters count as they are written",
-            remedy=f"create it: {create_statement(table)}; or let it be created: "
-            f"{F.SIGNAL_DATA_COLLECTION_CREATE.name}=true; "
-            "or grant INSERT on it to the account",
+            why="the account sees no such table on the server; names are case-sensitive",
+            remedy=f"create it: {create_statement(table)}; or set {F.SIGNAL_DATA_COLLECTION_CREATE.name}=true; "
+            "or grant INSERT on it to the account if it exists",
         )
         return
     yield from _column_problems(facts.columns, table, where)
@@ -238,18 +237,18 @@ def signal_table_problems(facts: SignalTableFacts, cfg: ConnectorConfig) -> Iter
 
 
 def _column_problems(columns: Sequence[SignalTableColumn], table: TableId, where: str) -> Iterator[ConfigError]:
-    why = "the first three columns hold id, type and data of signals and watermarks, whatever their names"
-    remedy = f"create it anew: {create_statement(table)}"
+    why = "the first three columns hold id, type and data of signals and watermarks, whatever they are called"
+    remedy = f"recreate it: {create_statement(table)}"
     if len(columns) < 3:
         yield ConfigError(f"the signal table has {len(columns)} columns", where=where, why=why, remedy=remedy)
     for column, (purpose, min_length) in zip(columns, MIN_LENGTHS.items(), strict=False):
         json_data = purpose == "data" and column.type == "json"
         if column.type not in _TEXT_TYPES and not json_data:
-            what = f"column {column.name} of the signal table is no column of characters"
+            what = f"column {column.name} of the signal table is not a character column"
             yield ConfigError(what, where=where, why=f"it is {column.type.upper()}; {why}", remedy=remedy)
         elif column.length is not None and column.length < min_length and not json_data:
             what = f"column {column.name} of the signal table is too narrow"
-            reason = f"it holds {column.length} characters, and watermarks need {min_length}"
+            reason = f"it holds {column.length} characters, but watermarks need {min_length}"
             yield ConfigError(what, where=where, why=reason, remedy=remedy)
     for column in columns[3:]:
         if column.required:
@@ -257,13 +256,13 @@ def _column_problems(columns: Sequence[SignalTableColumn], table: TableId, where
             yield ConfigError(
                 what,
                 where=where,
-                why="watermarks are inserted with id, type and data alone",
-                remedy="give it a default, or let it be NULL",
+                why="watermarks are inserted with values for id, type and data only",
+                remedy="give it a default, or make it nullable",
             )
 
 
 def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableId, where: str) -> Iterator[ConfigError]:
-    read_only = f"or take watermarks from GTIDs, without writing: {F.READ_ONLY.name}=true"
+    read_only = f"or use GTID sets as watermarks, which writes nothing: {F.READ_ONLY.name}=true"
     if facts.variables.get("super_read_only", "OFF").upper() in ("ON", "1"):
         yield ConfigError(
             "watermarks cannot be written: the server is read-only",
@@ -278,7 +277,7 @@ def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableI
             yield ConfigError(
                 f"the account may not {name} in the signal table",
                 where=where,
-                why=f"watermarks are written with it; the server says: {why}",
+                why=f"watermarks are written with this statement; the server reports: {why}",
                 remedy=f"GRANT {privileges.replace(' and', ',')} ON {table.quoted()} TO the account, {read_only}",
             )
     if table.db in facts.binlog_ignore_db or (facts.binlog_do_db and table.db not in facts.binlog_do_db):
@@ -286,15 +285,15 @@ def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableI
         yield ConfigError(
             "the signal table is not written to the binlog",
             where=where,
-            why=f"the server's option {option} leaves database {table.db} out, so no signal and no watermark is seen",
-            remedy="put the signal table into a database that is logged, or change the option and restart the server",
+            why=f"the server's option {option} excludes database {table.db}, so signals and watermarks are not seen",
+            remedy="move the signal table to a database that is logged, or change the option and restart the server",
         )
     if facts.variables.get("binlog_order_commits", "ON").upper() not in ("ON", "1"):
         yield ConfigError(
             "binlog_order_commits is OFF",
             where=where,
-            why="transactions that stand before a watermark in the binlog can then become visible behind it, and a "
-            "snapshot would miss them",
+            why="a transaction that precedes a watermark in the binlog can then become visible after it, and a "
+            "snapshot would miss it",
             remedy="SET PERSIST binlog_order_commits = ON (the default)",
         )
 
@@ -306,10 +305,10 @@ def _read_only_problems(facts: SignalTableFacts) -> Iterator[ConfigError]:
         yield ConfigError(
             "GTIDs are off",
             where=where,
-            why=f"without writing, the executed GTID set alone tells what a snapshot has seen; gtid_mode is {mode}",
-            remedy="set gtid_mode and enforce_gtid_consistency to ON, or give a signal table and remove read.only",
+            why=f"without a signal table only the executed GTID set shows what a snapshot read; gtid_mode is {mode}",
+            remedy="set gtid_mode and enforce_gtid_consistency to ON, or configure a signal table and remove read.only",
         )
-    for name in ("replica", "slave"):  # 8.0.26 brought the first form, 8.4 removed the second
+    for name in ("replica", "slave"):  # 8.0.26 introduced the first name, 8.4 removed the second
         workers = facts.variables.get(f"{name}_parallel_workers", "0")
         order = facts.variables.get(f"{name}_preserve_commit_order")
         if order is None:
@@ -318,8 +317,8 @@ def _read_only_problems(facts: SignalTableFacts) -> Iterator[ConfigError]:
             yield ConfigError(
                 f"{name}_preserve_commit_order is OFF",
                 where=where,
-                why=f"{name}_parallel_workers is {workers}: a replica then commits in another order than its source, "
-                "and its executed GTID set tells nothing of what a snapshot has seen",
+                why=f"{name}_parallel_workers is {workers}: the replica then commits in another order than its source, "
+                "and its executed GTID set does not show what a snapshot has read",
                 remedy=f"SET PERSIST {name}_preserve_commit_order = ON, or {name}_parallel_workers = 0",
             )
         return

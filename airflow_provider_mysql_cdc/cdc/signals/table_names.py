@@ -1,8 +1,8 @@
-"""Which tables a signal means: names, or regular expressions for them (INC-06, INC-08).
+"""Match the tables of a signal: names, or regular expressions for them (INC-06, INC-08).
 
 Source: Debezium 3.6.1 (``AbstractIncrementalSnapshotChangeEventSource.expandAndDedupeDataCollectionIds``): an
-expression must match the whole name ``database.table``, letters count as they are written. An entry with parts in
-double quotes is a name, never an expression.
+expression must match the whole name ``database.table``, with regard to case. An entry with parts in double quotes is a
+name, never an expression.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MAX_SHOWN_CHARS = 100
 
 
 class SignalRefused(Exception):
-    """A signal cannot be carried out; the drain goes on.
+    """A signal cannot be carried out; the drain continues.
 
     Args:
-        reason: What is wrong with it, as one clear text.
+        reason: What is wrong with it, as one sentence.
     """
 
     def __init__(self, reason: str) -> None:
@@ -33,13 +33,13 @@ class SignalRefused(Exception):
 
 
 def quoted_name(entry: str) -> TableId | None:
-    """Return the table that an entry with parts in double quotes names; None when it has no such part (INC-08).
+    """Return the table of an entry with parts in double quotes; None when it has no such part (INC-08).
 
     Args:
-        entry: The entry as it stands in the signal.
+        entry: The entry as written in the signal.
 
     Raises:
-        SignalRefused: It has double quotes, and is not of the form ``"database"."table"``.
+        SignalRefused: The entry has double quotes, but is not of the form ``"database"."table"``.
     """
     if '"' not in entry:
         return None
@@ -51,7 +51,7 @@ def quoted_name(entry: str) -> TableId | None:
 
 
 def entry_for(table: TableId) -> str:
-    """Return the entry of a signal that means this table and no other.
+    """Return the entry that matches this table and no other.
 
     Args:
         table: The table.
@@ -62,7 +62,7 @@ def entry_for(table: TableId) -> str:
 
 
 def table_matcher(entry: str, *, ignore_case: bool = False) -> Callable[[TableId], bool]:
-    """Return what says whether an entry means a table.
+    """Return a function that decides whether an entry matches a table.
 
     Args:
         entry: A name with parts in double quotes, or a regular expression for ``database.table``.
@@ -72,7 +72,7 @@ def table_matcher(entry: str, *, ignore_case: bool = False) -> Callable[[TableId
         A function of the table; it raises ``SignalRefused`` when the expression takes too long.
 
     Raises:
-        SignalRefused: The entry is neither.
+        SignalRefused: The entry is neither a quoted name nor a valid expression.
     """
     if (quoted_table := quoted_name(entry)) is not None:
         return lambda table: table == quoted_table
@@ -82,11 +82,13 @@ def table_matcher(entry: str, *, ignore_case: bool = False) -> Callable[[TableId
         raise SignalRefused(str(error)) from None
 
     def matches(table: TableId) -> bool:
-        # A name that reads as an expression for something else (``shop.a$b``) is still the name of a table.
+        # A name can have another meaning as an expression (``shop.a$b``); it still names its table.
         try:
             return str(table) == entry or expression.fullmatch(str(table)) is not None
         except ConfigError as error:
-            raise SignalRefused(f"a regular expression takes too long: {error.where}; {error.remedy}") from None
+            raise SignalRefused(
+                f"a regular expression takes too long to match: {error.where}; {error.remedy}"
+            ) from None
 
     return matches
 
@@ -94,25 +96,24 @@ def table_matcher(entry: str, *, ignore_case: bool = False) -> Callable[[TableId
 def match_tables(
     collections: Iterable[str], captured: Iterable[TableId]
 ) -> tuple[tuple[TableId, ...], tuple[str, ...]]:
-    """Return the captured tables that a signal means, and its entries that mean none of them.
+    """Return the captured tables that a signal matches, and its entries that match none.
 
     Args:
         collections: The signal's entries.
         captured: The captured tables.
 
     Returns:
-        Tables in the order of the entries and, within one, of their names; and entries without a table.
+        The tables in the order of the entries and, within one entry, of their names; and the entries without a table.
 
     Raises:
-        SignalRefused: An entry is wrong, or takes too long to match.
+        SignalRefused: An entry is invalid, or takes too long to match.
     """
     tables = {str(table): table for table in sorted(captured)}
     matched: dict[TableId, None] = {}
     unmatched: list[str] = []
     for entry in dict.fromkeys(collections):
-        if _PLAIN_NAME.fullmatch(
-            entry
-        ):  # as an expression it could match other names only if the dot stood for a letter
+        # As an expression, a plain name could match another name only by its dot.
+        if _PLAIN_NAME.fullmatch(entry):
             entry_tables = [tables[entry]] if entry in tables else []
         else:
             matches = table_matcher(entry)
@@ -124,5 +125,5 @@ def match_tables(
 
 
 def quote_text(text: str) -> str:
-    """Return a text for a message: in quotes, cut where it is long."""
+    """Return a text in quotes for a message, cut when it is long."""
     return repr(text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "...")

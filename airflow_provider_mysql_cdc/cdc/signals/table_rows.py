@@ -1,9 +1,9 @@
-"""Pick the signals out of the rows that are inserted into the signal table, as the stream brings them (INC-14, INC-29).
+"""Read the signals from the rows that the stream inserts into the signal table (INC-14, INC-29).
 
-The first three columns are id, type and data, whatever their names; rows that are changed or deleted are no signals
+The first three columns are id, type and data, whatever they are called; updated and deleted rows are not signals
 (Debezium 3.6.1, ``SignalRecord`` and ``EventDispatcher.isASignalEventToProcess``). A transaction's signals become
-ledger records when its end has been read, so they are committed with the marker of the first commit behind it: an
-attempt that comes later finds either both in the ledger or neither.
+ledger records when its end has been read, so they are committed with the marker of the next commit: a later attempt
+finds either both in the ledger or neither.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 """Types of the rows that are watermarks (Debezium 3.6.1, ``OpenIncrementalSnapshotWindow``)."""
 MAX_TRANSACTION_SIGNALS = 10_000
 MAX_TRANSACTION_BYTES = 64 * 2**20
-"""Signals of one transaction, and bytes of their data; more are none that somebody meant, and all of them are held
-until it ends."""
+"""Most signals of one transaction, and most bytes of their data. All are held in memory until the transaction ends;
+more than this is not a deliberate use of signals."""
 
 WatermarkHandler = Callable[[str, str], None]
 SchemaChangesHandler = Callable[[SchemaChanges], bool]
@@ -53,14 +53,14 @@ _INSERTED, _DELETED = 0, 2
 
 @dataclass(slots=True)
 class SignalRows:
-    """Follow the signal table through a batch.
+    """Collect signals and watermarks from the signal table during a batch.
 
     Args:
         cfg: The connector's configuration; it names a signal table.
         epoch: The batch's epoch.
-        side_records: Gets the ledger records of signals, for the next commit; None in a writer that hands none over.
-        on_schema_changes: Puts structures of a signal in force, in every writer and every attempt; returns whether it
-            did. None where the table's signals do not count.
+        side_records: Receives the ledger records of signals, for the next commit; None in a writer that commits none.
+        on_schema_changes: Applies the table structures of a signal, in every writer and every attempt; returns whether
+            it did. None when signals of the table are not enabled.
         on_watermark: Called with id and type of each watermark when its transaction has ended, also when an earlier
             attempt has committed it.
     """
@@ -84,14 +84,14 @@ class SignalRows:
         side_records: list[SideRecord],
         on_watermark: WatermarkHandler | None,
     ) -> SignalRows | None:
-        """Return what follows the signal table; None where nobody wants anything of it.
+        """Return the reader of the signal table; None when neither signals nor watermarks of it are used.
 
         Args:
             cfg: The connector's configuration.
             epoch: The batch's epoch.
-            writer: The writer's index; writer 0 hands signals over, and structures concern all.
-            side_records: Gets ledger records.
-            on_watermark: Gets watermarks, in any writer.
+            writer: The writer's index; writer 0 commits the signals, every writer applies the structures.
+            side_records: Receives ledger records.
+            on_watermark: Receives watermarks, in any writer.
         """
         source_enabled = cfg.accepts_signals_from("source")
         if cfg[F.SIGNAL_DATA_COLLECTION] is None or not (source_enabled or on_watermark):
@@ -99,15 +99,15 @@ class SignalRows:
         return cls(cfg, epoch, side_records if source_enabled and writer == 0 else None, on_watermark)
 
     def row_reader(self, table: Table | None, table_map: TableMap, where: str) -> SignalRowReader | None:
-        """Return what reads the rows behind a TABLE_MAP event; None when the table is another one, or not to be read.
+        """Return the reader of the rows after a TABLE_MAP event; None for another table, or when they cannot be read.
 
         Args:
-            table: Its structure by the schema history, or None.
+            table: The table's structure in the schema history, or None.
             table_map: The event.
-            where: Its place.
+            where: The event's binlog position, for messages.
 
         Raises:
-            SchemaError: Nothing tells the table's structure, and watermarks are waited for.
+            SchemaError: The table's structure is not known, and watermarks are needed.
         """
         table_id = TableId(table_map.db, table_map.table)
         if table_id != self.cfg[F.SIGNAL_DATA_COLLECTION]:
@@ -116,18 +116,18 @@ class SignalRows:
         if structure is not None:
             return SignalRowReader(self, structure, table_map)
         what = f"the rows of the signal table {table_id} cannot be read"
-        remedy = "create it anew with three columns of characters: id, type and data"
+        remedy = "recreate it with three character columns: id, type and data"
         if self.on_watermark is not None:
             raise SchemaError(what, where=where, why=reason, remedy=remedy)
         log.warning("%s from %s on: %s; %s", what, where, reason, remedy)
         return None
 
     def add_row(self, row: Signal, *, deleted: bool) -> None:
-        """Take a row; it counts when its transaction ends.
+        """Add a row; it takes effect when its transaction ends.
 
         Args:
             row: The row.
-            deleted: Whether it was deleted, not inserted.
+            deleted: Whether it was deleted instead of inserted.
         """
         if row.type in (WINDOW_OPEN, WINDOW_CLOSE):
             if not deleted:
@@ -136,7 +136,7 @@ class SignalRows:
                 row.type == WINDOW_OPEN
                 and self.cfg[F.INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY] is WatermarkStrategy.INSERT_DELETE
             ):
-                # The deletion of the row that opened a window closes it (Debezium 3.6.1, ``SignalRecord``).
+                # Deleting the row that opened a window closes the window (Debezium 3.6.1, ``SignalRecord``).
                 self._watermarks.append((row.id.replace("open", "close"), WINDOW_CLOSE))
         elif not deleted:
             if len(self._signals) < MAX_TRANSACTION_SIGNALS and self._data_bytes < MAX_TRANSACTION_BYTES:
@@ -146,11 +146,11 @@ class SignalRows:
                 self._surplus += 1
 
     def end_transaction(self, start_offset: BinlogOffset, *, already_committed: bool) -> None:
-        """Hand over what the transaction brought; it has ended.
+        """Publish the watermarks and signals of a transaction that has ended.
 
         Args:
-            start_offset: The boundary before the transaction, which names its signals.
-            already_committed: Whether an earlier attempt committed the transaction, and with it its signals.
+            start_offset: The boundary before the transaction; part of the ledger keys of its signals.
+            already_committed: Whether an earlier attempt committed the transaction, and its signals with it.
         """
         if not (self._signals or self._watermarks):
             return
@@ -158,7 +158,9 @@ class SignalRows:
             if self.on_watermark is not None:
                 self.on_watermark(id_, type_)
         if self._surplus:
-            reason = f"its transaction inserted {self._surplus} signals beyond the {len(self._signals)} that are taken"
+            reason = (
+                f"its transaction inserted {self._surplus} signals more than the {len(self._signals)} that are accepted"
+            )
             self._signals.append(build_signal("", "", "", "source", reason))
         if self.on_schema_changes is not None and self.cfg.accepts_signals_from("source"):
             self._signals = [self._apply_schema_changes(signal, self.on_schema_changes) for signal in self._signals]
@@ -173,7 +175,7 @@ class SignalRows:
         self._data_bytes = self._surplus = 0
 
     def _apply_schema_changes(self, signal: Signal, on_schema_changes: SchemaChangesHandler) -> Signal:
-        """Return a signal, marked when it told structures; what is wrong with it is for the driver to say."""
+        """Return a signal, marked when its structures were applied; the driver reports why another one is refused."""
         if signal.type.strip() != SCHEMA_CHANGES:
             return signal
         try:
@@ -187,7 +189,7 @@ class SignalRowReader:
     """Read rows of one version of the signal table.
 
     Args:
-        rows: Gets the rows.
+        rows: Receives the rows.
         table: The table.
         table_map: The TABLE_MAP event that announces the rows.
     """
@@ -198,23 +200,23 @@ class SignalRowReader:
         self._signal_rows, self._column_count = rows, len(table.columns)
         self._column_names = tuple(c.name for c in table.columns[:3])
         self._bad_rows: list[BadRow] = []
-        # As the key of an event all three come as they are, without the configuration's treatment of columns.
+        # As key columns they are decoded unchanged: configured column filters, masks and hashes do not apply to them.
         options = DecoderOptions(
             key_columns=self._column_names, included=self._column_names, tombstones=False, skipped_ops=frozenset()
         )
         self._decoder = TolerantDecoder(compile_decoder(table, table_map, options, EnvelopeText()), self._bad_rows)
 
     def read_event(self, event: Event, header: RowsHeader, kind: int) -> None:
-        """Take the rows of an event.
+        """Read the rows of an event.
 
         Args:
             event: The row event.
             header: Its header.
-            kind: 0 for inserted rows, 2 for deleted ones; others are no matter of signals.
+            kind: 0 for inserted rows, 2 for deleted ones; other kinds are ignored.
 
         Raises:
             BinlogCorruptError: The event does not belong to the table.
-            ValueDecodeError: Its rows cannot be told apart.
+            ValueDecodeError: The boundaries of its rows cannot be found.
         """
         if kind not in (_INSERTED, _DELETED):
             return
@@ -248,16 +250,16 @@ def _to_text(value: object) -> str | None:
 
 
 def matching_structure(table: Table | None, table_map: TableMap) -> tuple[Table | None, str]:
-    """Return a structure that fits a TABLE_MAP event, from the history or of the event alone; or why there is none.
+    """Return a structure that fits a TABLE_MAP event, from the history or from the event alone; or why there is none.
 
     Args:
-        table: The structure by the schema history, or None: a history that began before the table was the signal table
-            may not know it.
+        table: The structure in the schema history, or None: a history that began before the table became the signal
+            table may not contain it.
         table_map: The event.
     """
-    reason = "the schema history does not know it"
+    reason = "the schema history does not contain the table"
     if len(table_map.column_types) < 3:
-        return None, f"it has {len(table_map.column_types)} columns, not id, type and data"
+        return None, f"it has only {len(table_map.column_types)} columns, but id, type and data are needed"
     if table is not None:
         try:
             check_table_map(table, table_map)
@@ -267,7 +269,7 @@ def matching_structure(table: Table | None, table_map: TableMap) -> tuple[Table 
     columns = [_column_from_table_map(table_map, index) for index in range(len(table_map.column_types))]
     text_columns = tuple(column for column in columns if column is not None)
     if len(text_columns) < len(columns):
-        return None, f"{reason}, and the binlog alone does not tell its columns"
+        return None, f"{reason}, and the binlog alone does not describe its columns"
     return Table(TableId(table_map.db, table_map.table), text_columns), ""
 
 
@@ -275,7 +277,7 @@ _TEXT_TYPE_NAMES = {1: "TINYTEXT", 2: "TEXT", 3: "MEDIUMTEXT", 4: "LONGTEXT"}
 
 
 def _column_from_table_map(table_map: TableMap, index: int) -> Column | None:
-    """Return a column of characters as TABLE_MAP tells it (MySQL 8.0.1 and later); None for any other."""
+    """Return a character column as TABLE_MAP describes it (MySQL 8.0.1 and later); None for any other column."""
     collation_id = None if table_map.charsets is None else table_map.charsets[index]
     charset = None if collation_id is None else charset_by_id(collation_id)
     if charset is None or charset == "binary":

@@ -80,7 +80,7 @@ def test_the_first_threshold_reached_decides() -> None:
     [
         (None, "no offset is stored"),
         (at(4, 200, server=B), "of server"),
-        (at(1, 200), "its file is gone"),
+        (at(1, 200), "its file was purged"),
         (at(3, 5001), "the file ends at 5000"),
         (at(4, 701), "the file ends at 700"),
     ],

@@ -113,7 +113,7 @@ def test_a_new_snapshot_is_refused_while_a_batch_is_not_finished(stream: Rig) ->
     stream.drain()
     stream.begin(FOLLOWING, done=False)
     before = stream.state()
-    with pytest.raises(StateError, match="batch 2 is not finished, so a new snapshot cannot begin") as caught:
+    with pytest.raises(StateError, match="a new snapshot cannot start while batch 2 is not finished") as caught:
         stream.snapshot()
     assert caught.value.can_retry and stream.state() == before and stream.resets == []
     assert stream.snapshot(again=False) is None
@@ -155,7 +155,7 @@ def test_a_snapshot_that_waits_for_the_drain_is_set_aside_and_one_that_has_begun
     waiting = replace(plan(2, END, HERE, writers=1), kind="snapshot", gapless=True)
     stream.begin(waiting, done=False)
     stream.drain()
-    assert stream.resets == [OWNER] and any("set aside" in line for line in stream.lines)
+    assert stream.resets == [OWNER] and any("is discarded" in line for line in stream.lines)
     stream.begin(replace(waiting, epoch=4), done=False)
     stream.job.put(VIEW_KEY, {"epoch": 4, "offset": HERE.to_json(), "ts_ms": 7})
     with pytest.raises(NoOffsetError, match="snapshot 4 is not finished"):

@@ -72,7 +72,7 @@ def test_what_cannot_be_carried_out_is_not_sent(sent: dict[str, bytes], monkeypa
     with pytest.raises(ConfigError, match="is not known"):
         send(config(), "run-snapshot", {})
     monkeypatch.setattr(send_signal, "partition_counts", lambda admin, topics: {})
-    with pytest.raises(LedgerMissingError, match="nowhere to wait") as caught:
+    with pytest.raises(LedgerMissingError, match="cannot be stored") as caught:
         send(config(), "pause-snapshot")
     assert "mysql_cdc_snapshot" in caught.value.remedy
     assert sent == {}

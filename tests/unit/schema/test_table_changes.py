@@ -117,7 +117,7 @@ def test_what_is_no_table_change_is_refused_by_its_member(given: dict[str, Any],
 def test_a_change_that_makes_too_large_a_record_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told_changes, "MAX_CHANGE_BYTES", 5000)
     read_table_change(Members(change(made("CREATE TABLE t (a INT)").tables[T])))
-    with pytest.raises(DamagedRecordError, match="described in 5000 bytes"):
+    with pytest.raises(DamagedRecordError, match="described in at most 5000 bytes"):
         read_table_change(Members(change()))
 
 

@@ -94,7 +94,7 @@ def test_snapshots_are_stopped_as_a_whole_or_by_table_and_rest_and_go_on() -> No
     for everything in ("", {}, {"data-collections": []}, {"data-collections": None, "type": "INCREMENTAL"}):
         assert action("stop-snapshot", everything) == StopSnapshot("ad-hoc-1", "source", ())
     assert action("stop-snapshot", snapshot()).collections == ("d.t",)
-    assert "is not stopped by a signal" in refusal("stop-snapshot", {"type": "blocking"})
+    assert "cannot stop a blocking snapshot" in refusal("stop-snapshot", {"type": "blocking"})
     assert action("pause-snapshot", channel="kafka") == PauseSnapshot("ad-hoc-1", "kafka")
     assert action("resume-snapshot", "{}", "airflow") == ResumeSnapshot("ad-hoc-1", "airflow")
 
@@ -134,10 +134,10 @@ def test_a_place_in_the_binlog_is_a_file_and_position_or_a_set_of_gtids() -> Non
         ({"binlog_position": 4}, "both"),
         ({"binlog_filename": "../b.000001", "binlog_position": 4}, "name of a binlog file"),
         ({"binlog_filename": "b", "binlog_position": 4}, "name of a binlog file"),
-        ({"binlog_filename": "b.000001", "binlog_position": -1}, "whole number"),
-        ({"binlog_filename": "b.000001", "binlog_position": "4"}, "whole number"),
-        ({"binlog_filename": "b.000001", "binlog_position": True}, "whole number"),
-        ({"binlog_filename": 7, "binlog_position": 4}, "must be a text"),
+        ({"binlog_filename": "b.000001", "binlog_position": -1}, "integer of at least 0"),
+        ({"binlog_filename": "b.000001", "binlog_position": "4"}, "integer of at least 0"),
+        ({"binlog_filename": "b.000001", "binlog_position": True}, "integer of at least 0"),
+        ({"binlog_filename": 7, "binlog_position": 4}, "must be a string"),
     ],
 )
 def test_no_other_place_in_the_binlog_is_taken(data: dict[str, Any], why: str) -> None:
@@ -164,16 +164,16 @@ def test_no_other_place_in_the_binlog_is_taken(data: dict[str, Any], why: str) -
         ({"data-collections": ['"d.t']}, 'of the form "database"."table"'),
         ({"data-collections": ['"a"."b"."c"']}, 'of the form "database"."table"'),
         (snapshot(type="full"), "type of its data must be incremental or blocking, and is 'full'"),
-        (snapshot(type=7), "type of its data must be a text"),
-        (snapshot(surrogate_key=7), "surrogate-key of its data must be a text"),
+        (snapshot(type=7), "type of its data must be a string"),
+        (snapshot(surrogate_key=7), "surrogate-key of its data must be a string"),
         (snapshot(surrogate_key="c" * 65), "at most 64 characters"),
-        (snapshot(surrogate_key="a\0b"), "must be a text"),
+        (snapshot(surrogate_key="a\0b"), "must be a string"),
         (snapshot(additional_conditions={}), "must be a list"),
         (snapshot(additional_conditions=["a = 1"]), "a list of objects"),
         (snapshot(additional_conditions=[{"filter": "a = 1"}]), "additional-conditions[0].data-collection"),
         (snapshot(additional_conditions=[{"data-collection": "d.t", "filter": " "}]), "[0].filter"),
         (snapshot(additional_conditions=[{"data-collection": "(", "filter": "1"}]), "cannot be used"),
-        (snapshot(additional_condition="a = 1"), 'write "additional-conditions"'),
+        (snapshot(additional_condition="a = 1"), 'use "additional-conditions"'),
     ],
 )
 def test_a_malformed_snapshot_signal_is_refused_with_one_reason(data: Any, why: str) -> None:
@@ -182,7 +182,7 @@ def test_a_malformed_snapshot_signal_is_refused_with_one_reason(data: Any, why: 
 
 def test_an_unknown_type_is_refused_with_the_known_ones() -> None:
     reason = refusal("exec-snapshot", snapshot())
-    assert reason.startswith("the type 'exec-snapshot' is not known; known are execute-snapshot, stop-snapshot")
+    assert reason.startswith("the type 'exec-snapshot' is not known; known types are execute-snapshot, stop-snapshot")
     assert "is not known" in refusal("snapshot-window-open")
     assert action(" execute-snapshot ", snapshot()).kind == "incremental"
 
@@ -215,12 +215,12 @@ def test_what_a_channel_could_not_make_out_is_refused_with_its_reason() -> None:
 @pytest.mark.parametrize(
     "given, why",
     [
-        (("i" * 256, "log", "{}"), "its id has 256 characters; 255 are taken"),
+        (("i" * 256, "log", "{}"), "its id has 256 characters; at most 255 are accepted"),
         (("i", "t" * 300, "{}"), "its type has 300 characters"),
         (("i", "log", "ä" * (MAX_DATA // 2 + 1)), f"its data has {MAX_DATA + 2} bytes"),
         (("i", "log", '"' * (MAX_DATA // 2 + 1)), f"its data has {MAX_DATA + 2} bytes in JSON"),
         (("i", "log", "\x01" * (MAX_DATA // 5)), "bytes in JSON"),
-        (("i", "log", "\ud800"), "its data holds what is no character"),
+        (("i", "log", "\ud800"), "its data contains a code point that is not a valid character"),
     ],
 )
 def test_what_no_record_can_hold_is_cut_and_refused(given: tuple[str, str, str], why: str) -> None:

@@ -93,7 +93,7 @@ def test_a_signal_of_the_topic_has_the_connectors_name_as_key_and_no_id(monkeypa
         "kafka-3", "kafka", "incremental", ("schema1.table1", "schema1.table2")
     )
     assert found.new_offset == at(7)
-    assert found.log_lines == [f"2 records of topic {TOPIC} are passed over: their key is not test_connector"]
+    assert found.log_lines == [f"2 records of the signal topic {TOPIC} are skipped: their key is not test_connector"]
     assert topic.admins == [{"bootstrap.servers": "k:1"}]
 
 
@@ -131,7 +131,7 @@ def test_the_first_poll_begins_with_the_topic_or_where_it_is_told_to(
 def test_a_topic_made_anew_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG, LOG, id_="T2")
     found = poll(place=at(1))
-    assert len(found.signals) == 2 and found.new_offset == at(2, "T2") and "made anew" in found.log_lines[0]
+    assert len(found.signals) == 2 and found.new_offset == at(2, "T2") and "was recreated" in found.log_lines[0]
     topic.id = None  # brokers before Kafka 3.1
     assert poll(place=at(1, None)).new_offset == at(2, None)
     topic.id = "T2"
@@ -142,7 +142,7 @@ def test_what_was_deleted_unread_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     Topic(monkeypatch, LOG, first=10)
     found = poll(place=at(4))
     assert [key for key, _ in found.signals] == ["signal/kafka/10"] and found.new_offset == at(11)
-    assert "signals from 4 on were deleted" in found.log_lines[0]
+    assert "the signals from offset 4 on were deleted" in found.log_lines[0]
     assert poll(place=at(50)).new_offset == at(11), "behind the end after an unclean election"
 
 
@@ -167,7 +167,7 @@ def test_a_topic_that_cannot_be_read_is_a_line_in_the_log(monkeypatch: pytest.Mo
     assert "an open transaction hides the rest" in poll().log_lines[0]
     topic.there = False
     missing = poll(place=at(1))
-    assert missing.new_offset is None and "does not exist (signal.kafka.topic)" in missing.log_lines[0]
+    assert missing.new_offset is None and "(signal.kafka.topic) does not exist" in missing.log_lines[0]
 
 
 def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +184,10 @@ def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -
         (b"\xff", "value at offset 7 is not JSON"),
         (b"[" * 100_000, "value at offset 7 is not JSON"),
         (b"[]", "value at offset 7 is not a JSON object"),
-        (b'{"type": 7}', "type at offset 7 is not a text"),
-        (b'{"type": "log", "id": 7}', "id at offset 7 is not a text"),
+        (b'{"type": 7}', "type at offset 7 is not a string"),
+        (b'{"type": "log", "id": 7}', "id at offset 7 is not a string"),
         (b'{"type": "log", "data": "{}"}', "data at offset 7 is not a JSON object"),
-        (b'{"type": "log", "data": {"message": "\\ud800"}}', "what is no character"),
+        (b'{"type": "log", "data": {"message": "\\ud800"}}', "not a valid character"),
         (b'{"data": {}}', "the type '' is not known"),
     ],
 )

@@ -69,11 +69,11 @@ def test_a_missing_table_is_named_with_what_to_do() -> None:
         (COLUMNS[:2], "has 2 columns"),
         (
             (SignalTableColumn("id", "bigint", None), *COLUMNS[1:]),
-            "column id of the signal table is no column of characters",
+            "column id of the signal table is not a character column",
         ),
         (
             (*COLUMNS[:2], SignalTableColumn("data", "blob", 65535)),
-            "column data of the signal table is no column of char",
+            "column data of the signal table is not a character column",
         ),
         ((SignalTableColumn("i", "varchar", 41), *COLUMNS[1:]), "column i of the signal table is too narrow"),
         (
@@ -98,7 +98,7 @@ def test_the_account_must_be_able_to_write_what_the_strategy_writes() -> None:
     assert [p.what for p in found(TABLE, refused)] == ["the account may not INSERT in the signal table"]
     assert len(found(deleting, refused)) == 2
     problem = only(deleting, facts(denied_statements={"DELETE": "DELETE command denied"}))
-    assert problem.remedy.startswith("GRANT INSERT, DELETE, SELECT ON `ops`.`signals` TO the account, or take")
+    assert problem.remedy.startswith("GRANT INSERT, DELETE, SELECT ON `ops`.`signals` TO the account, or use")
     assert "DELETE command denied" in problem.why
     assert found(TABLE, facts(denied_statements={"DELETE": "denied"})) == []
 
@@ -157,5 +157,5 @@ def test_whoever_asks_for_a_snapshot_is_told_why_there_is_none(monkeypatch: pyte
     assert reason(TABLE, facts()) is reason({}, facts(())) is None
     assert (reason(TABLE, facts(())) or "").startswith("the signal table does not exist: ")
     assert (reason(READ_ONLY, facts(gtid_mode="OFF")) or "").startswith("GTIDs are off: ")
-    assert (reason({}, facts(gtid_mode="OFF")) or "").startswith("there is no signal table, and GTIDs are off: ")
+    assert (reason({}, facts(gtid_mode="OFF")) or "").startswith("no signal table is configured, and GTIDs are off: ")
     assert "replica_preserve_commit_order" in (reason({}, facts(replica_preserve_commit_order="OFF")) or "")
