@@ -120,13 +120,13 @@ def _ensure_structures(
     """
     if to == STORED or history_covers(cfg, conn, offset, drained):
         return offset
-    for left in reversed(range(MAX_TRIES)):
+    for remaining in reversed(range(MAX_TRIES)):
         try:
             table_count = write_schemas(cfg, job, offset, epoch)
             log(f"the structures of {table_count} captured table(s) were read from the server as of {offset}")
             return offset
         except SchemaError:
-            if to != CURRENT or not left:
+            if to != CURRENT or not remaining:
                 raise
             offset = find_target()
     raise AssertionError("unreachable")

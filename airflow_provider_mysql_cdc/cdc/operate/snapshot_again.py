@@ -175,14 +175,14 @@ def _require_stream_tables(cfg: ConnectorConfig, conn: Any, ledger: LedgerState 
     if all(pins_before.get(name.name) == pins_now.get(name.name) for name in TABLE_LIST_FIELDS):
         return
     has_topic = stream_filter(cfg)
-    left_out = [table for table in base_tables(conn) if not cfg.captures(table) and has_topic(table)]
-    if left_out:
+    excluded = [table for table in base_tables(conn) if not cfg.captures(table) and has_topic(table)]
+    if excluded:
         raise ConfigError(
             "the lists of captured tables exclude tables of the stream",
             where=", ".join(
                 sorted(name.name for name in TABLE_LIST_FIELDS if pins_before.get(name.name) != pins_now.get(name.name))
             ),
-            why=f"they differ from those of the last batch; changes of {_list_tables(left_out)} would be skipped",
+            why=f"they differ from those of the last batch; changes of {_list_tables(excluded)} would be skipped",
             remedy="choose the tables to read in the argument (or form field) tables, not by these properties; to "
             "remove tables from the stream, run mysql_cdc_drain with these properties first",
         )

@@ -48,7 +48,7 @@ def require_contained(sql: str, sql_mode: int) -> None:
     quoted_spans = [
         range(token.start, token.end) for token in tokens if token.kind in (TokenKind.STRING, TokenKind.NAME)
     ]
-    if any(not any(found.start() in text for text in quoted_spans) for found in _EXECUTABLE_COMMENT.finditer(sql)):
+    if any(not any(match.start() in text for text in quoted_spans) for match in _EXECUTABLE_COMMENT.finditer(sql)):
         raise _refusal(sql, "it has an executable comment, whose effect depends on the server's version")
     depth = 0
     for token in tokens:
