@@ -108,7 +108,7 @@ def shown(stream: Pipeline, which: str, database: str) -> dict[str, dict[int, li
 
 def by_way_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no flat row be written at once in this process."""
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.table_routes.create_ticdc_rows", lambda *_: None)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.table_route.create_ticdc_rows", lambda *_: None)
 
 
 @pytest.mark.parametrize(("point", "first", "second"), FAULTS, ids=[f"{p}-{a[1]}-{b[1]}" for p, a, b in FAULTS])

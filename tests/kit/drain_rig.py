@@ -15,7 +15,12 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 
 GIVEN = {
@@ -30,6 +35,18 @@ GIVEN = {
 }
 PASSED_OVER: Any = SimpleNamespace(type=-1)
 START, END = BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 9999)
+
+
+def routes_of(
+    cfg: ConnectorConfig,
+    plan: BatchPlan,
+    writer: int = 0,
+    formats: RecordFormats | None = None,
+    side_records: list[SideRecord] | None = None,
+) -> TableRoutes:
+    """Return the routes of a writer without signals, snapshot filters or windows."""
+    shares = TopicShares(cfg, plan, writer, [] if side_records is None else side_records)
+    return TableRoutes(RouteSettings.for_writer(cfg, formats), shares)
 
 
 class Clock:

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.formats import topic_routing
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, topic_guard
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
@@ -91,7 +92,8 @@ class ModelWriter:
             self._at.resume, self._counts = resume_marker.reached, dict(resume_marker.counts)
         self._tracker = GtidTracker(plan.start.gtids)
         xa: Any = SimpleNamespace(prepared=())
-        self._routes = TableRoutes(cfg, plan, index, "", snapshot_filter, recorded_topics)
+        side_records: list[SideRecord] = []
+        self._shares = TopicShares(cfg, plan, index, side_records, recorded_topics)
         self._committer = Committer(
             cfg,
             plan,
@@ -102,7 +104,7 @@ class ModelWriter:
             xa=xa,
             tracker=self._tracker,
             progress=lambda _: None,
-            side_records=self._routes.side_records,
+            side_records=side_records,
         )
 
     def run(self) -> dict[str, int]:
@@ -130,7 +132,7 @@ class ModelWriter:
         by = read_at.CommittingTransaction(change.gtid, change.ts_ms * 1000)
         if self._filters is not None:
             out = self._filters.outside_chunks(table, out, row_event(end), NO_ROWS, by)
-        share = self._routes.ensure_topic_share(table)
+        share = self._shares.ensure_share(table)
         for key, text, *_ in out:
             partition = owner.partition_of(key, share.partitions)
             if partition in share.assigned:

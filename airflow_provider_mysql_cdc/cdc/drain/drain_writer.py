@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -29,22 +30,27 @@ from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewa
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute, TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
-from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
+from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
@@ -90,10 +96,12 @@ class DrainWriter:
     formats: RecordFormats | None = None
     renew_producer: Callable[[Marker], None] | None = None
     _position: WriterPosition = field(init=False)
+    _settings: RouteSettings = field(init=False)
+    _shares: TopicShares = field(init=False)
+    _signals: SignalRows | None = None
     _routes: TableRoutes = field(init=False)
     _ddl_handler: DdlEventHandler = field(init=False)
     _dead_letters: DeadLetterReporter = field(init=False)
-    _routes_by_id: dict[int, TableRoute] = field(default_factory=dict)
     _tracker: GtidTracker = field(init=False)
     _ctx: EventContext = field(init=False)
     _committer: Committer = field(init=False)
@@ -101,7 +109,6 @@ class DrainWriter:
     _transaction_metadata: TransactionMetadata | None = None
     _xa: XaTransactions = field(init=False)
     _xa_commit_event: Event | None = None
-    _transaction_end: Event | None = None
     _xa_commit_transaction: CommittingTransaction | None = None
     _whole_transactions: WholeTransactions | None = None
     # Whether records tell the order of transactions (TiCDC's timestamps).
@@ -110,16 +117,13 @@ class DrainWriter:
     def __post_init__(self) -> None:
         self._needs_sequence_number = self.cfg.is_ticdc
         self._position = WriterPosition(self.plan.start)
-        self._routes = TableRoutes(
-            self.cfg,
-            self.plan,
-            self.index,
-            self.run_id,
-            self.snapshot_filter,
-            self.recorded_topics,
-            self.window_keys,
-            self.formats,
+        settings = self._settings = RouteSettings.for_writer(
+            self.cfg, self.formats, has_snapshot_filter=self.snapshot_filter is not None
         )
+        side_records: list[SideRecord] = []
+        self._shares = TopicShares(self.cfg, self.plan, self.index, side_records, self.recorded_topics)
+        on_watermark = None if self.window_keys is None else self.window_keys.watermark_handler()
+        self._signals = SignalRows.for_writer(self.cfg, self.plan.epoch, self.index, side_records, on_watermark)
         self._ddl_handler = DdlEventHandler(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
@@ -142,20 +146,27 @@ class DrainWriter:
             xa=self._xa,
             tracker=self._tracker,
             progress=self.progress,
-            side_records=self._routes.side_records,
+            side_records=side_records,
             formats=self.formats,
             renewal=None
             if self.renew_producer is None
             else ProducerRenewal(lambda: len(self.table_counts), self.renew_producer, lambda: self.sink.renewal_due),
-            native_counts=lambda: earlier_native.add(self._routes.native_counts()),
+            native_counts=lambda: earlier_native.add(settings.native_counts()),
         )
-        if self._routes.signals is not None:
-            self._routes.signals.on_schema_changes = self._apply_schema_changes
-        if (formats := self.formats) is not None:
-            self._routes.before_build = lambda: self._committer.commit_before_delay(formats.max_wait_s)
+        formats, committer = self.formats, self._committer
+        self._routes = TableRoutes(
+            settings,
+            self._shares,
+            self._signals,
+            self.snapshot_filter,
+            self.window_keys,
+            before_build=lambda: None if formats is None else committer.commit_before_delay(formats.max_wait_s),
+        )
         self._output = RecordOutput(
             sink=self.sink,
-            routes=self._routes,
+            headers=table_options.headers(self.cfg, self.run_id),
+            has_id_header=self.cfg[F.CDC_ID_HEADER],
+            tolerant=settings.failed_rows is not None,
             position=self._position,
             formats=self.formats,
             history_topic=self.cfg.history_topic,
@@ -164,7 +175,8 @@ class DrainWriter:
             table_counts=self.table_counts,
         )
         self._dead_letters = DeadLetterReporter(self.cfg, self.index, self.sink.produce, self.counts)
-        if (walker := self._routes.walker()) is not None:
+        walker = create_transaction_decoder(self.cfg, settings.tally, self.snapshot_filter, self.window_keys)
+        if walker is not None:
             self._whole_transactions = WholeTransactions(
                 walker, self._output, self._position, self._tracker, self._committer, self._note_transaction
             )
@@ -243,8 +255,7 @@ class DrainWriter:
         self._position.move_to(rotate.file, rotate.position)
 
     def _table_map(self, event: Event) -> None:
-        table_id, route = self._routes.of_table_map(event, self.state)
-        self._routes_by_id[table_id] = route
+        route = self._routes.of_table_map(event, self.state)
         if self._whole_transactions is not None:
             self._whole_transactions.add_route(event, route)
 
@@ -345,10 +356,8 @@ class DrainWriter:
             for topic, key, value in records:
                 self._output.produce_side(topic, key, value)
 
-    def _apply_schema_changes(self, signal: SchemaChanges) -> bool:
+    def _apply_schema_changes(self, event: Event, signal: SchemaChanges) -> bool:
         """Put structures in force that a row of the signal table tells, from the end of its transaction on."""
-        event = self._transaction_end
-        assert event is not None  # _end_transaction
         try:
             signaled = signal.parse_changes(self.cfg)
         except SignalRefused:
@@ -364,18 +373,18 @@ class DrainWriter:
 
     def _replace_state(self, state: SchemaState, event: Event, changes: Sequence[TableChange]) -> None:
         previous_state, self.state = self.state, state
-        self._routes.on_schema_change(previous_state, self.state, f"{event.file}:{event.start_pos}", changes)
-        self._routes_by_id.clear()
+        self._shares.on_schema_change(previous_state, self.state, f"{event.file}:{event.start_pos}", changes)
+        self._routes.on_schema_change()
         if self._whole_transactions is not None:
             self._whole_transactions.walker.forget()
 
     def _produce_truncates(self, event: Event, applied: DdlResult) -> None:
         """Produce the truncate events of the topics whose partition 0 this writer owns."""
-        if str(Operation.TRUNCATE) in self._routes.options.skipped_ops:
+        if str(Operation.TRUNCATE) in self._settings.options.skipped_ops:
             return
         for change in applied.changes:
             if change.kind == "TRUNCATE" and change.table is not None and self.cfg.captures(change.table.id):
-                share = self._routes.ensure_topic_share(change.table.id)
+                share = self._shares.ensure_share(change.table.id)
                 if 0 in share.assigned:
                     self._output.produce_side(
                         share.topic, None, truncate_value(self.cfg, change.table, event, self._position)
@@ -387,11 +396,11 @@ class DrainWriter:
         position, buf, body, end = self._position, event.buf, event.body, event.end
         position.events += 1
         operation = c.ROW_EVENT_KINDS[event.type]
-        route = self._routes_by_id.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
+        route = self._routes.by_id.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
         header = None if route is None else route.headers.get(event.type)
         pos = body + FLAGS_END + len(header or b"")
         if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:
-            route, pos = self._routes.of_rows(event, self._routes_by_id)
+            route, pos = self._routes.of_rows(event)
         if self.window_keys is not None:
             self.window_keys.add_rows(route.table, EventRows(event, pos, operation), self._xa_commit_event or event)
         if route.source is None or route.decoder is None:
@@ -403,7 +412,7 @@ class DrainWriter:
         route.fill_source(ctx, route.source, event, position)
         records: list[Any] = []
         route.decode[operation](buf, pos, end, ctx, records)
-        if self._routes.failed_rows:
+        if self._settings.failed_rows:
             self._send_dead_letters(route, EventRows(event, pos, operation), skipping=skipping)
         if self.snapshot_filter is not None:
             at_rows = EventRows(event, pos, operation)
@@ -415,12 +424,12 @@ class DrainWriter:
             if skipping:
                 return
         for bad_row in self._output.produce_rows(route, records, ctx.where):
-            self._dead_letters.report(route.topic, bad_row, ctx.as_json(), self._routes.headers)
+            self._dead_letters.report(route.topic, bad_row, ctx.as_json(), self._output.headers)
         self._committer.after_rows()
 
     def _send_dead_letters(self, route: TableRoute, rows_at: EventRows, *, skipping: bool) -> None:
         """Hand the rows of an event that could not be decoded to the dead letters, those of this writer's share."""
-        failed, share = self._routes.failed_rows or [], route.share
+        failed, share = self._settings.failed_rows or [], route.share
         failed_rows, failed[:] = list(failed), []
         if self.snapshot_filter is not None:
             candidates: list[Any] = [(row.key, None, row.row, 0, row) for row in failed_rows]
@@ -430,7 +439,7 @@ class DrainWriter:
             failed_rows = [r[4] for r in outside_chunks]
         for row in failed_rows:
             if not skipping and share.assigned and partition_of(row.key, share.partitions) in share.assigned:
-                self._dead_letters.report(route.topic, row, self._ctx.as_json(), self._routes.headers)
+                self._dead_letters.report(route.topic, row, self._ctx.as_json(), self._output.headers)
 
     # -- transactions and commits -----------------------------------------------------------------------------------
 
@@ -449,9 +458,12 @@ class DrainWriter:
             if self.index == 0 and not position.transaction_committed():
                 self._output.produce_side(*self._transaction_metadata.end_record(), with_headers=False)
             self._transaction_metadata.end()
-        if self._routes.signals is not None:
-            self._transaction_end = event
-            self._routes.signals.end_transaction(position.boundary, already_committed=position.transaction_committed())
+        if self._signals is not None:
+            self._signals.end_transaction(
+                position.boundary,
+                partial(self._apply_schema_changes, event),
+                already_committed=position.transaction_committed(),
+            )
         if position.gtid is not None:
             self._tracker.add(position.gtid)
         position.move_to(event.file, event.end_pos)

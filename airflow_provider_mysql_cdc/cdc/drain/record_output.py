@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute, TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows, have_partitions
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.model.records import Header
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -22,7 +23,9 @@ class RecordOutput:
 
     Args:
         sink: The transactional producer.
-        routes: The writer's routes, which know the headers of all records.
+        headers: Headers of all records.
+        has_id_header: Whether records get the header ``cdc-id``.
+        tolerant: Whether rows that cannot be serialized are left out.
         position: Where the writer stands, which goes on changing.
         formats: The forms of records; None when all is JSON.
         history_topic: The schema history's topic, whose records are JSON without headers and are not counted.
@@ -32,7 +35,9 @@ class RecordOutput:
     """
 
     sink: TransactionalWriter
-    routes: TableRoutes
+    headers: list[Header]
+    has_id_header: bool
+    tolerant: bool
     position: WriterPosition
     formats: RecordFormats | None
     history_topic: str
@@ -55,13 +60,10 @@ class RecordOutput:
         if route.record_format is not None and have_partitions(records):
             n = self._produce_partitioned(route, records)
         elif route.record_format is not None:
-            tolerant = self.routes.failed_rows is not None
-            formatted, bad_rows = format_rows(route.record_format, records, share, where, tolerant=tolerant)
+            formatted, bad_rows = format_rows(route.record_format, records, share, where, tolerant=self.tolerant)
             n = self._produce_formatted(route, formatted)
-        elif (
-            share.all_assigned and share.partitions == 1 and not self.routes.has_id_header and route.id_headers is None
-        ):
-            self.sink.produce_all(route.topic, records, self.routes.headers)
+        elif share.all_assigned and share.partitions == 1 and not self.has_id_header and route.id_headers is None:
+            self.sink.produce_all(route.topic, records, self.headers)
             n = len(records)
         else:
             partition_count, assigned = share.partitions, share.assigned
@@ -87,10 +89,10 @@ class RecordOutput:
             return
         if partition not in route.share.assigned:
             return
-        if self.routes.has_id_header or route.id_headers is not None:
+        if self.has_id_header or route.id_headers is not None:
             n = self._produce_formatted(route, ((k, v, partition, row, leg, h) for k, v, row, leg, h in records))
         else:
-            self.sink.produce_plain(route.topic, records, self.routes.headers, partition, size)
+            self.sink.produce_plain(route.topic, records, self.headers, partition, size)
             n = len(records)
         self._count(route, n)
 
@@ -104,15 +106,15 @@ class RecordOutput:
         assigned = route.share.assigned
         if not route.share.all_assigned:
             records = [record for record in records if record[4] in assigned]
-        if self.routes.has_id_header:
+        if self.has_id_header:
             return self._produce_formatted(route, ((k, v, part, row, leg, None) for k, v, row, leg, part in records))
-        self.sink.produce_all(route.topic, records, self.routes.headers)
+        self.sink.produce_all(route.topic, records, self.headers)
         return len(records)
 
     def _produce_formatted(self, route: TableRoute, records: Iterable[tuple[Any, ...]]) -> int:
         """Produce records in their form; return their number."""
         topic, id_headers = route.topic, route.id_headers
-        produce, headers, has_id_header = self.sink.produce, self.routes.headers, self.routes.has_id_header
+        produce, headers, has_id_header = self.sink.produce, self.headers, self.has_id_header
         n = 0
         for key, value, partition, row, record_index, header in records:
             record_headers: Headers = headers if header is None else [header, *headers]
@@ -141,7 +143,7 @@ class RecordOutput:
         if topic == self.history_topic:
             self.sink.produce(topic, key, value, partition, None)
             return
-        headers: Headers | None = self.routes.headers if with_headers else None
+        headers: Headers | None = self.headers if with_headers else None
         if self.formats is not None:
             key, value, headers = self.formats.format_side_record(topic, key, value, headers)
         self.sink.produce(topic, key, value, partition, headers)

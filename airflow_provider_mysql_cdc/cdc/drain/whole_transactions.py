@@ -15,6 +15,10 @@ from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.binlog.constants import ANONYMOUS_GTID_LOG_EVENT
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import TABLE_ID_BYTES
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode import native_transactions
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
     DECLINED,
     MarkedContext,
@@ -23,7 +27,9 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
+from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked_context
@@ -101,6 +107,27 @@ class WholeTransactions:
         self.on_transaction(server_id, position.gtid)
         self.committer.check()
         return decoded
+
+
+def create_transaction_decoder(
+    cfg: ConnectorConfig,
+    tally: Tally | None,
+    snapshot_filter: SnapshotFilter | None = None,
+    window_keys: WindowKeys | None = None,
+) -> NativeTransactionDecoder | None:
+    """Return what decodes whole transactions; None where each event is handled in Python.
+
+    Args:
+        cfg: The connector's configuration.
+        tally: Counts what the native kernel decodes; None without the kernel.
+        snapshot_filter: Compares each row with snapshot chunks, or None.
+        window_keys: Remembers the keys of each row event, or None.
+    """
+    if tally is None or snapshot_filter is not None or window_keys is not None:
+        return None
+    if cfg[F.PROVIDE_TRANSACTION_METADATA] or cfg[F.INCLUDE_QUERY]:
+        return None
+    return native_transactions.NativeTransactionDecoder(kernel().module, tally, by_event=cfg[F.CDC_ID_HEADER])
 
 
 def decoder_of(route: TableRoute) -> Any:

@@ -10,7 +10,7 @@ converters). Of an UPDATE both rows count: the view may hold either.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,6 +75,10 @@ class WindowKeys:
         self._watermark_passed = self._watermark_passed or (
             self.low_watermark_id is not None and row_id == self.low_watermark_id
         )
+
+    def watermark_handler(self) -> Callable[[str, str], None] | None:
+        """Return what takes note of watermark rows; None where the low watermark is a position."""
+        return None if self.low_watermark_id is None else self.on_watermark
 
     def restart(self) -> None:
         """Begin anew at the batch's start.

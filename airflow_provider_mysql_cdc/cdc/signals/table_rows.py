@@ -59,8 +59,6 @@ class SignalRows:
         cfg: The connector's configuration; it names a signal table.
         epoch: The batch's epoch.
         side_records: Receives the ledger records of signals, for the next commit; None in a writer that commits none.
-        on_schema_changes: Applies the table structures of a signal, in every writer and every attempt; returns whether
-            it did. None when signals of the table are not enabled.
         on_watermark: Called with id and type of each watermark when its transaction has ended, also when an earlier
             attempt has committed it.
     """
@@ -69,7 +67,6 @@ class SignalRows:
     epoch: int
     side_records: list[SideRecord] | None = None
     on_watermark: WatermarkHandler | None = None
-    on_schema_changes: SchemaChangesHandler | None = None
     _watermarks: list[tuple[str, str]] = field(default_factory=list)
     _signals: list[Signal] = field(default_factory=list)
     _data_bytes: int = 0
@@ -145,11 +142,15 @@ class SignalRows:
             else:
                 self._surplus += 1
 
-    def end_transaction(self, start_offset: BinlogOffset, *, already_committed: bool) -> None:
+    def end_transaction(
+        self, start_offset: BinlogOffset, on_schema_changes: SchemaChangesHandler, *, already_committed: bool
+    ) -> None:
         """Publish the watermarks and signals of a transaction that has ended.
 
         Args:
             start_offset: The boundary before the transaction; part of the ledger keys of its signals.
+            on_schema_changes: Applies the table structures of a signal, in every writer and every attempt; returns
+                whether it did. Not called when signals of the table are not enabled.
             already_committed: Whether an earlier attempt committed the transaction, and its signals with it.
         """
         if not (self._signals or self._watermarks):
@@ -162,8 +163,8 @@ class SignalRows:
                 f"its transaction inserted {self._surplus} signals more than the {len(self._signals)} that are accepted"
             )
             self._signals.append(build_signal("", "", "", "source", reason))
-        if self.on_schema_changes is not None and self.cfg.accepts_signals_from("source"):
-            self._signals = [self._apply_schema_changes(signal, self.on_schema_changes) for signal in self._signals]
+        if self.cfg.accepts_signals_from("source"):
+            self._signals = [self._apply_schema_changes(signal, on_schema_changes) for signal in self._signals]
         if self.side_records is not None and not already_committed:
             key_prefix = f"{self.epoch}-{start_offset.file.rpartition('.')[2]}-{start_offset.pos}"
             for number, signal in enumerate(self._signals, 1):

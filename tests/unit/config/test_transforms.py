@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kit.decode_builder import column, context, image, packet, table, table_map, write
+from kit.drain_rig import routes_of
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -350,5 +351,5 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
         state: Any = SimpleNamespace(tables={T.id: T})
         made: Any = announced
         event: Any = None
-        shares.append(routes.TableRoutes(cfg, plan(), writer, "run")._build_route(made, state, event).share)
+        shares.append(routes_of(cfg, plan(), writer)._table_route(made, state, event).share)
     assert [share.partitions for share in shares if share.assigned] == [5]

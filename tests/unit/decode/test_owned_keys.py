@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -154,11 +152,9 @@ def test_rows_are_selected_where_nothing_looks_at_those_of_others(
     share: TopicShare, more: dict[str, str], selects: bool
 ) -> None:
     cfg = ConnectorConfig.from_properties({**PROPERTIES, **more})
-    plan = BatchPlan(1, "drain", START, START, 1)
-    found = TableRoutes(cfg, plan, 0, "")._owned_keys(share)
+    found = RouteSettings.for_writer(cfg).owned_keys(share)
     assert found == (OwnedKeys(2, share.assigned, partition_of(found)) if selects else None)
-    filters: Any = SimpleNamespace()
-    assert TableRoutes(cfg, plan, 0, "", snapshot_filter=filters)._owned_keys(share) is None
+    assert RouteSettings.for_writer(cfg, has_snapshot_filter=True).owned_keys(share) is None
 
 
 def partition_of(owned: OwnedKeys | None) -> Any:

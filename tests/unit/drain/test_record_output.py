@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 from kit.decode_builder import column, table
+from kit.drain_rig import routes_of
 from kit.memory_job import config
 from kit.store_contract import plan
 from unit.drain.test_table_routes import AS_IT_IS, TOPIC, T, make
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.drain import table_route
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute, TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -42,11 +44,10 @@ class Output:
             note_partition=lambda *given: self.met.append(given),
             produce_plain=lambda *given: self.plain.append(given),
         )
-        known: Any = SimpleNamespace(headers=CONTEXT, has_id_header=identity, failed_rows=None)
         at: Any = SimpleNamespace(gtid="g:8", events=3, boundary="b:4")
         self.counts: dict[str, int] = {}
         self.tables: dict[str, int] = {}
-        self.output = RecordOutput(sink, known, at, None, "history", None, self.counts, self.tables)
+        self.output = RecordOutput(sink, CONTEXT, identity, False, at, None, "history", None, self.counts, self.tables)
 
     def walked(self, partition: int) -> Any:
         self.output.produce_decoded(route(), list(RECORDS), partition, 9)
@@ -116,11 +117,11 @@ def test_rows_are_selected_by_the_key_that_their_records_have(monkeypatch: pytes
         **dict.fromkeys(("write", "update", "delete", "partial_update")), table=table(column("id", "INT"))
     )
     monkeypatch.setattr(routes, "check_table_map", lambda *_: None)
-    monkeypatch.setattr(routes, "create_avro_rows", lambda *_: None)
-    monkeypatch.setattr(routes, "compile_decoder", lambda *given: told.append(given[-1]) or made)
+    monkeypatch.setattr(table_route, "create_avro_rows", lambda *_: None)
+    monkeypatch.setattr(table_route, "compile_decoder", lambda *given: told.append(given[-1]) or made)
     form: Any = SimpleNamespace(id_headers=lambda: None)
     forms: Any = SimpleNamespace(table_format=lambda *_: form) if formed else None
     batch = plan(writers=2, partitions={TOPIC: 2}, assignment={TOPIC: (0, 1)})
-    make(TableRoutes(config(), batch, 0, "run", formats=forms), AS_IT_IS, T)
+    make(routes_of(config(), batch, formats=forms), AS_IT_IS, T)
     (owned,) = told
     assert (owned is None) is formed and (formed or owned.own_partitions == {0})

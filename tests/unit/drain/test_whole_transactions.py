@@ -16,7 +16,6 @@ from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_walk
@@ -29,8 +28,8 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
     mark,
     split_marks,
 )
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute, TableRoutes
-from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
+from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
@@ -196,15 +195,15 @@ def test_what_only_the_loop_of_events_does_is_left_to_it(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, str], walks: bool
 ) -> None:
     cfg = ConnectorConfig.from_properties({**PROPERTIES, **more})
-    plan = BatchPlan(1, "drain", START, START, 1)
     given: Any = SimpleNamespace(low_watermark_id=None)
     with installed(monkeypatch, native_walk, "NativeTransactionDecoder"):
-        walker = TableRoutes(cfg, plan, 0, "").walker()
+        tally = RouteSettings.for_writer(cfg).tally
+        walker = create_transaction_decoder(cfg, tally)
         assert (walker is not None) is walks and (walker is None or walker.by_event is ("cdc.id.header" in more))
         for kept in ({"snapshot_filter": given}, {"window_keys": given}):
-            assert TableRoutes(cfg, plan, 0, "", **kept).walker() is None
+            assert create_transaction_decoder(cfg, tally, **kept) is None
     monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
-    assert TableRoutes(cfg, plan, 0, "").walker() is None
+    assert create_transaction_decoder(cfg, RouteSettings.for_writer(cfg).tally) is None
 
 
 class Learning:
@@ -238,7 +237,7 @@ def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(mo
     signals, formed = replace(route, signals=cast(Any, object())), replace(route, record_format=cast(Any, object()))
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"...\7\0\0\0\0\0raw.crc!", 3, 13)
     for one in (signals, formed, route, route):
-        monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: (7, one))
+        monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: one)
         writer._table_map(event)
     assert walker.known == [(b"raw.", route, None, None, 1)]
     writer._replace_state(SchemaState(), event, ())

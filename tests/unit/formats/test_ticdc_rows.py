@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kit.decode_builder import body, column, image, table, table_map
+from kit.drain_rig import routes_of
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.ticdc_identity import AT, TICDC, FlatSides
 from unit.drain.test_table_routes import AS_IT_IS, make
@@ -22,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import choose_decoder as dec
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
@@ -144,9 +144,8 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
         route, sides = rows_in_routes(7, writer, 2)
         sink = MemoryWriter(kafka, f"p.{writer}")
         sink.init()
-        routes = SimpleNamespace(has_id_header=identity, headers=[("h", b"1")], failed_rows=None)
         place = SimpleNamespace(gtid="g:1", events=1)
-        output = RecordOutput(sink, routes, place, None, "history", None, {}, {})  # type: ignore[arg-type]
+        output = RecordOutput(sink, [("h", b"1")], identity, False, place, None, "history", None, {}, {})  # type: ignore[arg-type]
         out: list[Any] = []
         route.decoder.write(*event("write", *(row(n, 5) for n in range(20))), sides.context(), out)
         wanted = [(key, value, part) for key, value, _, _, part in out]
@@ -182,8 +181,7 @@ def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_
             assert [type(header) is int for *_, header in out] == ([way == "at once", False, False])
             route, _ = rows_in_routes(7, writer, writers)
             route.record_format = sides.form
-            routes: Any = SimpleNamespace(has_id_header=False, headers=[], failed_rows=failed)
-            output = RecordOutput(sink, routes, SimpleNamespace(), None, "history", None, {}, {})  # type: ignore[arg-type]
+            output = RecordOutput(sink, [], False, True, SimpleNamespace(), None, "history", None, {}, {})  # type: ignore[arg-type]
             assert output.produce_rows(route, out, "b:4") == []
             sink.commit()
         found[way] = Counter((r.key, r.value, r.partition) for r in kafka.committed("topic"))
@@ -207,7 +205,7 @@ def test_rows_of_a_batch_are_written_at_once(monkeypatch: pytest.MonkeyPatch) ->
     cfg = ConnectorConfig.from_properties(TICDC)
     start = BinlogOffset("b.000001", 4)
     plan = BatchPlan(1, "drain", start, start, 1, partitions={"shop.db.t": 3}, assignment={"shop.db.t": (0,)})
-    routes = TableRoutes(cfg, plan, 0, "run", formats=RecordFormats(cfg, lambda *_: SchemaId(7)))
+    routes = routes_of(cfg, plan, formats=RecordFormats(cfg, lambda *_: SchemaId(7)))
     route = make(routes, AS_IT_IS, T)
     assert (
         isinstance(route.decoder, TicdcRows)

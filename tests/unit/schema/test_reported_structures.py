@@ -15,7 +15,7 @@ from unit.signals.test_signal_rows import handed_over, run
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -78,14 +78,14 @@ def check(kafka: MemoryKafka) -> None:
     assert [(s["id"], s.get("applied", False)) for s in signals] == [("one", True), ("wrong", False), ("two", True)]
 
 
-def bear(routes: TableRoutes, table: TableId, topic: str) -> TopicShare:
+def bear(shares: TopicShares, table: TableId, topic: str) -> TopicShare:
     """Create a topic, without a broker."""
-    routes._created_topics[topic] = 1
-    return routes.share_of_table(table)
+    shares._created_topics[topic] = 1
+    return shares.share_of(table)
 
 
 def drained(monkeypatch: pytest.MonkeyPatch, **given: Any) -> Rig:
-    monkeypatch.setattr(TableRoutes, "_create_topic", bear)
+    monkeypatch.setattr(TopicShares, "_create_topic", bear)
     return run(monkeypatch, stream(), **FLAT, **given)[0]
 
 

@@ -17,7 +17,8 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
@@ -54,8 +55,8 @@ def run(
         rig.sink.init()
     rig.writer._ddl_handler._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
     watermarks: list[tuple[str, str]] = []
-    if rig.writer._routes.signals is not None:
-        rig.writer._routes.signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
+    if rig.writer._signals is not None:
+        rig.writer._signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
 
     def events(on_wait: Any) -> Iterator[Any]:
         for number, event in enumerate(log.events):
@@ -129,8 +130,12 @@ def test_only_writer_0_hands_over_and_only_where_the_channel_is_on(monkeypatch: 
     off, _ = run(monkeypatch, log, **{"signal.enabled.channels": "kafka"})
     assert handed_over(off.kafka) == []
     cfg, plan = off.writer.cfg, BatchPlan(1, "drain", START, START, 2)
-    assert TableRoutes(cfg, plan, 0, "").signals is None, "nobody wants anything of the table"
-    waits = TableRoutes(cfg, plan, 1, "", window_keys=WindowKeys((), low_watermark_id="x-open")).signals
+    writers = [
+        DrainWriter(cfg, plan, index, SchemaState(), off.sink, {}, window_keys=keys)  # type: ignore[arg-type]
+        for index, keys in ((0, None), (1, WindowKeys((), low_watermark_id="x-open")))
+    ]
+    assert writers[0]._signals is None, "nobody wants anything of the table"
+    waits = writers[1]._signals
     assert waits is not None and waits.side_records is None
 
 

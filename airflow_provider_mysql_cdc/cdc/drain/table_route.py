@@ -1,0 +1,239 @@
+"""What a writer needs for the rows of one table version: topic share, source block, decoder and record format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
+from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import common_headers
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
+from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, create_avro_rows
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, create_ticdc_rows
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRowReader
+from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
+
+DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
+NO_SHARE = TopicShare("", 0, frozenset(), False)
+"""The share of a table that is not captured."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRoute:
+    """Hold what one table version needs.
+
+    Args:
+        table: The table's name.
+        topic: Its topic.
+        share: The partitions of the topic that this writer produces.
+        source: Writer of the source block; None when this writer skips the table.
+        decoder: The generated decoder; None when this writer skips the table.
+        decode: The decoder's functions for write, update and delete rows and for partial updates.
+        signals: Reads rows of the signal table; None for other tables.
+        path: The table's name as the record counts have it (``TableId.path``).
+        record_format: Serializes the decoder's records; None when they need no serializing, except flat TiCDC rows,
+            which carry their partition.
+        id_headers: Headers with schema ids that records get in addition to their other ones, or None.
+        fill_source: Puts the source block of an event into the decoder's context.
+        headers: The bytes before the rows of most events, by event type (``common_headers``); empty where each event's
+            header is parsed.
+    """
+
+    table: TableId
+    topic: str
+    share: TopicShare
+    source: SourceBlock | AvroSource | TicdcSource | None
+    decoder: RowFunctions | None
+    decode: tuple[DecodeRows, ...]
+    signals: SignalRowReader | None = None
+    path: str = ""
+    record_format: RecordFormat | None = None
+    id_headers: IdHeaders | None = None
+    fill_source: Callable[..., None] = source_of.fill
+    headers: Mapping[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """Hold what all routes of a writer have in common.
+
+    Args:
+        cfg: The connector's configuration.
+        options: Decoder options of all tables (``decoder_options``).
+        has_table_options: Whether the configuration has options of single tables or columns.
+        formats: Gives each table its record format; None when all records are JSON.
+        tally: Counts what the native kernel decodes; None without the kernel.
+        failed_rows: Gets the rows of an event that could not be decoded; None when such a row stops the run.
+        needs_all_rows: Whether rows of other writers' partitions are decoded too: transactions are counted with all
+            rows, and rows that fail or that a snapshot chunk may contain are found by decoding them.
+    """
+
+    cfg: ConnectorConfig
+    options: DecoderOptions
+    has_table_options: bool
+    formats: RecordFormats | None
+    tally: Tally | None
+    failed_rows: list[BadRow] | None
+    needs_all_rows: bool
+
+    @classmethod
+    def for_writer(
+        cls, cfg: ConnectorConfig, formats: RecordFormats | None = None, *, has_snapshot_filter: bool = False
+    ) -> RouteSettings:
+        """Return the settings of a writer.
+
+        Args:
+            cfg: The connector's configuration.
+            formats: Gives each table its record format; None when all records are JSON.
+            has_snapshot_filter: Whether a snapshot filter compares rows with snapshot chunks.
+        """
+        tolerant = DeadLetterReporter.enabled(cfg)
+        return cls(
+            cfg=cfg,
+            options=table_options.decoder_options(cfg),
+            has_table_options=table_options.has_table_options(cfg),
+            formats=formats,
+            tally=kernel().new_tally(),
+            failed_rows=[] if tolerant else None,
+            needs_all_rows=tolerant or has_snapshot_filter or cfg[F.PROVIDE_TRANSACTION_METADATA],
+        )
+
+    def decoder_options(self, table: Table) -> DecoderOptions:
+        """Return the decoder options of a table version.
+
+        Args:
+            table: The table.
+        """
+        return table_options.table_options(self.cfg, table, self.options) if self.has_table_options else self.options
+
+    def owned_keys(self, share: TopicShare) -> OwnedKeys | None:
+        """Return how the decoder recognizes rows of this writer's partitions; None where it decodes all rows.
+
+        Args:
+            share: The writer's share of the table's topic.
+        """
+        if share.all_assigned or self.needs_all_rows:
+            return None
+        return OwnedKeys(share.partitions, share.assigned, partition_of)
+
+    def native_counts(self) -> NativeCounts:
+        """Return what the native kernel has decoded so far."""
+        return NativeCounts() if self.tally is None else self.tally.counts()
+
+
+def skipped_route(table: TableId, share: TopicShare = NO_SHARE) -> TableRoute:
+    """Return the route of a table of which this writer produces nothing.
+
+    Args:
+        table: The table.
+        share: The writer's share of its topic.
+    """
+    return TableRoute(table, share.topic, share, None, None, ())
+
+
+def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share: TopicShare) -> TableRoute:
+    """Build the route of a table version.
+
+    Avro schemas are registered here, before the first record of the version.
+
+    Args:
+        settings: What all routes of the writer have in common.
+        table: The table's structure; it matches the event (``check_table_map``).
+        table_map: The TABLE_MAP event that announces the rows.
+        share: The writer's share of the table's topic.
+
+    Raises:
+        SchemaError: A column cannot be converted as the configuration says.
+        RegistryError: The schema registry does not accept a schema.
+    """
+    cfg, formats = settings.cfg, settings.formats
+    options = (
+        table_options.table_options(cfg, table, settings.options) if settings.has_table_options else settings.options
+    )
+    record_format = None if formats is None or not share.assigned else formats.table_format(table, options, share.topic)
+    decoder_args = table, table_map, options, table_options.envelope_text(cfg, table, options)
+    source_block = table_options.table_source_block(cfg, table.id)
+    direct_rows = None if record_format is None else _direct_rows(settings, record_format, *decoder_args, share)
+    source, fill_source = _source_writer(cfg, table.id, source_block, direct_rows)
+    # Keys that a record format serializes after decoding are not the ones whose partition the decoder could compute.
+    decoder = direct_rows or compile_decoder(
+        *decoder_args, settings.tally, settings.owned_keys(share) if record_format is None else None
+    )
+    return TableRoute(
+        table.id,
+        share.topic,
+        share,
+        source,
+        decoder,
+        _decode_functions(settings, decoder),
+        path=table.id.path(),
+        record_format=record_format if direct_rows is None or isinstance(direct_rows, TicdcRows) else None,
+        id_headers=None if record_format is None else record_format.id_headers(),
+        fill_source=fill_source,
+        headers=common_headers(len(table.columns)),
+    )
+
+
+def _direct_rows(
+    settings: RouteSettings,
+    record_format: RecordFormat,
+    table: Table,
+    table_map: TableMap,
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    share: TopicShare,
+) -> AvroRows | None:
+    """Return what decodes a table's rows straight into their record format; None where that takes a second step."""
+    decoder_args = table, table_map, options, envelope
+    if isinstance(record_format, TicdcFormat):
+        return create_ticdc_rows(record_format, *decoder_args, share.partitions, settings.tally)
+    return create_avro_rows(settings.cfg, record_format, *decoder_args, settings.tally, settings.owned_keys(share))
+
+
+def _source_writer(
+    cfg: ConnectorConfig, table: TableId, source_block: SourceBlock, direct_rows: AvroRows | None
+) -> tuple[SourceBlock | AvroSource | TicdcSource, Callable[..., None]]:
+    """Return what writes the source block of a table's rows, and what puts it into a context."""
+    if direct_rows is None:
+        return source_block, source_of.fill_time if cfg.is_ticdc else source_of.fill
+    if isinstance(direct_rows, TicdcRows):
+        return TicdcSource(source_block, table_options.ticdc_modes(cfg).extension), ticdc_source.fill
+    return avro_source.avro_source(table, cfg[F.TOPIC_PREFIX], source_block), avro_source.fill
+
+
+def _decode_functions(settings: RouteSettings, decoder: RowFunctions) -> tuple[DecodeRows, ...]:
+    """Return a decoder's functions, which collect rows that fail and count their events where that is wanted."""
+    chosen = decoder if settings.failed_rows is None else TolerantDecoder(decoder, settings.failed_rows)
+    decode = chosen.write, chosen.update, chosen.delete, chosen.partial_update
+    return decode if settings.tally is None else tuple(_counting_functions(decode, decoder, settings.tally))
+
+
+def _counting_functions(decode: tuple[DecodeRows, ...], decoder: RowFunctions, tally: Tally) -> Iterator[DecodeRows]:
+    """Yield a decoder's functions; those that never call the native kernel count their events as fallbacks."""
+    native = getattr(decoder, "native", False)
+    default_reason = "table" if isinstance(decoder, RowDecoder) else "format"
+    for function, partial in zip(decode, (False, False, False, True), strict=True):
+        reason = "partial_update" if native and partial else default_reason
+        yield function if native and not partial else tally.counting_fallbacks(function, reason)

@@ -1,0 +1,133 @@
+"""Which partitions of each table's topic a writer produces, and the topics of tables that have none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record, topics_changed_error
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.topic_precreation import TopicPrecreation
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import TopicOwners
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, topic_share
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+
+class TopicShares:
+    """Give a writer its share of each table's topic, and create topics that the batch plan does not know.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch.
+        writer: The writer's index, from 0.
+        side_records: Gets a ledger record of each topic created inside the batch, for the next commit.
+        recorded_topics: Topics as the ledger knew them when the writer started.
+    """
+
+    def __init__(
+        self,
+        cfg: ConnectorConfig,
+        plan: BatchPlan,
+        writer: int,
+        side_records: list[SideRecord],
+        recorded_topics: Mapping[str, RecordedTopic] = MappingProxyType({}),
+    ) -> None:
+        self._cfg, self._plan, self._writer = cfg, plan, writer
+        self._side_records, self._recorded_topics = side_records, recorded_topics
+        self._created_topics: dict[str, int] = {}
+        self._precreation = TopicPrecreation(cfg, self._missing_topic)
+        self._owners: TopicOwners | None = None
+
+    def on_schema_change(
+        self, before: SchemaState, after: SchemaState, where: str, changes: Iterable[TableChange] = ()
+    ) -> None:
+        """Check that no table that a statement created or renamed shares its topic with another table.
+
+        Args:
+            before: Table structures before the statement.
+            after: Table structures after the statement.
+            where: The statement's ``file:position``, for the error.
+            changes: What it did.
+
+        Raises:
+            ConfigError: Two tables would share a topic (FAULT-32).
+        """
+        if self._owners is None:
+            self._owners = topic_routing.topic_owners(self._cfg, before.tables)
+        self._owners.update_tables(after.tables.keys(), where, _named_tables(changes))
+
+    def share_of(self, table: TableId) -> TopicShare:
+        """Return the writer's share of a captured table's topic, whether the topic exists or not.
+
+        Args:
+            table: The table.
+        """
+        topic = topic_routing.table_topic_name(self._cfg, table)
+        return topic_share(
+            self._plan, self._writer, topic, self._created_topics.get(topic, self._cfg[F.TOPIC_CREATION_PARTITIONS])
+        )
+
+    def ensure_share(self, table: TableId) -> TopicShare:
+        """Return the writer's share of a captured table's topic; a topic of which it produces anything exists then.
+
+        Args:
+            table: The table.
+
+        Raises:
+            SinkError: The topic cannot be created.
+            TopicChangedError: An earlier attempt at this batch found another topic of that name.
+        """
+        share = self.share_of(table)
+        if self._is_missing(share):
+            # A table created inside the batch, or one whose topic did not exist when the batch was planned.
+            return self._create_topic(table, share.topic)
+        return share
+
+    def _create_topic(self, table: TableId, topic: str) -> TopicShare:
+        """Create a topic unless it exists, and take over its partition count whoever created it.
+
+        The topic's ledger record is committed with its first record, so that the batch's other attempts find the same
+        topic.
+        """
+        topic_info, recorded = self._precreation.create(topic), self._recorded_topics.get(topic)
+        # Spark may start a writer again within one attempt of the driver, which has compared the topics before.
+        if (
+            recorded is not None
+            and recorded.epoch == self._plan.epoch
+            and (difference := recorded.difference(topic_info))
+        ):
+            raise topics_changed_error({topic: difference}, self._plan, has_commits=True)
+        self._created_topics[topic] = topic_info.partitions
+        recorded_topic = RecordedTopic(topic_info.partitions, topic_info.id, self._plan.epoch)
+        self._side_records.append(topic_record(self._cfg.ledger_topic, topic, recorded_topic))
+        return self.share_of(table)
+
+    def _missing_topic(self, table: TableId) -> str | None:
+        """Return a captured table's topic when this writer will have to create it; None otherwise."""
+        share = self.share_of(table)
+        return share.topic if self._is_missing(share) else None
+
+    def _is_missing(self, share: TopicShare) -> bool:
+        return (
+            bool(share.assigned)
+            and share.topic not in self._plan.partitions
+            and share.topic not in self._created_topics
+        )
+
+
+def _named_tables(changes: Iterable[TableChange]) -> set[TableId] | None:
+    """Return the tables that changes name; None where they do not name all: a database, or what was not understood."""
+    tables: set[TableId] = set()
+    for change in changes:
+        if change.id is None:
+            return None
+        tables.add(change.id)
+        if change.previous_id is not None:
+            tables.add(change.previous_id)
+    return tables or None

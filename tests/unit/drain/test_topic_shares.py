@@ -1,0 +1,89 @@
+"""Topics of tables that a batch meets: those that are created, and tables that would share one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.drain_rig import routes_of
+from kit.memory_job import config
+from kit.store_contract import plan
+from unit.drain.test_table_routes import AS_IT_IS, BATCH, TOPIC, T, make
+
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
+from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
+
+
+def test_a_topic_born_in_the_batch_is_written_down_as_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit of its first record takes the note along; else no retry could tell that the topic was changed."""
+    monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
+    monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
+    monkeypatch.setattr(topics_ahead, "describe_created", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
+    monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
+    side_records: list[SideRecord] = []
+    share = make(routes_of(config(), plan(writers=1), side_records=side_records), AS_IT_IS, T).share
+    assert (share.partitions, share.all_assigned) == (3, True)
+    ledger, key, value = side_records[0]
+    assert (ledger, key) == (config().ledger_topic, b"topic/" + TOPIC.encode())
+    assert b'"partitions":3' in (value or b"") and b'"id":"id"' in (value or b"")
+
+
+@pytest.mark.req("FAULT-32")
+def test_a_table_that_comes_into_the_topic_of_another_stops() -> None:
+    def state(*names: str) -> Any:
+        return SimpleNamespace(tables={TableId("db", n): T for n in names})
+
+    made = TopicShares(config(), BATCH, 0, [])
+    made.on_schema_change(state("a b"), state("a b", "c"), "here")
+    with pytest.raises(ConfigError, match="topic of their own") as caught:
+        made.on_schema_change(state("a b", "c"), state("a b", "a_b", "c"), "binlog.000001:400")
+    assert "binlog.000001:400" in caught.value.where
+
+
+def change(kind: str, name: str, before: str | None = None) -> Any:
+    previous = None if before is None else TableId("db", before)
+    return TableChange(kind, TableId("db", name), previous, None, "", "db")  # type: ignore[arg-type]
+
+
+def test_only_tables_that_a_statement_names_are_looked_at() -> None:
+    """With thousands of tables, a look at all of them takes longer than the statement."""
+
+    class Tables(dict[TableId, Any]):
+        def keys(self) -> Any:
+            return Keys(super().keys())
+
+    class Keys:
+        def __init__(self, keys: Any) -> None:
+            self._keys = keys
+
+        def __contains__(self, table: TableId) -> bool:
+            return table in self._keys
+
+    made = TopicShares(config(), BATCH, 0, [])
+    before: Any = SimpleNamespace(tables={TableId("db", "a b"): T})
+    after: Any = SimpleNamespace(tables=Tables({TableId("db", "c"): T}))
+    made.on_schema_change(before, after, "here", [change("RENAME", "c", "a b")])
+    after.tables[TableId("db", "a_b")] = T
+    made.on_schema_change(after, after, "here", [change("CREATE", "a_b")])
+    after.tables[TableId("db", "a b")] = T
+    with pytest.raises(ConfigError, match="topic of their own"):
+        made.on_schema_change(after, after, "here", [change("CREATE", "a b")])
+
+
+@pytest.mark.req("FAULT-32")
+@pytest.mark.parametrize("changes", [(), [TableChange("DATABASE", None, None, None, "", "db")]], ids=["none", "db"])
+def test_where_changes_do_not_name_all_tables_all_are_looked_at(changes: Any) -> None:
+    made = TopicShares(config(), BATCH, 0, [])
+    before: Any = SimpleNamespace(tables={TableId("db", "a b"): T})
+    after: Any = SimpleNamespace(tables={TableId("db", "a_b"): T})
+    both: Any = SimpleNamespace(tables={TableId("db", "a_b"): T, TableId("db", "a b"): T})
+    made.on_schema_change(before, after, "here", changes)
+    with pytest.raises(ConfigError, match="topic of their own"):
+        made.on_schema_change(after, both, "here", changes)
