@@ -13,7 +13,7 @@ from pyspark import SparkConf, SparkContext
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskFunction
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, TaskResultT
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK, application_error, executor_error, named_error
 from airflow_provider_mysql_cdc.spark.executor_failures import (
@@ -95,7 +95,9 @@ class SparkRunner:
         timeout_s = float(spark.conf().getTimeAsMs(REGISTRATION_WAIT, f"{DEFAULT_REGISTRATION_WAIT_MS}ms")) / 1000
         return wait_for_slots(current_slots, required, timeout_s)
 
-    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
+    def run(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
+    ) -> list[TaskResultT]:
         """Run ``task(index, arguments)`` for each index.
 
         Args:
@@ -237,10 +239,12 @@ def _require_version(driver: str) -> None:
         )
 
 
-def _partition_function(task: TaskFunction, shared: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
+def _partition_function(
+    task: Callable[[int, ArgumentsT], TaskResultT], shared: Any
+) -> Callable[[Iterator[int]], Iterator[TaskResultT]]:
     version = __version__
 
-    def run(indexes: Iterator[int]) -> Iterator[Any]:
+    def run(indexes: Iterator[int]) -> Iterator[TaskResultT]:
         for index in indexes:
             try:
                 _require_version(version)

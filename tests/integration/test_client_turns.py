@@ -124,17 +124,17 @@ def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
     join, write = one_batch.join_plan, one_batch.write_batch
     given: list[Any] = []
 
-    def both(cfg: Any, index: int, sink: Any, channel: Any, arguments: Any, touched: Any = None) -> Any:
-        given[:] = [cfg, index, channel, arguments]
-        return write(cfg, index, sink, channel, arguments, touched)
+    def both(cfg: Any, index: int, sink: Any, channel: Any, plan: Any, inputs: Any, touched: Any = None) -> Any:
+        given[:] = [cfg, index, channel, plan, inputs]
+        return write(cfg, index, sink, channel, plan, inputs, touched)
 
     def second_copy_first(book: Any, plan: Any, sink: Any, index: int) -> Any:
         joins.append(index)
         if len(joins) == 2:
             monkeypatch.setattr(client_turn, "RENEWAL_TABLES", 1000)
-            cfg, _, channel, arguments = given
+            cfg, _, channel, planned, inputs = given
             with contextlib.closing(kafka_clients.record_writer(cfg, index)) as other:
-                write(cfg, index, other, channel, arguments)
+                write(cfg, index, other, channel, planned, inputs)
         return join(book, plan, sink, index)
 
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.drain_driver.write_batch", both)

@@ -14,6 +14,8 @@ from kit.table_rig import filled
 from kit.window_rig import Places
 
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import NextKeyRange
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage
 
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
 ALLOW = "incremental.snapshot.allow.schema.changes"
@@ -23,8 +25,8 @@ def two_stretches_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each round give out two stretches, so that the stream goes on between them."""
     real = KeyRangeQueue.next
 
-    def take(queue: KeyRangeQueue, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        return {"stretch": None} if len(queue.done_ranges) == 2 else real(queue, task, request)
+    def take(queue: KeyRangeQueue, task: int, request: EmptyMessage) -> NextKeyRange:
+        return NextKeyRange() if len(queue.done_ranges) == 2 else real(queue, task, request)
 
     monkeypatch.setattr(KeyRangeQueue, "next", take)
 

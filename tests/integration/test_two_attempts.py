@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskFunction, ThreadRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 JOBS: dict[str, Callable[..., Any]] = {"snapshot": run_snapshot, "drain": run_drain}
@@ -84,10 +84,10 @@ class Tasks(ThreadRunner):
         super().__init__(3)
         self._attempt = attempt
 
-    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
+    def run(self, task: Callable[[int, Any], Any], count: int, arguments: Any, *, barrier: bool) -> list[Any]:
         self._attempt.passes(SLOTS)
 
-        def mine(index: int, given: dict[str, Any]) -> Any:
+        def mine(index: int, given: Any) -> Any:
             _own.attempt = self._attempt
             return task(index, given)
 
@@ -95,7 +95,7 @@ class Tasks(ThreadRunner):
 
 
 _own = threading.local()
-OPENER = "cdc-view"
+OPENER = "cdc-stage"
 
 
 @pytest.fixture(autouse=True)

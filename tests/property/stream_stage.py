@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +29,9 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
 from airflow_provider_mysql_cdc.cdc.formats import topic_routing
-from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, topic_guard
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, stage_runner, topic_guard
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -41,6 +43,7 @@ from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver, snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SIGNED, SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OpenedView, ViewReply
 
 COLUMN = Column("id", 1, "INT", "INT", nullable=False)
 STATE = SchemaState({name: Table(name, (COLUMN,), ("id",)) for name in TABLES})
@@ -148,7 +151,7 @@ class ModelTask(snapshot_task.SnapshotTask):
 
     def _read_and_produce(self, resolved: Any, first: bool, final: bool) -> int:
         chunk, salt = resolved.chunk, salt_of(self.cfg)
-        offset = BinlogOffset.from_json(self.view["offset"])
+        offset = self.view.offset
         values = self.world.source.life(offset).rows(offset.pos)
         topic = topic_routing.table_topic_name(self.cfg, chunk.table)
         low, high = (chunk.low or (-1,))[0], (chunk.high or (99,))[0]
@@ -165,8 +168,8 @@ class Coordinator:
 
     token = ""
 
-    def __init__(self, handlers: dict[str, Callable[[int, dict[str, Any]], Any]], *_: Any, **__: Any) -> None:
-        self.handlers = handlers
+    def __init__(self, handlers: Iterable[TaskHandler], *_: Any, **__: Any) -> None:
+        self.handlers = {handler.operation: handler for handler in handlers}
         self.address = (self,)
 
     def close(self) -> None:
@@ -185,32 +188,30 @@ class Channel:
     def __exit__(self, *_: Any) -> None:
         return None
 
-    def call(self, op: str, **arguments: Any) -> dict[str, Any]:
-        return self._at.handlers[op](self._task, arguments) or {}
+    def call(self, operation: TaskOperation[Any, Any], request: Any) -> Any:
+        members = self._at.handlers[operation.name].reply(self._task, request.to_json())
+        return operation.reply.from_json(members)
 
 
-class Meeting:
-    """Stand in for ``Rendezvous``: the view opens when the first task asks for it."""
+class Meeting(TaskBarrier):
+    """Stand in for the barrier: the view opens when the first task asks for it."""
 
     opener: Opener
 
-    def __init__(self, *_: Any) -> None:
-        return None
+    def arrive(self, point: BarrierPoint[Any], task: int) -> Any:
+        return self.opener.opened() if point.name == "opened" else EMPTY
 
-    def arrive(self, stage: str, _: int) -> dict[str, Any]:
-        return self.opener.opened() if stage == "opened" else {}
-
-    def fail(self, _: Any) -> None:
+    def fail(self, error: Any) -> None:
         return None
 
 
-class Opener:
-    """Stand in for ``ViewOpener``."""
+class Leader:
+    """Stand in for ``StageLeader``, whose part ``Opener`` does."""
 
-    def __init__(self, cfg: ConnectorConfig, meeting: Meeting, _: Any, __: Any, use: Any) -> None:
-        self._cfg, self._use, self._reply = cfg, use, dict[str, Any]()
-        self.changed_tables: list[str] = []
-        meeting.opener = self
+    error = None
+
+    def __init__(self, _: Any, barrier: Meeting, *__: Any) -> None:
+        self.barrier = barrier
 
     def start(self) -> None:
         return None
@@ -218,8 +219,20 @@ class Opener:
     def finish(self) -> None:
         return None
 
-    def opened(self) -> dict[str, Any]:
-        if not self._reply:
+
+class Opener:
+    """Stand in for ``ViewOpener``."""
+
+    def __init__(self, cfg: ConnectorConfig, meeting: Meeting, _: Any, __: Any, use: Any) -> None:
+        self._cfg, self._use, self._reply = cfg, use, ViewReply()
+        self.changed_tables: list[str] = []
+        meeting.opener = self
+
+    def lead(self, _: Any) -> None:
+        return None
+
+    def opened(self) -> ViewReply:
+        if self._reply.view is None:
             with snapshot_driver.connect(self._cfg.connection_settings()) as conn:
                 view: Any = SimpleNamespace(
                     offset=position.end_of_binlog(conn, self._cfg.connection_settings()), ts_ms=0
@@ -227,9 +240,9 @@ class Opener:
             view.ts_ms = ModelTask.world.source.now_ms
             self.changed_tables = self._use.find_changes(view)
             if self.changed_tables:
-                return {"over": True}
+                return ViewReply()
             self._use.record_view(view)
-            self._reply = {"offset": view.offset.to_json(), "ts_ms": view.ts_ms}
+            self._reply = ViewReply(OpenedView(view.offset, view.ts_ms))
         return self._reply
 
 
@@ -322,16 +335,13 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(one_batch, "DrainWriter", ModelWriter)
     patch.setattr(key_filters.SnapshotFilter, "_chunk_keys", _own_keys)
     patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
-    for module in (drain_driver, snapshot_task, snapshot_driver):
-        patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     for module in (drain_driver, snapshot_driver):
-        patch.setattr(module, "Coordinator", Coordinator)
-        patch.setattr(
-            module, "encrypted_properties", lambda cfg: (cfg, {})
-        )  # has tests of its own (unit/job/test_sealed_properties.py)
-    for module in (drain_driver, snapshot_task):
-        patch.setattr(module, "CoordinatorClient", Channel)
-        patch.setattr(module, "load_task_config", lambda channel, arguments: arguments["properties"])
+        patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
+    patch.setattr(stage_runner, "Coordinator", Coordinator)
+    patch.setattr(stage_runner, "CoordinatorClient", Channel)
+    # The encryption has tests of its own (unit/job/test_sealed_properties.py).
+    patch.setattr(stage_runner, "encrypted_properties", lambda cfg: (cfg, TaskHandler("key", lambda *_: {})))
+    patch.setattr(stage_runner, "load_task_config", lambda channel, properties: properties)
 
 
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
@@ -340,6 +350,7 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "require_drained", require_drained)
     patch.setattr(snapshot_task, "SnapshotTask", ModelTask)
     patch.setattr(snapshot_driver, "TaskBarrier", Meeting)
+    patch.setattr(snapshot_driver, "StageLeader", Leader)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)
     patch.setattr(snapshot_driver, "history_id_record", lambda *_: ("history", b"", b""))
     for name in (

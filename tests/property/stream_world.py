@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskFunction
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWriter, transactional_id
@@ -235,9 +234,9 @@ class StagedStore(MemoryOffsetStore):
 class Work:
     """One task that a driver wants done, in as many attempts as it takes."""
 
-    task: TaskFunction
+    task: Callable[[int, Any], Any]
     index: int
-    arguments: dict[str, Any]
+    arguments: Any
     done: bool = False
 
     def run(self) -> None:
@@ -266,7 +265,7 @@ class Runner:
         """Return how many tasks can run at once."""
         return self.wanted
 
-    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
+    def run(self, task: Callable[[int, Any], Any], count: int, arguments: Any, *, barrier: bool) -> list[Any]:
         """Run the tasks."""
         self.work = [Work(task, index, arguments) for index in range(count)]
         if self.inline:

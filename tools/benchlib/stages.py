@@ -32,8 +32,8 @@ _WHOLE = (
     (
         COMMIT,
         re.compile(
-            r"TransactionalWriter\.(commit|init|renew|abort|close|_begin|_client)\b|/cdc/commit/|/drain/committer\.py"
-            r"|/job/(job_ledger|coordinator|run_lock|progress)\.py|/sink/(topic_reader|consumer_cache|plain_writer)\.py"
+            r"TransactionalWriter\.(commit|init|renew|abort|close|_begin|_client)\b|/cdc/commit/|/drain/(committer|drain_progress)\.py"
+            r"|/job/(job_ledger|coordinator|run_lock|job_log)\.py|/sink/(topic_reader|consumer_cache|plain_writer)\.py"
         ),
     ),
 )

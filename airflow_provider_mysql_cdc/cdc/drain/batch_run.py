@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import active_filters, is_passed
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_last_marker
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
@@ -50,6 +51,23 @@ class StartedBatch:
     ledger: LedgerState
     state: SchemaState
     filter_records: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterInputs:
+    """Hold what the writers of a batch need besides its plan.
+
+    Args:
+        state: Table structures as of the batch's start.
+        filter_records: Chunks of a snapshot that mean something for its events.
+        run_id: Id of the run, for the context headers.
+        server: Variables of the source (``server_variables``).
+    """
+
+    state: SchemaState
+    filter_records: list[dict[str, Any]]
+    run_id: str
+    server: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +172,8 @@ def write_batch(
     index: int,
     sink: TransactionalWriter,
     channel: CoordinatorClient,
-    arguments: dict[str, Any],
+    plan: BatchPlan,
+    inputs: WriterInputs,
     window_keys: WindowKeys | None = None,
 ) -> WriterResult:
     """Write one writer's part of a batch.
@@ -164,7 +183,8 @@ def write_batch(
         index: The writer's index.
         sink: Its transactional producer, not yet initialised.
         channel: Calls to the driver.
-        arguments: ``plan``, ``state``, ``filters``, ``server`` and ``run_id`` of the batch.
+        plan: The batch.
+        inputs: What its writers need.
         window_keys: Remembers which rows of tables under snapshot were touched; None outside of a round.
 
     Raises:
@@ -176,17 +196,12 @@ def write_batch(
     with kafka_clients.ledger(cfg) as ledger:
         while True:
             try:
-                return _write_once(cfg, index, sink, channel, arguments, window_keys, ledger)
+                return _write_once(cfg, index, sink, channel, plan, inputs, window_keys, ledger)
             except RecordTooLargeError as error:
                 note = reduce_batch_size(sink, index, error)
                 if window_keys is not None:
                     window_keys.restart()
-                _report_note(channel, arguments, note)
-
-
-def _report_note(channel: CoordinatorClient, arguments: dict[str, Any], note: str) -> None:
-    position = str(BatchPlan.from_json(arguments["plan"]).start)
-    channel.call("progress", note=note, at=position, records=0)
+                channel.call(PROGRESS, WriterReport(str(plan.start), 0, note))
 
 
 def _write_once(
@@ -194,36 +209,36 @@ def _write_once(
     index: int,
     sink: TransactionalWriter,
     channel: CoordinatorClient,
-    arguments: dict[str, Any],
+    plan: BatchPlan,
+    inputs: WriterInputs,
     window_keys: WindowKeys | None,
     ledger: Ledger,
 ) -> WriterResult:
-    plan = BatchPlan.from_json(arguments["plan"])
     ledger_state = join_plan(ledger, plan, sink, index)
     resume_marker = ledger_state.marker(index, plan.epoch)
     if resume_marker is not None and resume_marker.done:
         return WriterResult(dict(resume_marker.counts), None)
 
-    def report(counters: dict[str, Any]) -> None:
-        channel.call("progress", **counters)
+    def report(writer_report: WriterReport) -> None:
+        channel.call(PROGRESS, writer_report)
 
     def renew(last_marker: Marker) -> None:
         sink.renew()
         require_last_marker(join_plan(ledger, plan, sink, index).marker(index, plan.epoch), last_marker)
 
-    snapshot_filter = SnapshotFilter.from_chunks(cfg, arguments["filters"], plan)
+    snapshot_filter = SnapshotFilter.from_chunks(cfg, inputs.filter_records, plan)
     writer = DrainWriter(
         cfg=cfg,
         plan=plan,
         index=index,
-        state=arguments["state"],
+        state=inputs.state,
         sink=sink,
-        server=arguments["server"],
+        server=inputs.server,
         resume_marker=resume_marker,
         snapshot_filter=snapshot_filter,
         window_keys=window_keys,
         recorded_topics=ledger_state.topics,
-        run_id=arguments["run_id"],
+        run_id=inputs.run_id,
         progress=report,
         formats=RecordFormats.from_config(cfg, ask_driver(channel)),
         renew_producer=renew,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
-Progress = Callable[[dict[str, Any]], None]
+Progress = Callable[[WriterReport], None]
 CHECK_EVENTS = 64
 PROGRESS_SECONDS = 2.0
 
@@ -133,10 +133,10 @@ class Committer:
             text: The text.
             once: Whether a job says it once, however many writers and batches send it.
         """
-        self._report(**{"once" if once else "note": text})
+        self._report(*("", text) if once else (text, ""))
 
-    def _report(self, **extra: Any) -> None:
-        self.progress({"at": str(self.position.boundary), "records": sum(self.counts.values()), **extra})
+    def _report(self, note: str = "", once: str = "") -> None:
+        self.progress(WriterReport(str(self.position.boundary), sum(self.counts.values()), note, once))
 
     def _heartbeat(self, now: float) -> None:
         """Let writer 0 produce a heartbeat when one is due (STRM-27)."""

@@ -17,17 +17,18 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import nothing_new, plan_drain
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import begin_batch, finish_batch, write_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, begin_batch, finish_batch, write_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS
+from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
-from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, StageRunner, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 
@@ -175,25 +176,10 @@ def _run_batch(
 ) -> dict[str, int]:
     batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
     plan, progress = batch.plan, DrainProgress(batch.plan, log)
-    encrypted, config_handlers = encrypted_properties(cfg)
-    coordinator = Coordinator(
-        {"progress": progress.update, **config_handlers, **job.schema_ids.handlers()}, runner.endpoint
+    inputs = WriterInputs(batch.state, batch.filter_records, new_run_id(), server_variables(conn))
+    StageRunner(cfg, runner, job.schema_ids).run(
+        writer_task, plan.writers, DrainInputs(plan, inputs), [PROGRESS.handled_by(progress.update)]
     )
-    arguments = {
-        "properties": encrypted,
-        "plan": plan.to_json(),
-        "state": batch.state,
-        "filters": batch.filter_records,
-        "address": coordinator.address,
-        "token": coordinator.token,
-        "driver": faults.driver_pids(),
-        "run_id": new_run_id(),
-        "server": server_variables(conn),
-    }
-    try:
-        runner.run(writer_task, plan.writers, arguments, barrier=False)
-    finally:
-        coordinator.close()
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
     return totals
@@ -242,15 +228,33 @@ def _next_plan(
     return None
 
 
-def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class DrainInputs:
+    """Hold what the writers of a drain's batch need.
+
+    Args:
+        plan: The batch.
+        writer: The rest.
+    """
+
+    plan: BatchPlan
+    writer: WriterInputs
+
+
+def writer_task(index: int, arguments: StageArguments[DrainInputs]) -> dict[str, int]:
     """Run one writer; called in a Spark task.
 
     Args:
         index: The writer's index.
-        arguments: What ``_run_batch`` put together.
+        arguments: What the task was started with.
+
+    Returns:
+        Records per topic.
     """
-    faults.set_driver_pids(arguments["driver"])
-    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
-        cfg = load_task_config(channel, arguments)
-        with contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink, named_errors(cfg):
-            return write_batch(cfg, index, sink, channel, arguments).counts
+    inputs = arguments.inputs
+    with (
+        open_task(index, arguments) as (cfg, channel),
+        contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
+        named_errors(cfg),
+    ):
+        return write_batch(cfg, index, sink, channel, inputs.plan, inputs.writer).counts

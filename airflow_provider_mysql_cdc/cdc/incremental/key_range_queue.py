@@ -15,6 +15,14 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange, TableScan, missing_ranges
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    AssignedKeyRange,
+    NextKeyRange,
+    RangeDone,
+    RangeReadOptions,
+    RangeReturned,
+)
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, bound_condition, chunk_columns, key_kind
@@ -292,7 +300,7 @@ class KeyRangeQueue:
             )
         return queue
 
-    def next(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def next(self, task: int, request: EmptyMessage) -> NextKeyRange:
         """Return the next stretch for a task, or none when the round ends."""
         with self._lock:
             while time.monotonic() < self.deadline:
@@ -307,14 +315,19 @@ class KeyRangeQueue:
                 if scan_queue is None:
                     break
                 if (key_range := self._next_range(scan_queue)) is not None:
-                    return {"stretch": key_range.to_json(), **self._read_options(scan_queue.scan)}
-            return {"stretch": None}
+                    return NextKeyRange(AssignedKeyRange(key_range, self._read_options(scan_queue.scan)))
+            return NextKeyRange()
 
-    def _read_options(self, scan: TableScan) -> dict[str, Any]:
+    def _read_options(self, scan: TableScan) -> RangeReadOptions:
         """Return what a task has to know of the scan."""
         first, last = self.request_bounds.get(scan.request, (-1, -1))
-        table_edges = {"first": scan.order == first, "last": scan.order == last}
-        return {"condition": scan.condition, "kind": scan.kind, "by_key": scan.surrogate_key is None, **table_edges}
+        return RangeReadOptions(
+            scan.kind,
+            scan.condition,
+            first_table=scan.order == first,
+            last_table=scan.order == last,
+            cut_by_key=scan.surrogate_key is None,
+        )
 
     def _next_range(self, scan_queue: _ScanQueue) -> KeyRange | None:
         if scan_queue.missing_ranges:
@@ -346,30 +359,30 @@ class KeyRangeQueue:
         scan_queue.next_low, scan_queue.next_number = high, scan_queue.next_number + 1
         return key_range
 
-    def mark_done(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def mark_done(self, task: int, request: RangeDone) -> EmptyMessage:
         """Take note of a stretch whose rows are committed."""
-        done_range = DoneKeyRange.from_json(request["done"])
+        done_range = request.done_range
         with self._lock:
             self.done_ranges.append(done_range)
         self.log(
             f"{done_range.key_range}: {done_range.rows} row(s)"
             + (f", {done_range.left_out} left out" if done_range.left_out else "")
         )
-        return {}
+        return EMPTY
 
-    def mark_unreadable(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def mark_unreadable(self, task: int, request: RangeReturned) -> EmptyMessage:
         """Take note of a stretch that could not be read; nothing more of its table is given out in this round."""
-        key_range = KeyRange.from_json(request["stretch"])
+        key_range = request.key_range
         with self._lock:
             for scan_queue in self.scan_queues:
                 # What keeps one scan of a table from being read keeps the others; a condition is a scan's own.
                 if scan_queue.scan.order == key_range.scan or (
-                    scan_queue.scan.table == key_range.table and not request["hopeless"]
+                    scan_queue.scan.table == key_range.table and not request.permanent
                 ):
-                    scan_queue.blocked_reason, scan_queue.permanent = str(request["reason"]), bool(request["hopeless"])
-        consequence = "is given up" if request["hopeless"] else "is read on in a later round"
-        self.log(f"snapshot of {key_range.table} {consequence}: {request['reason']}")
-        return {}
+                    scan_queue.blocked_reason, scan_queue.permanent = request.reason, request.permanent
+        consequence = "is given up" if request.permanent else "is read on in a later round"
+        self.log(f"snapshot of {key_range.table} {consequence}: {request.reason}")
+        return EMPTY
 
     def blocked_scans(self, *, permanent: bool) -> dict[int, str]:
         """Return why scans could not go on, by their order.

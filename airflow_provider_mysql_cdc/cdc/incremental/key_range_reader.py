@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,8 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys, row_key_options
-from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.errors import (
     RecordTooLargeError,
     SchemaMismatchError,
@@ -30,9 +30,18 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import done_ra
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import is_transient, range_condition
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows, with_last
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    NEXT_RANGE,
+    RANGE_DONE,
+    RANGE_RETURNED,
+    RangeDone,
+    RangeReadOptions,
+    RangeReturned,
+)
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind
@@ -57,49 +66,6 @@ class RangeUnreadable(Exception):
     def __init__(self, reason: str, *, permanent: bool = False) -> None:
         super().__init__(reason)
         self.permanent = permanent
-
-
-@dataclass(frozen=True, slots=True)
-class RangeReadOptions:
-    """Say what the driver asks of a stretch.
-
-    Args:
-        kind: ``incremental`` or ``blocking``.
-        condition: SQL that rows have to fulfil, or None.
-        first_table: Whether the table is the first of a blocking snapshot.
-        last_table: Whether it is the last.
-        cut_by_key: Whether the table is cut by its own key.
-    """
-
-    kind: str
-    condition: str | None
-    first_table: bool
-    last_table: bool
-    cut_by_key: bool = True
-
-    @classmethod
-    def from_reply(cls, reply: Mapping[str, Any]) -> RangeReadOptions:
-        """Read the driver's answer."""
-        return cls(
-            str(reply["kind"]), reply["condition"], bool(reply["first"]), bool(reply["last"]), bool(reply["by_key"])
-        )
-
-    def snapshot_marker(self, key_range: KeyRange, *, first: bool, last: bool) -> str:
-        """Return ``source_block.snapshot`` of a row.
-
-        Args:
-            key_range: The stretch.
-            first: Whether the row is its first.
-            last: Whether it is its last.
-        """
-        if self.kind == "incremental":
-            return "incremental"
-        return source_block.snapshot_marker(
-            first_row=first and key_range.number == 0,
-            last_row=last and key_range.final,
-            first_table=self.first_table,
-            last_table=self.last_table,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +124,14 @@ class KeyRangeReader:
 
     def run(self) -> dict[str, int]:
         """Ask for stretches and read them; return records by topic."""
-        while True:
-            reply = self.channel.call("next")
-            if reply.get("stretch") is None:
-                return self.counts
-            key_range = KeyRange.from_json(reply["stretch"])
+        while (assigned := self.channel.call(NEXT_RANGE, EMPTY).assigned) is not None:
             try:
-                done_range = self._write_range(key_range, RangeReadOptions.from_reply(reply))
-            except RangeUnreadable as unreadable:
-                self.channel.call(
-                    "back", stretch=key_range.to_json(), reason=str(unreadable), hopeless=unreadable.permanent
-                )
-                continue
-            self.channel.call("done", done=done_range.to_json())
+                done_range = self._write_range(assigned.key_range, assigned.options)
+            except RangeUnreadable as error:
+                self.channel.call(RANGE_RETURNED, RangeReturned(assigned.key_range, str(error), error.permanent))
+            else:
+                self.channel.call(RANGE_DONE, RangeDone(done_range))
+        return self.counts
 
     def _write_range(self, key_range: KeyRange, options: RangeReadOptions) -> DoneKeyRange:
         """Write one stretch, and again with smaller batches where its topic takes none as large."""
@@ -179,7 +140,7 @@ class KeyRangeReader:
                 return self._write_once(key_range, options)
             except RecordTooLargeError as error:
                 message = reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error)
-                self.channel.call("progress", once=message, at=str(self.plan.end), records=0)
+                self.channel.call(PROGRESS, WriterReport(str(self.plan.end), 0, once=message))
 
     def _write_once(self, key_range: KeyRange, options: RangeReadOptions) -> DoneKeyRange:
         """Read a stretch in full, then write its rows and the record that says so in one Kafka transaction."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,11 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, begin_batch, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import active_filters
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS
+from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
@@ -32,18 +34,28 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidit
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, close_window, take_low_watermark
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    DRAINED,
+    NEXT_RANGE,
+    OPENED,
+    RANGE_DONE,
+    RANGE_RETURNED,
+    READY,
+    PlanReply,
+    ReadyReply,
+    WindowStart,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import run_window_task
-from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
-from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import filtering_chunk_records
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import TaskBarrier
-from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lost_task_error
 
 StartSchema = tuple[SchemaState, list[dict[str, Any]]]
 """Table structures and filters as of the batch's start."""
@@ -133,39 +145,17 @@ class WindowDriver:
             self.cfg, until=start, epoch=last_plan.epoch + 1, on_record=validity.check_record, cache=stored_history
         )
         filters = active_filters(self.cfg, self.conn, filtering_chunk_records(ledger), start, self.log)
-        tasks = self._task_count()
-        barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
-        encrypted, config_handlers = encrypted_properties(self.cfg)
-        coordinator = Coordinator(
-            {**self._handlers(barrier), **config_handlers, **self.job.schema_ids.handlers()},
-            self.runner.endpoint,
-            on_lost=lambda t, c: barrier.fail(c or lost_task_error(t)),
+        barrier = TaskBarrier(self._task_count(), BARRIER_TIMEOUT_S)
+
+        def lead(stage_ended: threading.Event) -> None:
+            self._run_stages(barrier, ledger, (scans, validity), (schema_state, filters))
+
+        task_counts = StageRunner(self.cfg, self.runner, self.job.schema_ids).run_barrier(
+            run_window_task,
+            StageLeader(self.cfg, barrier, lead, "leading a round failed", BARRIER_TIMEOUT_S),
+            WriterInputs(schema_state, filters, new_run_id(), server_variables(self.conn)),
+            self._handlers(barrier),
         )
-        stage_thread = threading.Thread(
-            target=self._lead_stages,
-            args=(barrier, ledger, (scans, validity), (schema_state, filters), tasks),
-            name="cdc-round",
-            daemon=True,
-        )
-        arguments = {
-            "properties": encrypted,
-            "state": schema_state,
-            "filters": filters,
-            "address": coordinator.address,
-            "token": coordinator.token,
-            "driver": faults.driver_pids(),
-            "run_id": new_run_id(),
-            "server": server_variables(self.conn),
-        }
-        stage_thread.start()
-        try:
-            task_counts = self.runner.run(run_window_task, tasks, arguments, barrier=True)
-        except BaseException:
-            barrier.fail(lost_task_error(-1))
-            raise
-        finally:
-            stage_thread.join(BARRIER_TIMEOUT_S)
-            coordinator.close()
         return self._finish(task_counts)
 
     def _task_count(self) -> int:
@@ -173,79 +163,56 @@ class WindowDriver:
         slots = self.runner.slots(parallelism)
         return max(1, min(parallelism or slots, slots))
 
-    def _handlers(self, barrier: TaskBarrier) -> dict[str, Callable[[int, dict[str, Any]], dict[str, Any]]]:
-        def arrive(task: int, request: dict[str, Any]) -> dict[str, Any]:
-            return barrier.arrive(request["stage"], task)
+    def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
+        return [
+            barrier.handler(READY),
+            barrier.handler(OPENED),
+            barrier.handler(DRAINED),
+            PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
+            NEXT_RANGE.handled_by(lambda task, request: self._required_queue().next(task, request)),
+            RANGE_DONE.handled_by(lambda task, request: self._required_queue().mark_done(task, request)),
+            RANGE_RETURNED.handled_by(lambda task, request: self._required_queue().mark_unreadable(task, request)),
+        ]
 
-        def queue(name: str) -> Callable[[int, dict[str, Any]], dict[str, Any]]:
-            def call(task: int, request: dict[str, Any]) -> dict[str, Any]:
-                reply: dict[str, Any] = getattr(self._queue, name)(task, request)
-                return reply
+    def _required_progress(self) -> DrainProgress:
+        assert self._progress is not None  # a task writes after it was released from OPENED
+        return self._progress
 
-            return call
-
-        def progress(task: int, request: dict[str, Any]) -> dict[str, Any]:
-            return {} if self._progress is None else self._progress.update(task, request)
-
-        return {
-            **dict.fromkeys(("ready", "opened", "drained"), arrive),
-            "progress": progress,
-            "next": queue("next"),
-            "done": queue("mark_done"),
-            "back": queue("mark_unreadable"),
-        }
-
-    def _lead_stages(
-        self,
-        barrier: TaskBarrier,
-        ledger: LedgerState,
-        scans: WindowScans,
-        start_schema: StartSchema,
-        tasks: int,
-    ) -> None:
-        """Take the tasks from stage to stage, beside the running job."""
-        try:
-            with named_errors(self.cfg):
-                self._run_stages(barrier, ledger, scans, start_schema, tasks)
-        except CdcError as error:
-            barrier.fail(error)
-        except Exception as error:
-            barrier.fail(StateError("leading a round failed", why=repr(error), retriable=True))
+    def _required_queue(self) -> KeyRangeQueue:
+        assert self._queue is not None  # a task reads after it was released from DRAINED
+        return self._queue
 
     def _run_stages(
-        self,
-        barrier: TaskBarrier,
-        ledger: LedgerState,
-        scans: WindowScans,
-        start_schema: StartSchema,
-        tasks: int,
+        self, barrier: TaskBarrier, ledger: LedgerState, scans: WindowScans, start_schema: StartSchema
     ) -> None:
-        barrier.wait("ready")
+        """Take the tasks from one point of their barrier to the next, while their stage runs."""
+        barrier.wait(READY)
         try:
             low = take_low_watermark(self.cfg, self.conn)
         except WatermarkUnavailable as error:
             self._reason = str(error)
-            barrier.release("ready", {"over": True})
+            barrier.release(READY, ReadyReply())
             return
-        offset = None if low.offset is None else low.offset.to_json()
-        names = [[table.db, table.table] for table in dict.fromkeys(scan.table for scan in scans[0])]
-        server = str(fetch_all(self.conn, "SELECT @@server_uuid")[0][0])
-        barrier.release("ready", {"tables": names, "offset": offset, "row": low.row_id, "server": server})
-        barrier.wait("opened")
+        tables = tuple(dict.fromkeys(scan.table for scan in scans[0]))
+        server_uuid = str(fetch_all(self.conn, "SELECT @@server_uuid")[0][0])
+        barrier.release(READY, ReadyReply(WindowStart(tables, low.offset, low.row_id, server_uuid)))
+        barrier.wait(OPENED)
         close_window(self.cfg, self.conn, low)
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
         assert start is not None
-        plan = plan_window_batch(self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), tasks)
+        plan = plan_window_batch(
+            self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), barrier.tasks
+        )
         self._begun_batch = begin_batch(
             self.cfg, self.conn, self.job, plan, self.log, start_schema, offsets_checked=True
         )
         self._progress = DrainProgress(self._begun_batch.plan, self.log)
         self._queue = self._build_queue(self._begun_batch.ledger, scans, start_schema[0])
-        barrier.release("opened", {"plan": self._begun_batch.plan.to_json()})
-        barrier.wait("drained", unlimited=True)
+        barrier.release(OPENED, PlanReply(self._begun_batch.plan))
+        barrier.wait(DRAINED, unlimited=True)
         blocking = any(scan.kind == "blocking" for scan in scans[0])
         self._queue.deadline = float("inf") if blocking else time.monotonic() + READ_TIME_S
-        barrier.release("drained", {})
+        barrier.release(DRAINED, EMPTY)
 
     def _build_queue(self, ledger: LedgerState, window_scans: WindowScans, schema_state: SchemaState) -> KeyRangeQueue:
         """Find the range of scans that wait for theirs, write it down, and return the queue of those that go on.

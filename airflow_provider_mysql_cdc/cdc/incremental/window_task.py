@@ -8,45 +8,41 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import write_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, write_batch
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import LOCK_WAIT_S, is_transient
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.task_config import load_task_config
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 
 
-def run_window_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+def run_window_task(index: int, arguments: StageArguments[WriterInputs]) -> dict[str, int]:
     """Run one task of a round; called in a Spark task of a barrier stage.
 
     Args:
         index: The task's index, which is its writer's index.
-        arguments: What ``round_driver`` put together.
+        arguments: What the task was started with.
 
     Returns:
         Records per topic that the stretches gave; those of the batch stand in the writer's marker.
     """
-    faults.set_driver_pids(arguments["driver"])
-    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
-        cfg = load_task_config(channel, arguments)
-        with (
-            contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
-            named_errors(cfg),
-            connect(cfg.connection_settings()) as conn,
-        ):
-            return _run_task(cfg, index, sink, channel, conn, arguments)
+    with (
+        open_task(index, arguments) as (cfg, channel),
+        contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
+        named_errors(cfg),
+        connect(cfg.connection_settings()) as conn,
+    ):
+        return _run_task(cfg, index, sink, channel, conn, arguments.inputs)
 
 
 def _run_task(
@@ -55,17 +51,16 @@ def _run_task(
     sink: TransactionalWriter,
     channel: CoordinatorClient,
     conn: Any,
-    arguments: dict[str, Any],
+    inputs: WriterInputs,
 ) -> dict[str, int]:
     touched_keys = _open_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
     if touched_keys is None:
         return {}
-    opened_reply = channel.call("opened", stage="opened")
-    written = write_batch(cfg, index, sink, channel, {**arguments, "plan": opened_reply["plan"]}, touched_keys)
-    channel.call("drained", stage="drained")
+    plan = OPENED.arrive(channel).plan
+    written = write_batch(cfg, index, sink, channel, plan, inputs, touched_keys)
+    DRAINED.arrive(channel)
     if written.state is None:
         return {}
-    plan = BatchPlan.from_json(opened_reply["plan"])
     reader = KeyRangeReader(
         cfg,
         plan,
@@ -75,7 +70,7 @@ def _run_task(
         channel,
         written.state,
         touched_keys,
-        str(arguments["run_id"]),
+        inputs.run_id,
         written.last_transaction,
     )
     reader.avro_formats = RecordFormats.from_config(cfg, ask_driver(channel))
@@ -93,16 +88,14 @@ def _open_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str
         cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
         cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    low_watermark = channel.call("ready", stage="ready")
-    if low_watermark.get("over"):
+    window = READY.arrive(channel).start
+    if window is None:
         return None
-    require_server(conn, str(low_watermark["server"]))
-    tables = [TableId(db, name) for db, name in low_watermark["tables"]]
-    offset = None if low_watermark["offset"] is None else BinlogOffset.from_json(low_watermark["offset"])
-    touched_keys = WindowKeys(frozenset(tables), offset, low_watermark["row"], skipped_ops=skipped_ops)
+    require_server(conn, window.server_uuid)
+    touched_keys = WindowKeys(frozenset(window.tables), window.offset, window.row_id, skipped_ops=skipped_ops)
     with conn.cursor() as cursor:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-    for table in tables:
+    for table in window.tables:
         try:
             for _ in stream_rows(conn, f"SELECT 1 FROM {table.quoted()} LIMIT 0", f"table {table}"):
                 pass

@@ -15,13 +15,14 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import enable_keepalive
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.job.task_operation import ReplyT, RequestT, TaskHandler, TaskOperation
 
 HELLO_S = 10.0
 """Seconds within which a connection shows the token."""
@@ -35,7 +36,6 @@ KEEPALIVE_S = 60.0
 """Seconds after which the host of a task that does not answer counts as gone."""
 MAX_PORT_TRIES = 16
 """Ports that are tried from the one that was asked for, as Spark does for its own (``spark.port.maxRetries``)."""
-RequestHandler = Callable[[int, dict[str, Any]], dict[str, Any]]
 LostHandler = Callable[[int, CdcError | None], None]
 
 
@@ -61,8 +61,7 @@ class Coordinator:
     that line is short and comes soon, and few connections may be waiting with theirs at once.
 
     Args:
-        handlers: Operation name -> function of (task index, arguments) that returns the reply; it runs in the
-            connection's own thread and may block.
+        handlers: Answers the tasks' operations; a handler runs in the connection's own thread and may block.
         endpoint: Where to listen.
         on_lost: Called with the task's index when its connection ends before it said goodbye, and with the error it
             ended with, if it could tell.
@@ -74,12 +73,12 @@ class Coordinator:
 
     def __init__(
         self,
-        handlers: dict[str, RequestHandler],
+        handlers: Iterable[TaskHandler],
         endpoint: Endpoint = Endpoint(),
         on_lost: LostHandler | None = None,
         hello_s: float = HELLO_S,
     ) -> None:
-        self._handlers = handlers
+        self._handlers = {handler.operation: handler for handler in handlers}
         self._on_lost = on_lost
         self._hello_s = hello_s
         self._unauthenticated = threading.BoundedSemaphore(MAX_UNAUTHENTICATED)
@@ -166,7 +165,7 @@ class Coordinator:
 
     def _reply(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            return self._handlers[request["op"]](task, request)
+            return self._handlers[request["op"]].reply(task, request)
         except CdcError as error:
             return {"error": error.to_json()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -205,15 +204,19 @@ class CoordinatorClient:
         except OSError as error:
             raise _driver_gone_error(f"{address[0]}:{address[1]}: {error}") from error
 
-    def call(self, op: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, operation: TaskOperation[RequestT, ReplyT], request: RequestT) -> ReplyT:
         """Send one request and return its reply.
+
+        Args:
+            operation: The operation.
+            request: Its request.
 
         Raises:
             CdcError: The error the driver answered with.
             StateError: The driver is gone.
         """
         try:
-            self._stream.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
+            self._stream.write(json.dumps({"op": operation.name, **request.to_json()}).encode() + b"\n")
             self._stream.flush()
             line = self._stream.readline(MAX_LINE_BYTES + 1)
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
@@ -221,13 +224,13 @@ class CoordinatorClient:
         if not line.endswith(b"\n"):
             raise _driver_gone_error("its answer is cut off" if line else "it closed the connection")
         try:
-            reply: dict[str, Any] = json.loads(line)
+            reply = json.loads(line)
             failed = from_json(reply["error"]) if "error" in reply else None
+            if failed is None:
+                return operation.reply.from_json(reply)
         except (ValueError, LookupError, TypeError) as error:
             raise _driver_gone_error(f"its answer is not understood: {error}") from error
-        if failed is not None:
-            raise failed
-        return reply
+        raise failed
 
     def __enter__(self) -> CoordinatorClient:
         return self

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -22,12 +21,13 @@ from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import (
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
-from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient, RequestHandler
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.shared_operations import SCHEMA_ID, SchemaIdRequest
+from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings, SchemaId
 
 log = logging.getLogger(__name__)
-OPERATION = "schema"
 
 
 class SchemaIds:
@@ -113,13 +113,11 @@ class SchemaIds:
             self._registries[settings] = SchemaRegistry(settings)
         return self._registries[settings]
 
-    def handlers(self) -> Mapping[str, RequestHandler]:
-        """Return the coordinator's handlers that tell tasks."""
-        return {OPERATION: self._handle}
-
-    def _handle(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        part: F.ConverterPart = "key" if request["part"] == "key" else "value"
-        return self.id_of(part, str(request["subject"]), str(request["text"]), str(request["about"])).to_json()
+    def handler(self) -> TaskHandler:
+        """Return the coordinator's handler that answers tasks."""
+        return SCHEMA_ID.handled_by(
+            lambda task, request: self.id_of(request.part, request.subject, request.text, request.about)
+        )
 
     def close(self) -> None:
         """Close the connections to registries."""
@@ -136,6 +134,6 @@ def ask_driver(channel: CoordinatorClient) -> LookupSchemaId:
     """
 
     def ask(part: F.ConverterPart, subject: str, text: str, about: str) -> SchemaId:
-        return SchemaId.from_json(channel.call(OPERATION, part=part, subject=subject, text=text, about=about))
+        return channel.call(SCHEMA_ID, SchemaIdRequest(part, subject, text, about))
 
     return ask

@@ -8,35 +8,33 @@ the two ways (Spark's may be encrypted: ``spark.network.crypto.enabled``) learns
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient, RequestHandler
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.shared_operations import PROPERTIES_KEY, PropertiesKey
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
 
-_KEY_OPERATION = "key"
 
-
-def encrypted_properties(cfg: ConnectorConfig) -> tuple[str, dict[str, RequestHandler]]:
-    """Return the properties for the tasks' arguments, sealed, and the coordinator's handler that hands out the key.
+def encrypted_properties(cfg: ConnectorConfig) -> tuple[str, TaskHandler]:
+    """Return the properties for the tasks' arguments, encrypted, and the coordinator's handler that hands out the key.
 
     Args:
         cfg: The connector's configuration.
     """
     text, key = encrypt_properties(cfg.properties())
-    return text, {_KEY_OPERATION: lambda task, request: {"key": key}}
+    return text, PROPERTIES_KEY.handled_by(lambda task, request: PropertiesKey(key))
 
 
-def load_task_config(channel: CoordinatorClient, arguments: dict[str, Any]) -> ConnectorConfig:
+def load_task_config(channel: CoordinatorClient, properties: str) -> ConnectorConfig:
     """Return the configuration in a task.
 
     Args:
         channel: Calls to the driver.
-        arguments: The task's arguments; ``properties`` is what ``encrypted_properties`` returned.
+        properties: The encrypted properties (``encrypted_properties``).
 
     Raises:
         ConfigError: This host cannot read it, for example a converter's module is missing.
         StateError: The driver is gone.
     """
-    key = str(channel.call(_KEY_OPERATION)["key"])
-    return ConnectorConfig.from_properties(decrypt_properties(arguments["properties"], key))
+    key = channel.call(PROPERTIES_KEY, EMPTY).key
+    return ConnectorConfig.from_properties(decrypt_properties(properties, key))

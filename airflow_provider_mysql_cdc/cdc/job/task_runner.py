@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 
-TaskFunction = Callable[[int, dict[str, Any]], Any]
+ArgumentsT = TypeVar("ArgumentsT")
+TaskResultT = TypeVar("TaskResultT")
 
 
 class TaskRunner(Protocol):
@@ -25,7 +26,9 @@ class TaskRunner(Protocol):
         """
         ...
 
-    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
+    def run(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
+    ) -> list[TaskResultT]:
         """Run ``task(index, arguments)`` for index 0 to count - 1 and return the results in order.
 
         Args:
@@ -53,7 +56,9 @@ class ThreadRunner:
         """Return how many tasks can run at once."""
         return self._slots
 
-    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
+    def run(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
+    ) -> list[TaskResultT]:
         """Run the tasks; the first error is raised after all have ended."""
         results: list[Any] = [None] * count
         errors: list[BaseException] = []

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import AssignedChunk, ChunkRows, NextChunk
 
 
 @dataclass(slots=True)
@@ -44,33 +46,29 @@ class ChunkQueue:
         # Chunks and rows of earlier attempts, which say nothing of how quickly this one goes.
         self._earlier = len(self.finished_rows), sum(self.finished_rows.values())
 
-    def next(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def next(self, task: int, request: EmptyMessage) -> NextChunk:
         """Reply with the next chunk, or with none."""
         with self._lock:
             if not self.waiting:
-                return {"chunk": None}
+                return NextChunk()
             resolved = self.waiting.pop(0)
-            return {
-                "chunk": resolved.to_json(),
-                "first": resolved.chunk.id == self.edge_chunks[0],
-                "final": resolved.chunk.id == self.edge_chunks[1],
-                "place": self.list_entries[resolved.chunk.id],
-            }
+            first, final = (resolved.chunk.id == edge_chunk for edge_chunk in self.edge_chunks)
+            return NextChunk(AssignedChunk(resolved, first, final, self.list_entries[resolved.chunk.id]))
 
-    def progress(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def progress(self, task: int, request: ChunkRows) -> EmptyMessage:
         """Take a task's count of rows in its chunk."""
         with self._lock:
-            self._running_rows[request["chunk"]] = int(request["rows"])
+            self._running_rows[request.chunk] = request.rows
             self._log_progress()
-        return {}
+        return EMPTY
 
-    def done(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def done(self, task: int, request: ChunkRows) -> EmptyMessage:
         """Take note that a chunk is committed."""
         with self._lock:
-            self._running_rows.pop(request["chunk"], None)
-            self.finished_rows[request["chunk"]] = int(request["rows"])
+            self._running_rows.pop(request.chunk, None)
+            self.finished_rows[request.chunk] = request.rows
             self._log_progress()
-        return {}
+        return EMPTY
 
     def _log_progress(self) -> None:
         now = time.monotonic()

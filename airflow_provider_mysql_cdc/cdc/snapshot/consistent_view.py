@@ -6,7 +6,6 @@ CONSISTENT SNAPSHOT and says ``opened``; the driver reads the binlog position an
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,102 +16,17 @@ import pymysql
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, gtids_on, visible_offset
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OPENED, READY, ReopenView, ViewReply
 
 ACCESS_DENIED = {1044, 1045, 1142, 1227}
 LOCK_WAIT_TIMEOUT = 1205
 OPTIMISTIC_TRIES = 50
 GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
-
-
-class TaskBarrier:
-    """Let the driver wait for all tasks, and all tasks for the driver.
-
-    Args:
-        tasks: Number of tasks.
-        timeout_s: Longest wait for all tasks, in seconds.
-    """
-
-    def __init__(self, tasks: int, timeout_s: float) -> None:
-        self._tasks, self._timeout = tasks, timeout_s
-        self._cond = threading.Condition()
-        self._arrived: dict[str, set[int]] = {}
-        self._released: dict[str, dict[str, Any]] = {}
-        self._error: CdcError | None = None
-
-    def arrive(self, stage: str, task: int) -> dict[str, Any]:
-        """Say that a task reached a stage; return when the driver releases it, with the driver's reply.
-
-        A task comes to a stage once. One that comes again is another attempt of it, which Spark began because it holds
-        the first for lost; it may still be at work, and the view it belongs to is not the one that would be opened now.
-
-        Raises:
-            CdcError: The job failed meanwhile, or the task has been here before.
-        """
-        with self._cond:
-            arrived = self._arrived.setdefault(stage, set())
-            if task in arrived and self._error is None:
-                self._error = _restarted_task_error(task, stage)
-            arrived.add(task)
-            self._cond.notify_all()
-            self._cond.wait_for(lambda: stage in self._released or self._error is not None)
-            if self._error is not None:
-                raise self._error
-            return self._released[stage]
-
-    def wait(self, stage: str, *, unlimited: bool = False) -> None:
-        """Wait until all tasks have arrived at a stage.
-
-        Args:
-            stage: The stage.
-            unlimited: Whether they may work on the way there for as long as it takes.
-
-        Raises:
-            CdcError: A task was lost, or not all came in time.
-        """
-        with self._cond:
-            all_arrived = self._cond.wait_for(
-                lambda: len(self._arrived.get(stage, ())) == self._tasks or self._error is not None,
-                None if unlimited else self._timeout,
-            )
-            if self._error is not None:
-                raise self._error
-            if not all_arrived:
-                raise StateError(
-                    f"only {len(self._arrived.get(stage, ()))} of {self._tasks} snapshot tasks reached {stage!r}",
-                    why=f"the others did not come within {self._timeout:.0f} s",
-                    remedy="give the job as many slots as it has tasks (snapshot.parallelism)",
-                    retriable=True,
-                )
-
-    def release(self, stage: str, reply: dict[str, Any]) -> None:
-        """Let the tasks go on from a stage."""
-        with self._cond:
-            self._released[stage] = reply
-            self._cond.notify_all()
-
-    def last_opened_stage(self) -> str:
-        """Return the latest stage named ``opened...`` that tasks have reached."""
-        with self._cond:
-            return max((s for s in self._arrived if s.startswith("opened")), key=lambda s: int(s[6:] or 0))
-
-    def fail(self, error: CdcError) -> None:
-        """End all waiting with an error; the first one counts."""
-        with self._cond:
-            self._error = self._error or error
-            self._cond.notify_all()
-
-
-def _restarted_task_error(task: int, stage: str) -> StateError:
-    return StateError(
-        "a task was begun a second time while the view of its first attempt stands",
-        where=f"task {task}, stage {stage!r}",
-        why="Spark holds the first attempt for lost",
-        remedy="read the executors' logs; run the task again, it reads only what is not committed",
-        retriable=True,
-    )
 
 
 def require_server(conn: Any, server_uuid: str | None) -> None:
@@ -188,8 +102,8 @@ def open_view(
     lock_kind = _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, lock_timeout_s)
     locked_at = time.perf_counter()
     try:
-        barrier.release("ready", {})
-        barrier.wait("opened")
+        barrier.release(READY, EMPTY)
+        barrier.wait(OPENED)
         offset = current_offset(conn)
     except BaseException:
         _unlock(conn)
@@ -281,15 +195,19 @@ def _open_without_lock(conn: Any, barrier: TaskBarrier, wait_s: int) -> Consiste
                 why=f"transactions before {offset_before} were still being committed after {wait_s} s",
                 remedy="run the task again, raise snapshot.lock.timeout.ms, or use another locking mode",
             )
-        stage = "ready" if attempt == 0 else f"again{attempt}"
-        opened = "opened" if attempt == 0 else f"opened{attempt}"
-        barrier.release(stage, {})
+        ready, opened = _view_points(attempt)
+        barrier.release(ready, EMPTY)
         barrier.wait(opened)
         unchanged = same_position(current_offset(conn), offset_before)
         if unchanged or attempt == OPTIMISTIC_TRIES - 1:
             return ConsistentView(offset_before, _server_time_ms(conn), 0.0, "none", unchanged and settled)
-        barrier.release(opened, {"again": f"again{attempt + 1}", "opened": f"opened{attempt + 1}"})
+        barrier.release(opened, ViewReply(reopen=ReopenView(*(point.name for point in _view_points(attempt + 1)))))
     raise AssertionError("unreachable")
+
+
+def _view_points(attempt: int) -> tuple[BarrierPoint[EmptyMessage], BarrierPoint[ViewReply]]:
+    """Return where tasks arrive before and after they open their views for the n-th time, counted from 0."""
+    return (READY.named(f"again{attempt}"), OPENED.named(f"opened{attempt}")) if attempt else (READY, OPENED)
 
 
 def _server_time_ms(conn: Any) -> int:

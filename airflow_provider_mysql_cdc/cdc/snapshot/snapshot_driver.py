@@ -21,13 +21,14 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
-from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
-from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -61,18 +62,30 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     recorded_chunks,
     rows_by_table,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, TaskBarrier
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import tables_created_since
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import RemainingChunks, ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.resumption import Resumption, require_readable
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_same_binlog, view_offsets
 from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override, single_chunk_required
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import snapshot_task
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
+    CHUNK_DONE,
+    CHUNK_PROGRESS,
+    NEXT_CHUNK,
+    NOTE,
+    OPENED,
+    READY,
+    LogLine,
+)
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotInputs, snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
-from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewCallbacks, ViewOpener, lock_seconds, lost_task_error
+from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewCallbacks, ViewOpener, lock_seconds
 
 BARRIER_TIMEOUT_S = 120.0
+"""Longest wait in seconds for all tasks to be connected, and for all to have opened their views."""
+VIEW_END_TIMEOUT_S = 30.0
+"""Longest wait in seconds for the end of the view's lock once the tasks have ended."""
 MAX_ATTEMPTS = 5
 """How often tables, definitions and view are looked at anew before the run gives up."""
 
@@ -257,22 +270,6 @@ class _SnapshotDriver:
         self.log(f"snapshot {self.plan.epoch}: {len(queue.waiting)} chunk(s) to read with {tasks} task(s)")
         if tasks < requested_tasks:
             self.log(f"{F.SNAPSHOT_PARALLELISM.name} asks for {requested_tasks} tasks; Spark has {slots} slot(s)")
-        barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
-        encrypted, config_handlers = encrypted_properties(self.cfg)
-        coordinator = Coordinator(
-            {
-                **config_handlers,
-                **self.job.schema_ids.handlers(),
-                "ready": lambda task, request: barrier.arrive(request["stage"], task),
-                "opened": lambda task, request: barrier.arrive(request["stage"], task),
-                "next": queue.next,
-                "note": self._log_once,
-                "progress": queue.progress,
-                "done": queue.done,
-            },
-            self.runner.endpoint,
-            on_lost=lambda task, cause: barrier.fail(cause or lost_task_error(task)),
-        )
         # Before the view opens: a server may have thousands of tables, and the tasks wait meanwhile.
         described = None if self._schemas_written(ledger) else build_snapshot_schema(definitions)
         listed = list(definitions.tables)
@@ -291,33 +288,33 @@ class _SnapshotDriver:
             if described is not None:
                 self.write_schemas(view, described, queue.edge_chunks[1] == "")
 
+        barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
         opener = ViewOpener(self.cfg, barrier, listed, guard_conn, ViewCallbacks(find_changes, record_view, self.log))
-        opener.start()
-        arguments = {
-            "properties": encrypted,
-            "plan": self.plan.to_json(),
-            "partitions": topic_partitions(self.cfg, {*state.tables, *(p.table for p in queue.waiting)}),
-            "run_id": self.run_id,
-            "tables": dict(state.tables),
-            "address": coordinator.address,
-            "token": coordinator.token,
-            "driver": faults.driver_pids(),
-        }
-        try:
-            self.runner.run(snapshot_task, tasks, arguments, barrier=True)
-        except BaseException:
-            barrier.fail(lost_task_error(-1))
-            opener.finish()
-            raise
-        finally:
-            coordinator.close()
-        opener.finish()
+        inputs = SnapshotInputs(
+            self.plan,
+            dict(state.tables),
+            topic_partitions(self.cfg, {*state.tables, *(p.table for p in queue.waiting)}),
+            self.run_id,
+        )
+        StageRunner(self.cfg, self.runner, self.job.schema_ids).run_barrier(
+            snapshot_task,
+            StageLeader(self.cfg, barrier, opener.lead, "opening the consistent view failed", VIEW_END_TIMEOUT_S),
+            inputs,
+            [
+                barrier.handler(READY),
+                barrier.handler(OPENED),
+                NEXT_CHUNK.handled_by(queue.next),
+                NOTE.handled_by(self._log_once),
+                CHUNK_PROGRESS.handled_by(queue.progress),
+                CHUNK_DONE.handled_by(queue.done),
+            ],
+        )
         return opener.changed_tables
 
-    def _log_once(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Take a line of text that the job says once."""
-        self.log.once(request["once"])
-        return {}
+    def _log_once(self, task: int, request: LogLine) -> EmptyMessage:
+        """Write a task's line into the job's log, once."""
+        self.log.once(request.text)
+        return EMPTY
 
     def _finish(self, chunks: list[SnapshotChunk]) -> tuple[dict[str, int], BinlogOffset]:
         """Check that every chunk is committed, and write where the drain begins."""

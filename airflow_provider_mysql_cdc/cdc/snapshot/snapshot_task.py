@@ -26,13 +26,13 @@ from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.task_config import load_task_config
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import renamed_rows_members
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry, renamed_rows_members
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk, spans_to_json
@@ -45,6 +45,18 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
+    CHUNK_DONE,
+    CHUNK_PROGRESS,
+    NEXT_CHUNK,
+    NOTE,
+    OPENED,
+    READY,
+    AssignedChunk,
+    ChunkRows,
+    LogLine,
+    OpenedView,
+)
 
 PROGRESS_ROWS = 10_000  # SNAP-56
 
@@ -65,22 +77,38 @@ _MAX_DECODERS = 64
 """Decoders that a task keeps: chunks of a table come one after the other, and there may be thousands of tables."""
 
 
-def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class SnapshotInputs:
+    """Hold what the tasks of a snapshot need.
+
+    Args:
+        plan: The snapshot's plan (epoch, partition counts).
+        tables: Table structures by name.
+        partitions: Partition count of each topic.
+        run_id: Id of the run, for the context headers.
+    """
+
+    plan: BatchPlan
+    tables: dict[TableId, Table]
+    partitions: dict[str, int]
+    run_id: str
+
+
+def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict[str, int]:
     """Run one snapshot task; called in a Spark task of a barrier stage.
 
     Args:
         index: The task's index.
-        arguments: What the driver put together (``snapshot_driver``).
+        arguments: What the task was started with.
 
     Returns:
         Rows per topic.
     """
-    faults.set_driver_pids(arguments["driver"])
-    plan = BatchPlan.from_json(arguments["plan"])
-    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
-        cfg = load_task_config(channel, arguments)
+    inputs = arguments.inputs
+    plan = inputs.plan
+    with open_task(index, arguments) as (cfg, channel):
         # A chunk is of one table.
-        single_partition = all(count == 1 for count in arguments["partitions"].values())
+        single_partition = all(count == 1 for count in inputs.partitions.values())
         with (
             contextlib.closing(kafka_clients.record_writer(cfg, index, single_partition=single_partition)) as sink,
             named_errors(cfg),
@@ -89,32 +117,33 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
                 join_plan(ledger, plan, sink, index)
             with connect(cfg.connection_settings()) as conn:
                 view = _join_view(conn, channel)
-                if view.get("over"):  # the driver looks at the tables anew, with new tasks
+                if view is None:  # the driver looks at the tables anew, with new tasks
                     return {}
-                require_server(conn, view["offset"]["server_uuid"])
-                headers = table_options.headers(cfg, arguments["run_id"])
+                require_server(conn, view.offset.server_uuid)
+                headers = table_options.headers(cfg, inputs.run_id)
                 task = SnapshotTask(
-                    cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
+                    cfg, plan, index, conn, sink, channel, inputs.tables, inputs.partitions, view, headers
                 )
                 task.formats = RecordFormats.from_config(cfg, ask_driver(channel))
                 return task.run()
 
 
-def _join_view(conn: Any, channel: CoordinatorClient) -> dict[str, Any]:
+def _join_view(conn: Any, channel: CoordinatorClient) -> OpenedView | None:
+    """Open this task's view together with those of all others; None when the driver has no use for them."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    channel.call("ready", stage="ready")
-    stage = "opened"
+    READY.arrive(channel)
+    opened = OPENED
     while True:
         with conn.cursor() as cursor:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        reply = channel.call("opened", stage=stage)
-        if "again" not in reply:
-            return reply
+        reply = opened.arrive(channel)
+        if reply.reopen is None:
+            return reply.view
         conn.rollback()
-        channel.call("ready", stage=reply["again"])
-        stage = reply["opened"]
+        READY.named(reply.reopen.ready_point).arrive(channel)
+        opened = OPENED.named(reply.reopen.opened_point)
 
 
 @dataclass(slots=True)
@@ -130,7 +159,7 @@ class SnapshotTask:
         channel: Calls to the driver.
         tables: Table structures by name.
         partitions: Partition count of each topic.
-        view: The view: ``offset`` and ``ts_ms``.
+        view: The moment that the view shows.
         headers: Headers of every record.
         formats: The forms of records; None when all is JSON.
     """
@@ -143,7 +172,7 @@ class SnapshotTask:
     channel: CoordinatorClient
     tables: dict[TableId, Table]
     partitions: dict[str, int]
-    view: dict[str, Any]
+    view: OpenedView
     headers: list[tuple[str, bytes]]
     counts: dict[str, int] = field(default_factory=dict)
     formats: RecordFormats | None = None
@@ -155,38 +184,35 @@ class SnapshotTask:
 
     def run(self) -> dict[str, int]:
         """Ask for chunks and read them; return rows per topic."""
-        self.channel.call("note", once=f"rows are decoded by {kernel().text}")
-        while True:
-            reply = self.channel.call("next")
-            if reply.get("chunk") is None:
-                return self.counts
-            resolved = ResolvedChunk.from_json(reply["chunk"])
-            rows = self._write_chunk(resolved, reply)
-            self.channel.call("done", chunk=resolved.chunk.id, rows=rows)
+        self.channel.call(NOTE, LogLine(f"rows are decoded by {kernel().text}"))
+        while (assigned := self.channel.call(NEXT_CHUNK, EMPTY).assigned) is not None:
+            rows = self._write_chunk(assigned)
+            self.channel.call(CHUNK_DONE, ChunkRows(assigned.resolved.chunk.id, rows))
+        return self.counts
 
-    def _write_chunk(self, resolved: ResolvedChunk, reply: dict[str, Any]) -> int:
+    def _write_chunk(self, assigned: AssignedChunk) -> int:
         """Write one chunk, and again with smaller batches where a topic takes none as large; return its rows."""
         while True:
             counts = dict(self.counts)
             try:
-                rows = self._read_and_produce(resolved, bool(reply.get("first")), bool(reply.get("final")))
-                self._commit(resolved, rows, reply["place"])
+                rows = self._read_and_produce(assigned.resolved, assigned.first, assigned.final)
+                self._commit(assigned.resolved, rows, assigned.list_entry)
             except RecordTooLargeError as error:
                 note = reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error)
                 self.counts = counts
                 self._new_native_counts()
-                self.channel.call("note", once=note)
+                self.channel.call(NOTE, LogLine(note))
             else:
                 return rows
 
-    def _commit(self, resolved: ResolvedChunk, rows: int, list_entry: dict[str, Any]) -> None:
+    def _commit(self, resolved: ResolvedChunk, rows: int, list_entry: ListEntry) -> None:
         chunk = resolved.chunk
         record = {
             "epoch": self.plan.epoch,
             **list_entry,
             "chunk": chunk.to_json(),
-            "offset": self.view["offset"],
-            "ts_ms": int(self.view["ts_ms"]),
+            "offset": self.view.offset.to_json(),
+            "ts_ms": self.view.ts_ms,
             "rows": rows - self._left_out,
             "left_out": self._left_out,
             "writer": self.index,
@@ -222,7 +248,7 @@ class SnapshotTask:
 
     def _emitter(self, table: Table, source: TableId, where: str) -> RowEmitter:
         cfg = self.cfg
-        offset, ts_ms = BinlogOffset.from_json(self.view["offset"]), int(self.view["ts_ms"])
+        offset, ts_ms = self.view.offset, self.view.ts_ms
         topic = topic_routing.table_topic_name(cfg, table.id)
         partitions = self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS])
         text_reader = self._text_reader(table, source, topic)
@@ -296,9 +322,10 @@ class SnapshotTask:
     def _fill_spool(self, spool: RowSpool, chunk: SnapshotChunk, table: Table, source: TableId) -> RowSpool:
         """Read the chunk's rows of one table."""
         where = f"snapshot of {chunk.id}"
+        report = _ProgressReporter(lambda rows: self.channel.call(CHUNK_PROGRESS, ChunkRows(chunk.id, rows)))
         with stored_dates_allowed(self.conn, chunk.kinds):
             blocks = stream_blocks(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
-            spool.fill(blocks, _ProgressReporter(lambda rows: self.channel.call("progress", chunk=chunk.id, rows=rows)))
+            spool.fill(blocks, report)
         return spool
 
     def _produce(self, resolved: ResolvedChunk, spool: RowSpool, emitter: RowEmitter, first: bool, final: bool) -> None:

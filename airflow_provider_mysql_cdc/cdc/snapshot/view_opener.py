@@ -1,22 +1,21 @@
-"""The thread that opens the view while the tasks of the stage wait for it."""
+"""Open the view while the tasks of the stage wait for it."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
-from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, TaskBarrier, open_view
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, open_view
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OPENED, READY, OpenedView, ViewReply
 
 INEXACT_VIEW_WARNING = (
     "WARNING: snapshot.locking.mode=none found no moment of which it is certain that nothing was committed. Rows may "
@@ -41,90 +40,62 @@ class ViewCallbacks:
     log: Log
 
 
-class ViewOpener(threading.Thread):
-    """Open the view beside the running stage: ``runner.run`` blocks the driver's main thread.
+@dataclass(slots=True)
+class ViewOpener:
+    """Open the view: the driver's part of the stage.
 
     Args:
         cfg: The connector's configuration.
-        barrier: The meeting of the tasks.
+        barrier: The barrier of the tasks.
         tables: Tables to lock where the global lock is refused.
         guard_conn: The connection that holds off changes of the tables until the view stands.
         callbacks: What to do with the view.
+        changed_tables: What made the view useless, once it is open.
     """
 
-    def __init__(
-        self,
-        cfg: ConnectorConfig,
-        barrier: TaskBarrier,
-        tables: list[TableId],
-        guard_conn: Any,
-        callbacks: ViewCallbacks,
-    ) -> None:
-        super().__init__(name="cdc-view", daemon=True)
-        self._cfg, self._barrier, self._tables, self._guard_conn, self._callbacks = (
-            cfg,
-            barrier,
-            tables,
-            guard_conn,
-            callbacks,
-        )
-        self._stage_ended = threading.Event()
-        self.error: CdcError | None = None
-        self.changed_tables: list[str] = []
+    cfg: ConnectorConfig
+    barrier: TaskBarrier
+    tables: list[TableId]
+    guard_conn: Any
+    callbacks: ViewCallbacks
+    changed_tables: list[str] = field(default_factory=list)
 
-    def run(self) -> None:
-        """Open the view, let the driver look at it, let the tasks go."""
-        cfg = self._cfg
-        try:
-            self._barrier.wait("ready")
-            with named_errors(cfg), connect(cfg.connection_settings()) as conn:
-                view, unlock = open_view(
-                    conn,
-                    self._barrier,
-                    self._tables,
-                    str(cfg[F.SNAPSHOT_LOCKING_MODE]),
-                    lock_seconds(cfg),
-                    cfg.connection_settings(),
-                )
-                self._guard_conn.rollback()
-                self._callbacks.log(str(view))
-                if not view.exact:
-                    self._callbacks.log(INEXACT_VIEW_WARNING.format(view.offset))
-                stage = self._barrier.last_opened_stage()
-                self.changed_tables = self._callbacks.find_changes(view)
-                if self.changed_tables:
-                    self._barrier.release(stage, {"over": True})
-                else:
-                    faults.fault_point("snapshot.view_open")
-                    self._callbacks.record_view(view)
-                    self._barrier.release(stage, {"offset": view.offset.to_json(), "ts_ms": view.ts_ms})
-                    self._stage_ended.wait()
-                unlock()
-        except CdcError as error:
-            self.error = error
-            self._barrier.fail(error)
-        except Exception as error:
-            self.error = StateError("opening the consistent view failed", why=repr(error), retriable=True)
-            self._barrier.fail(self.error)
+    def lead(self, stage_ended: threading.Event) -> None:
+        """Open the view, let the driver check it, and let the tasks read in it.
 
-    def finish(self) -> None:
-        """End the thread; raise what it met."""
-        self._stage_ended.set()
-        with contextlib.suppress(RuntimeError):
-            self.join(30)
-        if self.error is not None:
-            raise self.error
+        Args:
+            stage_ended: Set when the tasks have ended.
+
+        Raises:
+            CdcError: The view cannot be opened.
+        """
+        cfg = self.cfg
+        self.barrier.wait(READY)
+        with connect(cfg.connection_settings()) as conn:
+            view, unlock = open_view(
+                conn,
+                self.barrier,
+                self.tables,
+                str(cfg[F.SNAPSHOT_LOCKING_MODE]),
+                lock_seconds(cfg),
+                cfg.connection_settings(),
+            )
+            self.guard_conn.rollback()
+            self.callbacks.log(str(view))
+            if not view.exact:
+                self.callbacks.log(INEXACT_VIEW_WARNING.format(view.offset))
+            opened = self.barrier.last_reached(OPENED)
+            self.changed_tables = self.callbacks.find_changes(view)
+            if self.changed_tables:
+                self.barrier.release(opened, ViewReply())
+            else:
+                faults.fault_point("snapshot.view_open")
+                self.callbacks.record_view(view)
+                self.barrier.release(opened, ViewReply(OpenedView(view.offset, view.ts_ms)))
+                stage_ended.wait()
+            unlock()
 
 
 def lock_seconds(cfg: ConnectorConfig) -> int:
     """Return ``snapshot.lock.timeout.ms`` in whole seconds, at least one."""
     return max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
-
-
-def lost_task_error(task: int) -> StateError:
-    """Return the error for a task that is gone; -1 stands for the whole stage."""
-    return StateError(
-        f"snapshot task {task} was lost" if task >= 0 else "the snapshot stage failed",
-        remedy="run the task again; finished chunks are kept",
-        retriable=True,
-    )

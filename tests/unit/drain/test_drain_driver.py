@@ -18,8 +18,9 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import PlannedBatch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
+from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
+from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
@@ -200,7 +201,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         add_native_counts=lambda counts: None,
         native_counts=NativeCounts(),
         read=lambda **_: LedgerState(plan=batch, markers=markers),
-        schema_ids=SimpleNamespace(handlers=dict),
+        schema_ids=SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {})),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
     assert drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None)) == {"t": 6}

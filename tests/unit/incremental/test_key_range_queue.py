@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Increme
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import CHUNKS_PER_RANGE, KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TableId("d", "t")
@@ -39,8 +40,8 @@ def cut(size: int, last: int) -> Iterator[KeyRange]:
     asked = queue_scans(IncrementalState(), SnapshotRequest("s", "incremental", [T], {}), 1)
     scan = asked.scans[0].begin(("id",), ("SIGNED",), (last,), 1)
     queue = KeyRangeQueue.for_scans(None, asked.with_scans([scan]), [scan], size, float("inf"), lambda line: None)
-    while (found := queue.next(0, {})["stretch"]) is not None:
-        yield KeyRange.from_json(found)
+    while (found := queue.next(0, EMPTY).assigned) is not None:
+        yield found.key_range
 
 
 @pytest.mark.req("CFG-69", "INC-11")

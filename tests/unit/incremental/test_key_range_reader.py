@@ -19,6 +19,13 @@ from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    NEXT_RANGE,
+    AssignedKeyRange,
+    NextKeyRange,
+    RangeReadOptions,
+)
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
@@ -38,15 +45,15 @@ class Channel:
     """A driver with one stretch."""
 
     def __init__(self, kind: str) -> None:
-        asked = {"condition": None, "kind": kind, "first": False, "last": False, "by_key": True}
-        self._replies: list[dict[str, Any]] = [{"stretch": STRETCH.to_json(), **asked}]
+        options = RangeReadOptions(kind, None, first_table=False, last_table=False)
+        self._waiting = [AssignedKeyRange(STRETCH, options)]
         self.said: list[tuple[str, dict[str, Any]]] = []
 
-    def call(self, op: str, **given: Any) -> dict[str, Any]:
-        if op == "next":
-            return self._replies.pop() if self._replies else {"stretch": None}
-        self.said.append((op, given))
-        return {}
+    def call(self, operation: Any, request: Any) -> Any:
+        if operation is NEXT_RANGE:
+            return NextKeyRange(self._waiting.pop() if self._waiting else None)
+        self.said.append((operation.name, request.to_json()))
+        return EMPTY
 
 
 def read(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,6 +15,34 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.job import coordinator as module
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient, Endpoint
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskOperation
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, and the task whose it is."""
+
+    text: str
+    task: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"text": self.text, "task": self.task}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Text:
+        return cls(members["text"], members["task"])
+
+
+@dataclass(frozen=True)
+class Other(Text):
+    """A request with another member than the driver's."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"other": 1}
+
+
+ECHO = TaskOperation("echo", Text, Text)
+FAIL = TaskOperation("fail", EmptyMessage, EmptyMessage)
 
 
 class Driver:
@@ -22,13 +51,10 @@ class Driver:
     def __init__(self, hello_s: float) -> None:
         self.lost: list[tuple[int, CdcError | None]] = []
         self.heard = threading.Event()
-        handlers: dict[str, Callable[[int, dict[str, Any]], dict[str, Any]]] = {
-            "echo": lambda task, request: {"task": task, "text": request["text"]},
-            "fail": self._fail,
-        }
+        handlers = [ECHO.handled_by(lambda task, request: Text(request.text, task)), FAIL.handled_by(self._fail)]
         self.coordinator = Coordinator(handlers, on_lost=self._on_lost, hello_s=hello_s)
 
-    def _fail(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+    def _fail(self, task: int, request: EmptyMessage) -> EmptyMessage:
         raise SourceError("a table is gone", where="d.t")
 
     def _on_lost(self, task: int, cause: CdcError | None) -> None:
@@ -61,10 +87,10 @@ def closed(sock: socket.socket) -> bool:
 
 def test_a_task_is_answered() -> None:
     with driver() as d, d.client(7) as client:
-        assert client.call("echo", text="é" * 100_000) == {"task": 7, "text": "é" * 100_000}
+        assert client.call(ECHO, Text("é" * 100_000)) == Text("é" * 100_000, 7)
         with pytest.raises(SourceError, match="a table is gone"):
-            client.call("fail")
-        assert client.call("echo", text="on")["text"] == "on"
+            client.call(FAIL, EMPTY)
+        assert client.call(ECHO, Text("on")).text == "on"
     assert d.lost == []
 
 
@@ -83,7 +109,7 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
         slow.sendall(b'{"tok')
         assert closed(silent) and closed(slow)
         with d.client() as client:
-            assert client.call("echo", text="a")["text"] == "a"
+            assert client.call(ECHO, Text("a")).text == "a"
 
 
 def test_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +117,7 @@ def test_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with driver(hello_s=0.3) as d:
         crowd = [d.raw() for _ in range(5)]
         with d.client() as client:
-            assert client.call("echo", text="a")["text"] == "a"
+            assert client.call(ECHO, Text("a")).text == "a"
         assert all(closed(sock) for sock in crowd)
 
 
@@ -135,18 +161,22 @@ def test_a_line_of_a_task_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     with driver() as d, d.client(2) as client:
         with pytest.raises(StateError):
-            client.call("echo", text="x" * 2000)
+            client.call(ECHO, Text("x" * 2000))
         assert d.heard.wait(20)
         ((task, cause),) = d.lost
         assert task == 2 and isinstance(cause, StateError) and "1000 bytes" in cause.why
 
 
-@pytest.mark.parametrize("op, arguments", [("unknown", {}), ("echo", {"other": 1})])
-def test_a_call_that_does_not_fit_is_answered_by_name(op: str, arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "operation, request_",
+    [(TaskOperation("unknown", EmptyMessage, EmptyMessage), EMPTY), (ECHO, Other("a"))],
+    ids=["unknown", "another member"],
+)
+def test_a_call_that_does_not_fit_is_answered_by_name(operation: TaskOperation[Any, Any], request_: Any) -> None:
     with driver() as d, d.client() as client:
         with pytest.raises(StateError, match="not understood"):
-            client.call(op, **arguments)
-        assert client.call("echo", text="a")["text"] == "a"
+            client.call(operation, request_)
+        assert client.call(ECHO, Text("a")).text == "a"
 
 
 def test_a_task_that_ends_without_goodbye_is_lost_with_its_error() -> None:
@@ -169,7 +199,7 @@ def test_each_side_finds_out_that_the_others_host_is_gone(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "enable_keepalive", keep_alive)
     with driver() as d, d.client() as client:
-        assert client.call("echo", text="a")["text"] == "a"
+        assert client.call(ECHO, Text("a")).text == "a"
         ends = {client._sock.getsockname(), d.coordinator.address}
         assert set(watched) == {(end, module.KEEPALIVE_S) for end in ends}
 
@@ -185,7 +215,7 @@ def test_a_driver_that_is_gone_is_named() -> None:
 
 
 def test_the_tasks_are_told_another_address_than_the_one_that_is_listened_on() -> None:
-    made = Coordinator({}, Endpoint(host="localhost", bind="127.0.0.1"))
+    made = Coordinator([], Endpoint(host="localhost", bind="127.0.0.1"))
     try:
         assert made.address[0] == "localhost" and made.address[1] > 0
         with CoordinatorClient(("127.0.0.1", made.address[1]), made.token, 0):
@@ -195,9 +225,9 @@ def test_the_tasks_are_told_another_address_than_the_one_that_is_listened_on() -
 
 
 def test_a_port_that_is_taken_leads_to_the_next_one_as_in_spark() -> None:
-    first = Coordinator({}, Endpoint())
+    first = Coordinator([], Endpoint())
     port = first.address[1]
-    second = Coordinator({}, Endpoint(port=port))
+    second = Coordinator([], Endpoint(port=port))
     try:
         assert port < second.address[1] < port + module.MAX_PORT_TRIES
     finally:
@@ -208,6 +238,6 @@ def test_a_port_that_is_taken_leads_to_the_next_one_as_in_spark() -> None:
 @pytest.mark.parametrize("endpoint", [Endpoint(bind="192.0.2.1", port=17_170), Endpoint(host="no.such.host.invalid")])
 def test_an_address_of_another_host_is_named(endpoint: Endpoint) -> None:
     with pytest.raises(ConfigError, match="cannot listen") as caught:
-        Coordinator({}, endpoint)
+        Coordinator([], endpoint)
     assert (endpoint.bind or endpoint.host) in caught.value.where
     assert "spark.mysqlcdc.coordinator" in caught.value.remedy

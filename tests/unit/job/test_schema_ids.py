@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
 from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId, schema_key_name
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SchemaIdChangedError
-from airflow_provider_mysql_cdc.cdc.job.schema_ids import OPERATION, SchemaIds
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 
@@ -142,7 +142,7 @@ def test_a_guid_beside_the_bytes_of_keys_decides_nothing_and_is_not_kept(fake):
     fake.wipe(first_id=40)
     made = book(fake, ledger, more=HEADERS)
     request = {"part": "key", "subject": "t-key", "text": KEY, "about": "table a.t"}
-    assert SchemaId.from_json(made.handlers()[OPERATION](0, request)) == SchemaId(40, guid_of(KEY))
+    assert SchemaId.from_json(made.handler().reply(0, request)) == SchemaId(40, guid_of(KEY))
     assert (ledger.commits, ledger.state().schemas) == (0, {})
     made.close()
 
@@ -162,7 +162,7 @@ def test_forty_tasks_are_one_question(fake):
     fake.requests.clear()
     # The client keeps the ids of what it has registered, and not the latest ones.
     made = book(fake, Ledger(), more={"key.converter.use.latest.version": "true"})
-    tell = made.handlers()[OPERATION]
+    tell = made.handler().reply
     request = {"part": "key", "subject": "t-key", "text": KEY, "about": "table a.t"}
     with ThreadPoolExecutor(40) as pool:
         assert {reply["id"] for reply in pool.map(lambda n: tell(n, request), range(40))} == {1}

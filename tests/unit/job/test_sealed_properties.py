@@ -83,9 +83,9 @@ def test_a_task_gets_the_key_from_its_driver() -> None:
     cfg = ConnectorConfig.from_properties(BASE)
     sealed, hand_over = encrypted_properties(cfg)
     assert MARK not in sealed
-    coordinator = Coordinator(hand_over)
+    coordinator = Coordinator([hand_over])
     try:
         with CoordinatorClient(coordinator.address, coordinator.token, 0) as channel:
-            assert load_task_config(channel, {"properties": sealed}).properties() == cfg.properties()
+            assert load_task_config(channel, sealed).properties() == cfg.properties()
     finally:
         coordinator.close()

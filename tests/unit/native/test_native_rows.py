@@ -25,8 +25,10 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import FORM, KEY_CHANGE, PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
+from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -222,7 +224,7 @@ def test_a_job_says_once_which_decoder_ran() -> None:
     for _ in range(2):
         progress = DrainProgress(plan, log)
         for writer in range(2):
-            progress.update(writer, {"at": "binlog.000001:4", "records": 0, "once": "rows are decoded by Python"})
-            progress.update(writer, {"at": "binlog.000001:4", "records": 0, "note": "each time"})
+            progress.update(writer, WriterReport("binlog.000001:4", 0, once="rows are decoded by Python"))
+            progress.update(writer, WriterReport("binlog.000001:4", 0, note="each time"))
     assert [line for line in said if line != "each time"] == ["rows are decoded by Python"]
     assert said.count("each time") == 4

@@ -181,11 +181,8 @@ class Opener:
     def __init__(self, cfg: Any, rendezvous: Any, tables: Any, guard_conn: Any, use: Any) -> None:
         self._use, self.changed_tables = use, list[str]()
 
-    def start(self) -> None:
+    def lead(self, stage_ended: Any) -> None:
         self.changed_tables = self._use.find_changes(self.view)
-
-    def finish(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("gapless", [True, False])

@@ -15,6 +15,7 @@ from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.decode import text_decoder as text
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
@@ -23,6 +24,13 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import _SnapshotDriver
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
+    NEXT_CHUNK,
+    AssignedChunk,
+    ChunkRows,
+    NextChunk,
+    OpenedView,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
 CFG = config()
@@ -36,11 +44,13 @@ class Channel:
     def __init__(self) -> None:
         self.waiting = list(TABLES)
 
-    def call(self, op: str, **_: Any) -> dict[str, Any]:
-        if op != "next" or not self.waiting:
-            return {}
+    def call(self, operation: Any, request: Any) -> Any:
+        if operation is not NEXT_CHUNK:
+            return EMPTY
+        if not self.waiting:
+            return NextChunk()
         chunk = SnapshotChunk(self.waiting.pop(0), 0)
-        return {"chunk": ResolvedChunk.unmoved(chunk).to_json(), "place": {"list": "x", "order": 0}}
+        return NextChunk(AssignedChunk(ResolvedChunk.unmoved(chunk), False, False, {"list": "x", "order": 0}))
 
 
 def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, MemoryKafka, dict[str, int]]:
@@ -54,7 +64,7 @@ def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, 
     sink.open_s = 0.0
     given: Any = channel
     batch = replace(plan(writers=1), kind="snapshot", attempt="a1")
-    view = {"offset": END.to_json(), "ts_ms": 7}
+    view = OpenedView(END, 7)
     task = SnapshotTask(CFG, batch, 0, None, sink, given, dict(TABLES), {}, view, [])
     return task, kafka, task.run()
 
@@ -115,12 +125,12 @@ def test_what_an_earlier_attempt_has_read_does_not_count_for_the_speed_of_this_o
     queue._started_at = 0.0
     monkeypatch.setattr(chunk_queue, "time", SimpleNamespace(monotonic=lambda: 100.0))
     queue.finished_rows |= {f"new {n}": 40 for n in range(9)}
-    queue.done(0, {"chunk": "new 9", "rows": 40})
+    queue.done(0, ChunkRows("new 9", 40))
     assert lines == ["snapshot: 50,400 rows, 4/s, 5010 of 9000 chunks, about 39900 s left"]
 
 
 def test_a_resumed_snapshot_says_no_time_before_its_first_chunk() -> None:
     lines: list[str] = []
     queue = ChunkQueue([], {"old": 10}, lines.append, 9)
-    queue.progress(0, {"chunk": "new", "rows": 0})
+    queue.progress(0, ChunkRows("new", 0))
     assert "1 of 9 chunks" in lines[0] and "left" not in lines[0]

@@ -15,10 +15,18 @@ from kit.row_blocks import block_of
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
+    CHUNK_DONE,
+    NEXT_CHUNK,
+    AssignedChunk,
+    NextChunk,
+    OpenedView,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
@@ -37,13 +45,15 @@ class Channel:
     """A driver with one chunk."""
 
     def __init__(self, chunk: SnapshotChunk) -> None:
-        self._replies = [{"chunk": ResolvedChunk.unmoved(chunk).to_json(), "place": {"list": "x", "order": 0}}]
+        self._waiting = [AssignedChunk(ResolvedChunk.unmoved(chunk), False, False, {"list": "x", "order": 0})]
         self.done: list[str] = []
 
-    def call(self, op: str, **given: Any) -> dict[str, Any]:
-        if op == "done":
-            self.done.append(given["chunk"])
-        return self._replies.pop() if op == "next" and self._replies else {}
+    def call(self, operation: Any, request: Any) -> Any:
+        if operation is CHUNK_DONE:
+            self.done.append(request.chunk)
+        if operation is NEXT_CHUNK:
+            return NextChunk(self._waiting.pop() if self._waiting else None)
+        return EMPTY
 
 
 class Rig:
@@ -55,7 +65,7 @@ class Rig:
         self.sink.init()
         channel: Any = self.channel
         batch = replace(plan(writers=1), kind="snapshot", attempt="a1")
-        view = {"offset": END.to_json(), "ts_ms": 7}
+        view = OpenedView(END, 7)
         self.task = SnapshotTask(CFG, batch, 0, None, self.sink, channel, {TABLE.id: TABLE}, {TOPIC: 1}, view, [])
 
     def is_open(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,10 +11,12 @@ import pymysql
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourcePrivilegeError, StateError
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, TaskBarrier, open_view
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, open_view
 
 TABLES = [TableId("d", "a"), TableId("d", "b`c")]
 FLUSH, LOCK = "FLUSH TABLES WITH READ LOCK", "LOCK TABLES `d`.`a` READ, `d`.`b``c` READ"
@@ -48,12 +49,12 @@ class Server:
     def fetchone(self) -> tuple[Any, ...]:
         return (1_700_000_000,)
 
-    def release(self, stage: str, reply: dict[str, Any]) -> None:
-        assert reply == {}
-        self.steps.append(f"release {stage}")
+    def release(self, point: BarrierPoint[Any], reply: Any) -> None:
+        assert reply == EMPTY
+        self.steps.append(f"release {point}")
 
-    def wait(self, stage: str) -> None:
-        self.steps.append(f"wait {stage}")
+    def wait(self, point: BarrierPoint[Any]) -> None:
+        self.steps.append(f"wait {point}")
         if self.lost is not None:
             raise self.lost
 
@@ -171,114 +172,3 @@ def test_the_lock_does_not_outlive_a_task_that_is_lost(opened: Any, monkeypatch:
     with pytest.raises(StateError, match="a task was lost"):
         opened("extended", lost=StateError("a task was lost"))
     assert len(unlocked) == 1 and unlocked[0].steps[-1] == "wait opened"
-
-
-# -- the meeting ------------------------------------------------------------------------------------------------------
-
-
-class Task(threading.Thread):
-    """A task that arrives at a stage; ``got`` is what it was told, or the error."""
-
-    def __init__(self, meeting: TaskBarrier, stage: str, number: int) -> None:
-        super().__init__(daemon=True)
-        self.meeting, self.stage, self.number = meeting, stage, number
-        self.got: Any = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.got = self.meeting.arrive(self.stage, self.number)
-        except Exception as error:
-            self.got = error
-
-    def told(self) -> Any:
-        self.join(10)
-        assert not self.is_alive(), "nobody woke it"
-        return self.got
-
-
-def test_all_wait_for_all() -> None:
-    meeting = TaskBarrier(2, 60)
-    first = Task(meeting, "ready", 0)
-    waiter = threading.Thread(target=meeting.wait, args=("ready",), daemon=True)
-    waiter.start()
-    waiter.join(0.2)
-    assert waiter.is_alive() and first.is_alive(), "the other one has not come"
-    second = Task(meeting, "ready", 1)
-    waiter.join(10)
-    assert not waiter.is_alive()
-    meeting.release("opened", {"no": "matter"})
-    first.join(0.1)
-    assert first.is_alive(), "another stage was released"
-    meeting.release("ready", {"go": 1})
-    assert [task.told() for task in (first, second)] == [{"go": 1}] * 2
-
-
-@pytest.mark.parametrize("released", [False, True])
-def test_a_second_attempt_of_a_task_is_not_given_the_view_of_the_first(released: bool) -> None:
-    """Spark begins a task again when it holds its executor for lost, which may go on behind a broken network."""
-    meeting = TaskBarrier(2, 60)
-    tasks = [Task(meeting, "ready", 0), Task(meeting, "ready", 1)]
-    meeting.wait("ready")
-    if released:
-        meeting.release("ready", {"go": 1})
-        assert [task.told() for task in tasks] == [{"go": 1}] * 2
-    with pytest.raises(StateError, match="begun a second time") as caught:
-        meeting.arrive("ready", 1)
-    assert caught.value.can_retry
-    with pytest.raises(StateError, match="begun a second time"):
-        meeting.wait("opened")
-    assert released or [task.told() for task in tasks] == [caught.value] * 2
-
-
-def test_who_comes_late_finds_the_stage_released() -> None:
-    meeting = TaskBarrier(2, 60)
-    meeting.release("ready", {"go": 1})
-    assert meeting.arrive("ready", 1) == {"go": 1}
-
-
-def test_tasks_that_do_not_come_in_time_are_counted() -> None:
-    meeting = TaskBarrier(3, 0.01)
-    with pytest.raises(StateError, match="only 0 of 3 snapshot tasks reached 'opened'"):
-        meeting.wait("opened")
-    task = Task(meeting, "opened", 2)
-    while not meeting._arrived:
-        task.join(0.01)
-    with pytest.raises(StateError, match="only 1 of 3 snapshot tasks reached 'opened'") as caught:
-        meeting.wait("opened")
-    assert caught.value.can_retry and "snapshot.parallelism" in caught.value.remedy and "0 s" in caught.value.why
-    meeting.release("opened", {})
-    assert task.told() == {}
-
-
-def test_a_failure_ends_all_waiting_and_the_first_one_counts() -> None:
-    meeting = TaskBarrier(2, 60)
-    task = Task(meeting, "ready", 0)
-    raised: list[Exception] = []
-
-    def wait() -> None:
-        try:
-            meeting.wait("ready")
-        except StateError as error:
-            raised.append(error)
-
-    waiter = threading.Thread(target=wait, daemon=True)
-    waiter.start()
-    first = StateError("the first")
-    meeting.fail(first)
-    meeting.fail(StateError("the second"))
-    waiter.join(10)
-    assert not waiter.is_alive() and raised == [first] and task.told() is first
-    for late in (lambda: meeting.arrive("opened", 1), lambda: meeting.wait("opened")):
-        with pytest.raises(StateError, match="the first"):
-            late()
-
-
-def test_the_last_round_is_the_one_with_the_highest_number() -> None:
-    meeting = TaskBarrier(1, 1)
-    for stage in ("ready", "opened", "again1", "opened1", "again9", "opened9", "again10", "opened10", "again11"):
-        meeting.release(stage, {})
-        meeting.arrive(stage, 0)
-        if stage == "opened":
-            assert meeting.last_opened_stage() == "opened"
-    assert meeting.last_opened_stage() == "opened10"

@@ -11,6 +11,8 @@ from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.binlog import position
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
 from airflow_provider_mysql_cdc.cdc.snapshot import view_opener
@@ -28,14 +30,14 @@ class Meeting:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def release(self, stage: str, reply: dict[str, Any]) -> None:
-        self.said.append(f"release {stage}")
+    def release(self, point: BarrierPoint[Any], reply: Any) -> None:
+        self.said.append(f"release {point}")
 
-    def wait(self, stage: str) -> None:
-        self.said.append(f"wait {stage}")
+    def wait(self, point: BarrierPoint[Any]) -> None:
+        self.said.append(f"wait {point}")
 
-    def last_opened_stage(self) -> str:
-        return "opened"
+    def last_reached(self, point: BarrierPoint[Any]) -> BarrierPoint[Any]:
+        return point
 
     def fail(self, error: Exception) -> None:
         raise error
@@ -126,6 +128,7 @@ def test_a_view_that_is_not_exact_is_said_to_be(monkeypatch: pytest.MonkeyPatch,
     meeting: Any = Meeting()
     guard: Any = type("Guard", (), {"rollback": lambda self: None})()
     opener = ViewOpener(config(), meeting, [], guard, ViewCallbacks(lambda _: ["d.born"], record, lines.append))
-    opener.run()
-    assert opener.error is None and opener.changed_tables == ["d.born"]
+    leader = StageLeader(config(), meeting, opener.lead, "opening failed", 1)
+    leader.run()
+    assert leader.error is None and opener.changed_tables == ["d.born"]
     assert any("go back in time" in line for line in lines) == (not exact)

@@ -1,37 +1,17 @@
-"""Progress lines of a job: one every few seconds, with rate, place and time left."""
+"""Progress lines of a batch: one every few seconds, with rate, position and time left."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
+from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 
 LOG_INTERVAL_S = 5.0
-
-
-class JobLog:
-    """Write the log of a job.
-
-    Args:
-        log: Takes one line of text.
-    """
-
-    def __init__(self, log: Log) -> None:
-        self._log, self._logged = log, set[str]()
-
-    def __call__(self, line: str) -> None:
-        """Write a line."""
-        self._log(line)
-
-    def once(self, line: str) -> None:
-        """Write a line unless the job has said it before."""
-        if line not in self._logged:
-            self._logged.add(line)
-            self._log(line)
 
 
 class DrainProgress:
@@ -44,31 +24,31 @@ class DrainProgress:
 
     def __init__(self, plan: BatchPlan, log: JobLog) -> None:
         self._plan, self._log = plan, log
-        self._reports: dict[int, dict[str, Any]] = {}
+        self._reports: dict[int, WriterReport] = {}
         self._started = self._last_logged = time.monotonic()
         self._lock = threading.Lock()
 
-    def update(self, task: int, report: dict[str, Any]) -> dict[str, Any]:
+    def update(self, task: int, report: WriterReport) -> EmptyMessage:
         """Take one writer's report; the reply is empty.
 
         Args:
             task: The writer.
-            report: ``at`` and ``records``; ``note``: a line for the log; ``once``: one for the log of the job.
+            report: The report.
         """
         with self._lock:
-            if note := report.pop("note", None):
-                self._log(note)
-            if line := report.pop("once", None):
-                self._log.once(line)
+            if report.note:
+                self._log(report.note)
+            if report.once:
+                self._log.once(report.once)
             self._reports[task] = report
             if time.monotonic() - self._last_logged >= LOG_INTERVAL_S:
                 self._last_logged = time.monotonic()
                 self._log(self._progress_line())
-        return {}
+        return EMPTY
 
     def _progress_line(self) -> str:
-        records = sum(int(r["records"]) for r in self._reports.values())
-        slowest = min((str(r["at"]) for r in self._reports.values()), key=_position_key)
+        records = sum(report.records for report in self._reports.values())
+        slowest = min((report.at for report in self._reports.values()), key=_position_key)
         seconds = time.monotonic() - self._started
         return (
             f"batch {self._plan.epoch}: {records:,} records, {records / seconds:,.0f}/s, "

@@ -1,0 +1,42 @@
+"""Operations that a writer of a drain calls on its driver; those of incremental snapshots' windows do so as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
+
+
+@dataclass(frozen=True, slots=True)
+class WriterReport:
+    """Report how far a writer is.
+
+    Args:
+        at: Its position in the binlog, as ``file:position``.
+        records: Records that it has produced in this batch.
+        note: A line for the log.
+        once: A line for the log that the job writes once, however many writers and batches send it.
+    """
+
+    at: str
+    records: int
+    note: str = ""
+    once: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        lines = {name: line for name, line in (("note", self.note), ("once", self.once)) if line}
+        return {"at": self.at, "records": self.records, **lines}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> WriterReport:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            str(members["at"]), int(members["records"]), str(members.get("note", "")), str(members.get("once", ""))
+        )
+
+
+PROGRESS = TaskOperation("progress", WriterReport, EmptyMessage)
+"""A writer reports how far it is, every few seconds."""

@@ -1,0 +1,237 @@
+"""Operations that a task of a window calls on its driver, in the order in which it does; ``drain_operations`` has one
+more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.emit import source_block
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStart:
+    """Tell tasks what to open their views for.
+
+    Args:
+        tables: Tables to hold until the window is closed.
+        offset: The low watermark as a position; None where it is a row of the signal table.
+        row_id: Id of that row; None where it is a position.
+        server_uuid: The driver's server.
+    """
+
+    tables: tuple[TableId, ...]
+    offset: BinlogOffset | None
+    row_id: str | None
+    server_uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyReply:
+    """Tell tasks whether a window opens.
+
+    Args:
+        start: The window; None when the tasks end.
+    """
+
+    start: WindowStart | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        if self.start is None:
+            return {"over": True}
+        return {
+            "tables": [[table.db, table.table] for table in self.start.tables],
+            "offset": None if self.start.offset is None else self.start.offset.to_json(),
+            "row": self.start.row_id,
+            "server": self.start.server_uuid,
+        }
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> ReadyReply:
+        """Read what ``to_json`` wrote."""
+        if members.get("over"):
+            return cls()
+        tables = tuple(TableId(db, name) for db, name in members["tables"])
+        offset = None if members["offset"] is None else BinlogOffset.from_json(members["offset"])
+        return cls(WindowStart(tables, offset, members["row"], str(members["server"])))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReply:
+    """Tell tasks which batch they write.
+
+    Args:
+        plan: The plan in force.
+    """
+
+    plan: BatchPlan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"plan": self.plan.to_json()}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> PlanReply:
+        """Read what ``to_json`` wrote."""
+        return cls(BatchPlan.from_json(members["plan"]))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReadOptions:
+    """Say how the driver wants a key range to be read.
+
+    Args:
+        kind: ``incremental`` or ``blocking``.
+        condition: SQL that rows have to fulfil, or None.
+        first_table: Whether the table is the first of a blocking snapshot.
+        last_table: Whether it is the last.
+        cut_by_key: Whether the table is cut by its own key.
+    """
+
+    kind: str
+    condition: str | None
+    first_table: bool
+    last_table: bool
+    cut_by_key: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "condition": self.condition,
+            "kind": self.kind,
+            "by_key": self.cut_by_key,
+            "first": self.first_table,
+            "last": self.last_table,
+        }
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> RangeReadOptions:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            str(members["kind"]),
+            members["condition"],
+            bool(members["first"]),
+            bool(members["last"]),
+            bool(members["by_key"]),
+        )
+
+    def snapshot_marker(self, key_range: KeyRange, *, first: bool, last: bool) -> str:
+        """Return ``source_block.snapshot`` of a row.
+
+        Args:
+            key_range: The key range.
+            first: Whether the row is its first.
+            last: Whether it is its last.
+        """
+        if self.kind == "incremental":
+            return "incremental"
+        return source_block.snapshot_marker(
+            first_row=first and key_range.number == 0,
+            last_row=last and key_range.final,
+            first_table=self.first_table,
+            last_table=self.last_table,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedKeyRange:
+    """Assign a key range to a task.
+
+    Args:
+        key_range: The key range.
+        options: How it is read.
+    """
+
+    key_range: KeyRange
+    options: RangeReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class NextKeyRange:
+    """Answer a task that asks for a key range.
+
+    Args:
+        assigned: The key range; None when the window ends.
+    """
+
+    assigned: AssignedKeyRange | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        if self.assigned is None:
+            return {"stretch": None}
+        return {"stretch": self.assigned.key_range.to_json(), **self.assigned.options.to_json()}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> NextKeyRange:
+        """Read what ``to_json`` wrote."""
+        if members["stretch"] is None:
+            return cls()
+        return cls(AssignedKeyRange(KeyRange.from_json(members["stretch"]), RangeReadOptions.from_json(members)))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDone:
+    """Report a key range that is committed.
+
+    Args:
+        done_range: The key range and its rows.
+    """
+
+    done_range: DoneKeyRange
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"done": self.done_range.to_json()}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> RangeDone:
+        """Read what ``to_json`` wrote."""
+        return cls(DoneKeyRange.from_json(members["done"]))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReturned:
+    """Return a key range that cannot be read in this window.
+
+    Args:
+        key_range: The key range.
+        reason: Why it cannot be read.
+        permanent: Whether no later window can read it either.
+    """
+
+    key_range: KeyRange
+    reason: str
+    permanent: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"stretch": self.key_range.to_json(), "reason": self.reason, "hopeless": self.permanent}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> RangeReturned:
+        """Read what ``to_json`` wrote."""
+        return cls(KeyRange.from_json(members["stretch"]), str(members["reason"]), bool(members["hopeless"]))
+
+
+READY = BarrierPoint.declare("ready", ReadyReply)
+"""A task is connected to the source and waits for the low watermark."""
+OPENED = BarrierPoint.declare("opened", PlanReply)
+"""A task has opened its view and waits for the batch's plan."""
+DRAINED = BarrierPoint.declare("drained", EmptyMessage)
+"""A task has written its part of the batch and waits for the others."""
+NEXT_RANGE = TaskOperation("next", EmptyMessage, NextKeyRange)
+"""A task asks for a key range."""
+RANGE_DONE = TaskOperation("done", RangeDone, EmptyMessage)
+"""A task has committed a key range."""
+RANGE_RETURNED = TaskOperation("back", RangeReturned, EmptyMessage)
+"""A task cannot read a key range."""

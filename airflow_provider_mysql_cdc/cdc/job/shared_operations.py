@@ -1,0 +1,68 @@
+"""Operations that the tasks of every job call on their driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesKey:
+    """Hold the key that decrypts the properties in a task's arguments.
+
+    Args:
+        key: The key (``encrypted_properties``).
+    """
+
+    key: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"key": self.key}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> PropertiesKey:
+        """Read what ``to_json`` wrote."""
+        return cls(str(members["key"]))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaIdRequest:
+    """Ask for the id of a schema in its registry.
+
+    Args:
+        part: ``key`` or ``value``.
+        subject: Subject of the schema.
+        text: Text of the schema.
+        about: Whose records it is for, in error messages.
+    """
+
+    part: F.ConverterPart
+    subject: str
+    text: str
+    about: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"part": self.part, "subject": self.subject, "text": self.text, "about": self.about}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> SchemaIdRequest:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            "key" if members["part"] == "key" else "value",
+            str(members["subject"]),
+            str(members["text"]),
+            str(members["about"]),
+        )
+
+
+PROPERTIES_KEY = TaskOperation("key", EmptyMessage, PropertiesKey)
+"""A task asks for the key of its properties, before anything else."""
+SCHEMA_ID = TaskOperation("schema", SchemaIdRequest, SchemaId)
+"""A task asks for the id of a schema, once for each."""

@@ -1,0 +1,197 @@
+"""Run the tasks of a job as one Spark stage, and answer them while it runs.
+
+Every job runs its tasks in this way: the properties are encrypted, a coordinator answers the tasks' operations, and the
+tasks get its address with their inputs. In a barrier stage all tasks run at the same time, and a thread of the driver
+leads them from one point of their barrier to the next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient, LostHandler
+from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier, lost_task_error
+from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
+from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+
+InputsT = TypeVar("InputsT")
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class StageArguments(Generic[InputsT]):
+    """Hold what each task of a stage gets; Spark broadcasts it.
+
+    Args:
+        properties: The connector's properties, encrypted (``encrypted_properties``).
+        address: Host and port of the coordinator.
+        token: Its secret.
+        driver_pids: Process ids of the driver, for tests (``faults``).
+        inputs: What the tasks of this job need beyond that; values that can be pickled.
+    """
+
+    properties: str
+    address: tuple[str, int]
+    token: str
+    driver_pids: list[int]
+    inputs: InputsT
+
+
+class StageLeader(threading.Thread):
+    """Do the driver's part of a barrier stage: ``TaskRunner.run`` blocks the driver's main thread.
+
+    Args:
+        cfg: The connector's configuration.
+        barrier: The barrier of the tasks; an error of the driver's part ends their waiting.
+        lead: The driver's part; the event is set when the tasks have ended.
+        failure: What the error says when the driver's part ends with one that has no name.
+        end_timeout_s: Seconds for which the end of the driver's part is awaited once the tasks have ended.
+    """
+
+    def __init__(
+        self,
+        cfg: ConnectorConfig,
+        barrier: TaskBarrier,
+        lead: Callable[[threading.Event], None],
+        failure: str,
+        end_timeout_s: float,
+    ) -> None:
+        super().__init__(name="cdc-stage", daemon=True)
+        self.barrier = barrier
+        self.error: CdcError | None = None
+        self._cfg, self._lead, self._failure, self._end_timeout_s = cfg, lead, failure, end_timeout_s
+        self._stage_ended = threading.Event()
+
+    def run(self) -> None:
+        """Do the driver's part; called in a thread of its own."""
+        try:
+            with named_errors(self._cfg):
+                self._lead(self._stage_ended)
+        except CdcError as error:
+            self._fail(error)
+        except Exception as error:
+            self._fail(StateError(self._failure, why=repr(error), retriable=True))
+
+    def _fail(self, error: CdcError) -> None:
+        self.error = error
+        self.barrier.fail(error)
+
+    def finish(self) -> None:
+        """Take note that the tasks have ended, and wait for the end of the driver's part."""
+        self._stage_ended.set()
+        self.join(self._end_timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRunner:
+    """Run stages of a job.
+
+    Args:
+        cfg: The connector's configuration.
+        runner: Runs the tasks.
+        schema_ids: Ids of schemas for the tasks.
+    """
+
+    cfg: ConnectorConfig
+    runner: TaskRunner
+    schema_ids: SchemaIds
+
+    def run(
+        self,
+        task: Callable[[int, StageArguments[InputsT]], ResultT],
+        count: int,
+        inputs: InputsT,
+        handlers: Iterable[TaskHandler],
+    ) -> list[ResultT]:
+        """Run tasks that do not wait for each other; return their results in order.
+
+        Args:
+            task: A module-level function, which begins with ``open_task``.
+            count: Number of tasks.
+            inputs: What they need.
+            handlers: Answers the operations of this job's tasks.
+
+        Raises:
+            CdcError: A task ended with it, or the executors cannot run tasks.
+        """
+        with self._serving(inputs, handlers) as arguments:
+            return self.runner.run(task, count, arguments, barrier=False)
+
+    def run_barrier(
+        self,
+        task: Callable[[int, StageArguments[InputsT]], ResultT],
+        leader: StageLeader,
+        inputs: InputsT,
+        handlers: Iterable[TaskHandler],
+    ) -> list[ResultT]:
+        """Run the tasks of a barrier, all at the same time; return their results in order.
+
+        A task that is lost ends the waiting of all others.
+
+        Args:
+            task: A module-level function, which begins with ``open_task``.
+            leader: The driver's part.
+            inputs: What the tasks need.
+            handlers: Answers the operations of this job's tasks.
+
+        Raises:
+            CdcError: A task or the driver's part ended with it, or the executors cannot run tasks.
+        """
+        barrier = leader.barrier
+
+        def on_lost(task_index: int, cause: CdcError | None) -> None:
+            barrier.fail(cause or lost_task_error(task_index))
+
+        with self._serving(inputs, handlers, on_lost) as arguments:
+            leader.start()
+            try:
+                results = self.runner.run(task, barrier.tasks, arguments, barrier=True)
+            except BaseException:
+                barrier.fail(lost_task_error(-1))
+                raise
+            finally:
+                leader.finish()
+        if leader.error is not None:
+            raise leader.error
+        return results
+
+    @contextmanager
+    def _serving(
+        self, inputs: InputsT, handlers: Iterable[TaskHandler], on_lost: LostHandler | None = None
+    ) -> Iterator[StageArguments[InputsT]]:
+        """Answer the tasks inside; give what they are started with."""
+        properties, key_handler = encrypted_properties(self.cfg)
+        coordinator = Coordinator(
+            [key_handler, self.schema_ids.handler(), *handlers], self.runner.endpoint, on_lost=on_lost
+        )
+        try:
+            yield StageArguments(properties, coordinator.address, coordinator.token, faults.driver_pids(), inputs)
+        finally:
+            coordinator.close()
+
+
+@contextmanager
+def open_task(index: int, arguments: StageArguments[InputsT]) -> Iterator[tuple[ConnectorConfig, CoordinatorClient]]:
+    """Connect a task to its driver; give the configuration and the connection, over which it calls operations.
+
+    Args:
+        index: The task's index.
+        arguments: What the task was started with.
+
+    Raises:
+        ConfigError: This host cannot read the configuration, for example a converter's module is missing.
+        StateError: The driver is gone.
+    """
+    faults.set_driver_pids(arguments.driver_pids)
+    with CoordinatorClient(arguments.address, arguments.token, index) as channel:
+        yield load_task_config(channel, arguments.properties), channel

@@ -1,0 +1,212 @@
+"""Where the tasks of a stage wait for each other and for the driver.
+
+Spark's own barrier and allGather cost about a second each (measured), too long to hold a global read lock. Here a task
+calls an operation whose reply the driver holds back until all tasks have called it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.task_operation import Message, TaskHandler, TaskOperation
+
+ReleaseT = TypeVar("ReleaseT", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Report that a task has reached a point of the barrier.
+
+    Args:
+        point: Name of the point.
+    """
+
+    point: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"stage": self.point}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Arrival:
+        """Read what ``to_json`` wrote."""
+        return cls(str(members["stage"]))
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPoint(Generic[ReleaseT]):
+    """Name a point at which all tasks wait until the driver releases them.
+
+    Args:
+        operation: The operation with which a task arrives; its reply is what the driver releases the tasks with.
+        name: Name of the point; the operation's where tasks come here once.
+    """
+
+    operation: TaskOperation[Arrival, ReleaseT]
+    name: str
+
+    @classmethod
+    def declare(cls, name: str, reply: type[ReleaseT]) -> BarrierPoint[ReleaseT]:
+        """Return the point of an operation.
+
+        Args:
+            name: Name of both.
+            reply: Type of what the driver releases the tasks with.
+        """
+        return cls(TaskOperation(name, Arrival, reply), name)
+
+    def named(self, name: str) -> BarrierPoint[ReleaseT]:
+        """Return another point of the same operation, for tasks that repeat a step.
+
+        Args:
+            name: Its name.
+        """
+        return replace(self, name=name)
+
+    def arrive(self, channel: CoordinatorClient) -> ReleaseT:
+        """Wait in a task until the driver releases the tasks; return what it releases them with.
+
+        Args:
+            channel: Calls to the driver.
+
+        Raises:
+            CdcError: The stage failed meanwhile.
+        """
+        return channel.call(self.operation, Arrival(self.name))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TaskBarrier:
+    """Let the driver wait for all tasks, and all tasks for the driver.
+
+    Args:
+        tasks: Number of tasks.
+        timeout_s: Longest wait for all tasks, in seconds.
+    """
+
+    def __init__(self, tasks: int, timeout_s: float) -> None:
+        self.tasks, self.timeout_s = tasks, timeout_s
+        self._cond = threading.Condition()
+        self._arrived: dict[str, set[int]] = {}
+        self._released: dict[str, Message] = {}
+        self._error: CdcError | None = None
+
+    def handler(self, point: BarrierPoint[ReleaseT]) -> TaskHandler:
+        """Return the coordinator's handler for the arrivals at a point, and at others of its operation.
+
+        Args:
+            point: The point.
+        """
+        return point.operation.handled_by(lambda task, request: self.arrive(point.named(request.point), task))
+
+    def arrive(self, point: BarrierPoint[ReleaseT], task: int) -> ReleaseT:
+        """Take note that a task has reached a point; return when the driver releases it, with the driver's reply.
+
+        A task comes to a point once. One that comes again is another attempt of it, which Spark started because it
+        counts the first as lost; that one may still be running, and the view it belongs to is not the one that would be
+        opened now.
+
+        Args:
+            point: The point.
+            task: The task's index.
+
+        Raises:
+            CdcError: The stage failed meanwhile, or the task has arrived here before.
+        """
+        with self._cond:
+            arrived = self._arrived.setdefault(point.name, set())
+            if task in arrived and self._error is None:
+                self._error = _restarted_task_error(task, point.name)
+            arrived.add(task)
+            self._cond.notify_all()
+            self._cond.wait_for(lambda: point.name in self._released or self._error is not None)
+            if self._error is not None:
+                raise self._error
+            return cast(ReleaseT, self._released[point.name])
+
+    def wait(self, point: BarrierPoint[ReleaseT], *, unlimited: bool = False) -> None:
+        """Wait until all tasks have arrived at a point.
+
+        Args:
+            point: The point.
+            unlimited: Whether they may work on the way there for as long as it takes.
+
+        Raises:
+            CdcError: A task was lost, or not all came in time.
+        """
+        with self._cond:
+            all_arrived = self._cond.wait_for(
+                lambda: len(self._arrived.get(point.name, ())) == self.tasks or self._error is not None,
+                None if unlimited else self.timeout_s,
+            )
+            if self._error is not None:
+                raise self._error
+            if not all_arrived:
+                raise StateError(
+                    f"only {len(self._arrived.get(point.name, ()))} of {self.tasks} snapshot tasks reached "
+                    f"{point.name!r}",
+                    why=f"the others did not come within {self.timeout_s:.0f} s",
+                    remedy="give the job as many slots as it has tasks (snapshot.parallelism)",
+                    retriable=True,
+                )
+
+    def release(self, point: BarrierPoint[ReleaseT], reply: ReleaseT) -> None:
+        """Let the tasks go on from a point.
+
+        Args:
+            point: The point.
+            reply: What each of them gets.
+        """
+        with self._cond:
+            self._released[point.name] = reply
+            self._cond.notify_all()
+
+    def last_reached(self, point: BarrierPoint[ReleaseT]) -> BarrierPoint[ReleaseT]:
+        """Return the latest of an operation's points that tasks have reached.
+
+        Args:
+            point: The first of them; the name of a later one is this one's with a number behind it.
+        """
+        with self._cond:
+            reached = (name for name in self._arrived if name.startswith(point.name))
+            return point.named(max(reached, key=lambda name: int(name[len(point.name) :] or 0)))
+
+    def fail(self, error: CdcError) -> None:
+        """End all waiting with an error; the first one counts.
+
+        Args:
+            error: What the driver and all tasks end with.
+        """
+        with self._cond:
+            self._error = self._error or error
+            self._cond.notify_all()
+
+
+def lost_task_error(task: int) -> StateError:
+    """Return the error for a task that is gone.
+
+    Args:
+        task: Its index; -1 stands for the whole stage.
+    """
+    return StateError(
+        f"snapshot task {task} was lost" if task >= 0 else "the snapshot stage failed",
+        remedy="run the task again; finished chunks are kept",
+        retriable=True,
+    )
+
+
+def _restarted_task_error(task: int, point: str) -> StateError:
+    return StateError(
+        "a task was begun a second time while the view of its first attempt stands",
+        where=f"task {task}, stage {point!r}",
+        why="Spark holds the first attempt for lost",
+        remedy="read the executors' logs; run the task again, it reads only what is not committed",
+        retriable=True,
+    )
