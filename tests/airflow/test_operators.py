@@ -79,7 +79,7 @@ def test_drain_hands_the_plan_to_spark_and_returns_what_was_done(fakes: Any, run
 def test_of_two_drains_that_begin_at_once_the_later_one_gives_way_or_goes_on(fakes: Any, run: Run, then: str) -> None:
     """Both plan before one of them holds the lock, so only the driver finds out."""
     submit, pipeline = fakes
-    said = LOCK_LOST if then == "lost" else "another run of this topic.prefix is at work"
+    said = LOCK_LOST if then == "lost" else "another run of this topic.prefix is active"
     submit.set(code=75, body=f'print("[mysql-cdc] RunInProgressError: {said}.")')
     pipeline.outcome = FakeOutcome(complete=False)
 

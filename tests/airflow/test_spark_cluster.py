@@ -136,7 +136,7 @@ def test_kills_in_snapshots_and_batches(
     assert run_dag(load("mysql_cdc_snapshot"), {"properties": {"snapshot.parallelism": 1}}).state == "failed"
     killer.join(10)
     assert len(seen) == 1, "the fault never fired"
-    assert last_error(stream) == "a task was begun a second time while the view of its first attempt stands"
+    assert last_error(stream) == "Spark started a task a second time while the view of its first attempt is open"
     assert seen[0].startswith(str(spark_cluster.folder / "worker-")) and "/environment/bin/python" in seen[0]
 
     # A Python worker among several in mid-snapshot.

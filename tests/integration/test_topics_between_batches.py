@@ -112,7 +112,7 @@ def test_the_topic_of_a_table_that_is_gone_may_be_deleted(pipeline: Pipeline, ro
 def test_a_new_snapshot_takes_the_topics_as_they_are_and_says_so(pipeline: Pipeline, root: Any, database: str) -> None:
     enlarge(pipeline, pipeline.table_topic("a"), 5)
     assert pipeline.snapshot(again=True).complete
-    assert [line for line in pipeline.lines if "5 partitions in place of 3" in line]
+    assert [line for line in pipeline.lines if "5 partitions instead of 3" in line]
     execute(root, f"UPDATE `{database}`.a SET v = 1")
     assert pipeline.drain() is not None
 
@@ -179,7 +179,7 @@ def test_a_table_that_is_created_and_emptied_gets_its_topic(
     assert pipeline.topics()[pipeline.table_topic("born")] == 3
     enlarge(pipeline, pipeline.table_topic("born"), 5)
     execute(root, f"INSERT INTO `{database}`.born VALUES (1, 1)")
-    with pytest.raises(TopicChangedError, match="5 partitions in place of 3"):
+    with pytest.raises(TopicChangedError, match="5 partitions instead of 3"):
         pipeline.drain()
 
 
@@ -235,7 +235,7 @@ def test_a_topic_born_inside_a_batch_is_compared_when_the_batch_goes_on(
     assert fired.exists()
     monkeypatch.delenv("MYSQL_CDC_FAULT")
     enlarge(pipeline, topics[-1], 5)
-    with pytest.raises(TopicChangedError, match="5 partitions in place of 3"):
+    with pytest.raises(TopicChangedError, match="5 partitions instead of 3"):
         pipeline.drain()
     accept(pipeline)
     outcome = pipeline.drain()

@@ -1,4 +1,4 @@
-"""The transactional producers and the ledger of a topic.prefix, made from its configuration."""
+"""Create the transactional producers and the ledger of a topic.prefix from its configuration."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The ledger: a compacted topic of one partition, the second copy of all progress.
 
-Keys: ``plan``, ``writer/<n>``, ``chunk/<table>/<n>``, ``snapshot``, ``outcome``. Markers and chunk records are written
-by ``TransactionalWriter.commit`` together with the records they stand for; plan and outcome through this class.
+Its keys are in ``ledger_keys``. Markers and chunk records are written by ``TransactionalWriter.commit`` together with
+the records that they count; plan and outcome are written by the driver.
 
 **Fence first.** A writer that died between its marker and its commit leaves a transaction open, and read_committed
-readers see nothing behind it until it is aborted. Reading therefore goes up to the high watermark and waits for what is
-open; ``fence.fence`` ends such transactions at once.
+consumers see nothing after it until it is aborted. Reading therefore continues to the high watermark and waits for open
+transactions; ``fence.fence`` ends them at once.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ log = logging.getLogger(__name__)
 
 _TOPIC_CONFIG = {
     "cleanup.policy": "compact",
-    # Small segments and eager cleaning keep the ledger short, and so its reading fast: what stands in the segment that
-    # is written is never cleaned, and a job that follows the stream writes some kilobytes with each batch. Brokers
-    # refuse a batch of records that is larger than a segment.
+    # Small segments and frequent compaction keep the ledger short and fast to read: the active segment is never
+    # compacted, and a job that follows the stream writes some kilobytes with each batch. Brokers refuse a batch of
+    # records that is larger than a segment.
     "segment.bytes": str(2 << 20),
     "segment.ms": str(3_600_000),
     "min.cleanable.dirty.ratio": "0.1",
@@ -56,16 +56,16 @@ _TOPIC_CONFIG = {
 
 
 class Ledger:
-    """Read and write the ledger topic; inside ``with`` all readings share a consumer and what they read before.
+    """Read and write the ledger topic; inside ``with`` all reads share a consumer and a cache.
 
     Args:
         kafka_settings: Client settings under their librdkafka names.
         topic: Ledger topic (``ledger.topic``).
         prefix: topic.prefix; names the transactional ids.
         replication: Replication factor when the topic has to be created; -1 takes the broker's default.
-        verified: Whether a person has looked at the topic's settings (``topic.settings.verified``).
-        transaction_timeout_ms: Milliseconds after which the brokers end a transaction of the ledger's own; they refuse
-            more than their ``transaction.max.timeout.ms``.
+        verified: Whether a person has checked the topic's settings (``topic.settings.verified``).
+        transaction_timeout_ms: Milliseconds after which the brokers end a transaction of the planner; they refuse more
+            than their ``transaction.max.timeout.ms``.
     """
 
     def __init__(
@@ -118,8 +118,9 @@ class Ledger:
                 "the ledger topic must have one partition",
                 where=f"topic {self.topic}",
                 why=f"it has {count}",
-                remedy="delete it, or choose another ledger.topic. Where the stream has begun, go on with "
-                "mysql_cdc_reset_offset and stored then (what an unfinished batch has committed comes again)",
+                remedy="delete it, or set another ledger.topic. If the stream has already started, then run DAG "
+                "mysql_cdc_reset_offset with offset=stored (records that an "
+                "unfinished batch has already committed are written a second time)",
             )
         require_settings(self._admin(), self.topic, LEDGER_RULE, verified=self._verified)
 
@@ -139,23 +140,22 @@ class Ledger:
         """Return everything committed when the call began.
 
         Args:
-            timeout_s: Seconds without progress after which reading gives up.
-            fence_after_s: Seconds without progress after which a transaction that hides the rest is taken for a dead
-                writer's, and every writer known to the ledger is fenced. A live writer's marker is hidden only while
-                its commit lasts; should it be a slow one, it is fenced and its batch is taken up by a retry. None
-                never fences.
-            fence_planner: Whether the planner is among them; a caller that is the planner says no.
-            before_fence: Called before any writer is fenced; what it raises keeps them.
-            chunks: Whether the chunks of a snapshot are wanted; there may be very many.
+            timeout_s: Seconds without progress after which reading ends with an error.
+            fence_after_s: Seconds without progress after which an open transaction counts as that of a dead writer, and
+                every writer known to the ledger is fenced. A live writer's transaction is open in the ledger only while
+                it commits; if it is a slow one, it is fenced and a retry continues its batch. None never fences.
+            fence_planner: Whether to fence the planner as well; False when the caller is the planner.
+            before_fence: Called before any writer is fenced; no writer is fenced when it raises an error.
+            chunks: Whether to read the chunks of a snapshot as well; there may be very many.
 
         Returns:
             The state, or None when the topic does not exist.
 
         Raises:
-            SinkConnectionError: Kafka is silent, or a transaction of a dead writer hides the rest; the message names
-                the transactional ids that may have it open.
-            DamagedRecordError: A record is not ours.
-            LedgerMismatchError: The ledger is another topic.prefix's (TOPIC-08).
+            SinkConnectionError: Kafka does not answer, or the open transaction of a dead writer hides later records;
+                the message names the transactional ids that may have opened it.
+            DamagedRecordError: This package has not written a record.
+            LedgerMismatchError: The ledger belongs to another topic.prefix (TOPIC-08).
         """
         info = self._topic_info()
         if info is None:
@@ -166,12 +166,14 @@ class Ledger:
             if fence_after_s is None:
                 raise self._open_transaction_error(hidden) from None
             before_fence()
-            log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
+            log.warning(
+                "ledger %s: an open transaction hides later records (%s); fencing its writers", self.topic, hidden
+            )
             self._fence(w for w in self._known_writers() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
         state = build_ledger_state(
             ledger_values.values,
-            # A listing, in the place of a description that did not come, tells no id.
+            # When the topic could not be described, its listing has no id.
             info.id or topic_id(self._admin(), self.topic),
             lambda key: f"topic {self.topic}, key {key}, offset {ledger_values.offsets[key]}",
             chunks=chunks,
@@ -182,12 +184,12 @@ class Ledger:
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction, without chunks; empty when there is no topic.
 
-        Unlike ``read`` this never waits, and what it returns may lack what others have committed behind an open
-        transaction. It is enough to find out early that a plan is no longer in force.
+        Unlike ``read`` this never waits, so it may lack records that others have committed after an open transaction.
+        It is enough to find out early that a plan is no longer in force.
 
         Raises:
-            SinkConnectionError: Kafka is silent.
-            StateError: A record is not ours.
+            SinkConnectionError: Kafka does not answer.
+            StateError: This package has not written a record.
         """
         info = self._topic_info()
         if info is None:
@@ -232,7 +234,7 @@ class Ledger:
         return self._cache.read(info.id, read)
 
     def _known_writers(self) -> tuple[int | str, ...]:
-        """Return the writers that may have a transaction open in this topic: all that ever wrote here."""
+        """Return the writers that may have a transaction open in this topic: all that have ever written to it."""
         state = build_ledger_state(self._read_values(10.0, committed=False).values, require_parts=False)
         return (*state.writer_ids(1), PLANNER)
 
@@ -241,8 +243,8 @@ class Ledger:
         return SinkConnectionError(
             "the ledger cannot be read to its end",
             where=f"topic {self.topic}",
-            why=f"an open transaction hides the rest ({hidden}); it belongs to one of {ids}",
-            remedy="fence these writers (a new attempt does), or wait for transaction.timeout.ms",
+            why=f"an open transaction hides later records ({hidden}); one of these transactional ids opened it: {ids}",
+            remedy="run the task again, which fences these writers, or wait for transaction.timeout.ms",
         )
 
     def begin(
@@ -252,7 +254,7 @@ class Ledger:
 
         Args:
             plan: The plan.
-            planner: A writer of the id ``<prefix>.plan`` that is already initialised; one is made when None.
+            planner: An initialised writer with the id ``<prefix>.plan``; None creates one.
             extra_records: Records that become visible with the plan, in one transaction.
         """
         if planner is not None:
@@ -262,7 +264,7 @@ class Ledger:
             return self.begin(plan, own_planner, extra_records)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
-        """Write other keys in one transaction.
+        """Write further keys in one transaction.
 
         Args:
             records: Key to value (``plan.encode``); None deletes the key.

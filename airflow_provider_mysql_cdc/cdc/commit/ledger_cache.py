@@ -1,9 +1,9 @@
-"""What the ledger topic says, kept by whoever reads it again and again: a later reading takes only what came since.
+"""Cache the content of the ledger topic, so that a later read fetches only the records since.
 
-A ledger of 10,000 topics has as many records, and a batch reads it several times. What stands before the last stable
-offset is decided for ever, so it needs no second reading as long as the topic is the same. A topic made anew has
-another id. One that lost its end, as after the election of a leader that lacked it, has another record, or none, where
-the last one was read: so that one is read again each time, and when it is not there, everything is.
+A ledger of 10,000 topics has as many records, and a batch reads it several times. Records before the last stable offset
+do not change, so they need not be read twice as long as the topic is the same. A topic that was created again has
+another id. A topic that lost its end, as after the election of a leader that lacked it, has another record, or none, at
+the offset of the last record: so that record is read again each time, and when it differs, the whole topic is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 ReadFrom = Callable[[int], Iterable[TopicRecord]]
-"""From an offset to the committed records of the topic from there on."""
+"""Returns the committed records of the topic from an offset on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class LedgerValues:
     """Hold the last value of each key.
 
     Args:
-        values: Value by key, in the order in which they came; None for one that was deleted since the first reading.
+        values: Value by key, in the order of the topic; None for a key that was deleted since the first read.
         offsets: Offset of that record by key.
         last: The last record; None in an empty topic.
     """
@@ -33,7 +33,7 @@ class LedgerValues:
     last: TopicRecord | None = None
 
     def with_records(self, records: Iterable[TopicRecord]) -> LedgerValues:
-        """Return the values behind further records.
+        """Return the values after further records.
 
         Args:
             records: The records in order.
@@ -42,7 +42,9 @@ class LedgerValues:
         for r in records:
             key = (r.key or b"").decode("utf-8", "replace")
             if key in values and values[key] is None:
-                del values[key]  # what comes again behind its deletion comes last: signals keep their order
+                del values[
+                    key
+                ]  # a key that is written again after its deletion comes last, so signals keep their order
             values[key], offsets[key] = r.value, r.offset
             last = r
         return LedgerValues(values, offsets, last)
@@ -50,7 +52,7 @@ class LedgerValues:
 
 @dataclass(slots=True)
 class LedgerCache:
-    """Keep the values of one ledger for its owner's next reading; safe to use from several threads."""
+    """Keep the values of one ledger for the next read; safe to use from several threads."""
 
     _topic_id: str | None = None
     _values: LedgerValues = field(default_factory=LedgerValues)
@@ -60,9 +62,9 @@ class LedgerCache:
         """Return the last value of each key.
 
         Args:
-            topic_id: Kafka's id of the topic. None, from brokers that give none, keeps nothing: a topic made anew would
-                be taken for the one before.
-            read: Reads the topic; what it raises leaves what is kept as it is.
+            topic_id: Kafka's id of the topic. With None, from brokers without topic ids, nothing is cached, because a
+                topic that was created again could not be told from the earlier one.
+            read: Reads the topic; when it raises an error, the cache stays as it is.
         """
         with self._lock:
             cached = self._values if topic_id is not None and topic_id == self._topic_id else LedgerValues()
@@ -74,13 +76,13 @@ class LedgerCache:
         return values
 
     def clear(self) -> None:
-        """Let all go."""
+        """Drop the cached values."""
         with self._lock:
             self._topic_id, self._values = None, LedgerValues()
 
 
 def _read_newer(cached: LedgerValues, last: TopicRecord, read: ReadFrom) -> LedgerValues | None:
-    """Return the values with what came behind a record; None when the record is not there any more."""
+    """Return the values with the records after the last one; None when the last one is no longer there."""
     records = iter(read(last.offset))
     reread = next(records, None)
     if reread is None or (reread.offset, reread.key, reread.value) != (last.offset, last.key, last.value):

@@ -1,8 +1,8 @@
-"""Read a ledger that is known to exist: one look that does not find it is not believed.
+"""Read a ledger that is known to exist: a single read that does not find it is repeated.
 
-A broker that has just come back after a crash was seen to answer as if nothing stood in the topic (scripts/soak, Kafka
-killed under a driver), and a moment later it showed everything. Taken for the truth, that answer stops a stream until a
-person decides, and the decision would be a wrong one.
+A broker that had just restarted after a crash answered as if the topic were empty, and a moment later returned
+everything (scripts/soak, Kafka killed under a driver). Believing that answer would stop a stream until a person
+decides, on wrong information.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 log = logging.getLogger(__name__)
 
 MISSING_TIMEOUT_S = 5.0
-"""Seconds for which a ledger has to be missing, or without a plan, before it is taken for gone."""
+"""Seconds for which a ledger has to be missing, or without a plan, before it counts as gone."""
 _RETRY_INTERVAL_S = 0.25
 
 
 def read_existing(read: Callable[[], LedgerState | None], *, expect_plan: bool) -> LedgerState | None:
-    """Return what a ledger holds; look again for a while where it is known to hold a plan and shows none.
+    """Return the ledger; read it again for a while when it is known to hold a plan and shows none.
 
     Args:
         read: Reads the ledger once; None when its topic does not exist.
@@ -35,6 +35,7 @@ def read_existing(read: Callable[[], LedgerState | None], *, expect_plan: bool) 
         if not warned:
             warned = True
             log.warning(
-                "Kafka shows no plan in the ledger, which held one; looking again for %.0f s", MISSING_TIMEOUT_S
+                "Kafka shows no plan in the ledger, although it held one; reading it again for %.0f s",
+                MISSING_TIMEOUT_S,
             )
         time.sleep(_RETRY_INTERVAL_S)

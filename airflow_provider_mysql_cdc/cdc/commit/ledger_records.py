@@ -1,4 +1,4 @@
-"""The ledger's records, read into one value."""
+"""Build the state of the ledger from its records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, record_location
 
 RecordLocator = Callable[[str], str]
-"""Says for a key where its record stands, for errors."""
+"""Returns the location of a key's record, for errors."""
 
 
 def build_ledger_state(
@@ -43,12 +43,12 @@ def build_ledger_state(
     Args:
         records: Key to value.
         topic_id: Kafka's id of the topic.
-        where: Says for a key where its record stands, for errors.
-        chunks: Whether the chunks of a snapshot are wanted.
-        require_parts: Whether the topics of a plan in parts are wanted. What is not committed may lack a part.
+        where: Returns the location of a key's record, for errors.
+        chunks: Whether to include the chunks of a snapshot.
+        require_parts: Whether to include the topics of a plan in parts; before a commit, a part may be missing.
 
     Raises:
-        DamagedRecordError: A record is not ours.
+        DamagedRecordError: This package has not written a record.
     """
     topics, other_records = _split_topics(records, where)
     parsed = _ParsedRecords()
@@ -74,7 +74,7 @@ def build_ledger_state(
 
 
 class _ParsedRecords:
-    """Gather what the records say, but for topics and the plan."""
+    """Collect the records, except for those of topics and the plan's header."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, Any]] = {}
@@ -84,10 +84,10 @@ class _ParsedRecords:
         self.writer_count = 0
 
     def add(self, key: str, value: bytes) -> None:
-        """Take one record.
+        """Add one record.
 
         Raises:
-            DamagedRecordError: It is not of its form.
+            DamagedRecordError: A member is missing or of another type.
         """
         if key == PLAN_KEY:
             return
@@ -109,10 +109,10 @@ class _ParsedRecords:
 def _read_plan(
     header: bytes | None, parts: Mapping[int, bytes], where: RecordLocator, *, require_parts: bool
 ) -> BatchPlan | None:
-    """Return the plan of its first record and its parts.
+    """Return the plan from its header and its parts.
 
     Raises:
-        DamagedRecordError: It is not of its form, or parts stand without it.
+        DamagedRecordError: It cannot be read, or there are parts without a header.
     """
     if header is None:
         if parts and require_parts:
@@ -127,10 +127,10 @@ def _read_plan(
 def _split_topics(
     records: Mapping[str, bytes | None], where: RecordLocator
 ) -> tuple[dict[str, RecordedTopic], list[tuple[str, bytes]]]:
-    """Return the topics, of which there may be 10,000 and one record each, and the records that are none.
+    """Separate the records of topics, of which there may be 10,000, from the others.
 
     Raises:
-        DamagedRecordError: One is not of its form.
+        DamagedRecordError: The record of a topic cannot be read.
     """
     topics: dict[str, RecordedTopic] = {}
     other_records: list[tuple[str, bytes]] = []
@@ -150,5 +150,5 @@ def _split_topics(
 
 
 def _pop_prefix(values: dict[str, dict[str, Any]], prefix: str) -> dict[str, dict[str, Any]]:
-    """Take the records of a prefix out of others; their keys lose it."""
+    """Remove the records of a key prefix and return them, with their keys without the prefix."""
     return {key[len(prefix) :]: values.pop(key) for key in list(values) if key.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""What the ledger says, as one value."""
+"""The committed content of the ledger, as one value."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 @dataclass(frozen=True, slots=True)
 class ProcessedSignals:
-    """Say how far rows of the signal table were read when the stream was moved: further back they come again.
+    """Say how far rows of the signal table were processed when the stream was moved back: earlier rows come again.
 
     Args:
-        offset: Rows before it were handed over.
-        epoch: Epoch of the move; whatever a batch of it or behind it finds there was handed over before.
+        offset: Rows before it were processed.
+        epoch: Epoch of the move; rows before ``offset`` that this or a later batch reads were processed before.
     """
 
     offset: BinlogOffset
     epoch: int
 
     def covers(self, position: BinlogOffset | None, epoch: int) -> bool:
-        """Return whether a row was handed over before the move.
+        """Return whether a row was processed before the move.
 
         Args:
-            position: The boundary before its transaction; None for what is no row of the signal table.
-            epoch: Epoch of the batch that found it.
+            position: The boundary before its transaction; None for a signal that is not a row of the signal table.
+            epoch: Epoch of the batch that has read it.
         """
         if position is None or epoch < self.epoch or not comparable(position, self.offset):
             return False
@@ -60,17 +60,17 @@ class LedgerState:
 
     Args:
         plan: The newest plan, or None when no batch was ever planned.
-        markers: The last marker of each writer; of older epochs too.
+        markers: The last marker of each writer, also of older epochs.
         chunks: Values of ``chunk/...`` keys, the key without that prefix.
         snapshot: The record of the last snapshot: {"epoch", "status", "offset", ...}.
         outcome: The last outcome that a driver wrote.
         topics: Topics as the last batch left them.
-        other_records: Values of keys that this version does not know.
-        topic_id: Kafka's id of the ledger topic; a topic made anew has another one. None when not known.
+        other_records: Values of all other keys.
+        topic_id: Kafka's id of the ledger topic; one that was created again has another id. None when not known.
         plan_parts: Parts of a plan that the ledger holds (``plan_parts``).
-        writer_count: Writers 0 to ids - 1 may have written under this topic.prefix, in whatever plan and attempt.
-        signals: Values of ``signal/...`` keys, the key without that prefix: signals that wait for the driver.
-        schemas: Ids of the schemas of Avro keys, by ``schema_id_records.schema_key_name``.
+        writer_count: Writers 0 to ``writer_count`` - 1 may have written for this topic.prefix, in any plan or attempt.
+        signals: Values of ``signal/...`` keys, the key without that prefix: signals that the driver has not processed.
+        schemas: Ids of Avro key schemas, by ``schema_id_records.schema_key_name``.
     """
 
     plan: BatchPlan | None = None
@@ -92,12 +92,12 @@ class LedgerState:
         return self.plan is None and not self.markers and self.snapshot is None
 
     def marker(self, writer: int, epoch: int) -> Marker | None:
-        """Return a writer's marker in this epoch, or None when it has committed nothing there yet."""
+        """Return a writer's marker in this epoch, or None when it has committed nothing in it yet."""
         marker = self.markers.get(writer)
         return marker if marker is not None and marker.epoch == epoch else None
 
     def missing_writers(self) -> tuple[int, ...]:
-        """Return the writers of the newest plan that are not done; for a snapshot, all until its record says done."""
+        """Return the writers of the newest plan that are not done; for a snapshot, all until it is complete."""
         plan = self.plan
         if plan is None or self._snapshot_done(plan):
             return ()
@@ -107,11 +107,11 @@ class LedgerState:
         return tuple(writer for writer, m in enumerate(markers) if m is None or not m.done)
 
     def complete(self) -> bool:
-        """Return whether the newest plan is carried out completely and committed."""
+        """Return whether the newest plan is completely committed."""
         return self.plan is not None and not self.missing_writers()
 
     def end(self) -> BinlogOffset | None:
-        """Return the offset that a complete batch leads to, or None when the batch is not complete."""
+        """Return the offset at which a complete batch ends, or None when the batch is not complete."""
         plan = self.plan
         if plan is None or not self.complete():
             return None
@@ -119,13 +119,13 @@ class LedgerState:
             return BinlogOffset.from_json(self.snapshot["offset"])
         if plan.end.gtids is not None:
             return plan.end
-        # The end of an earlier binlog file has no GTID set in the plan; the writers that reached it know the set.
+        # A plan that ends with an earlier binlog file has no GTID set for its end; the markers of its writers have it.
         reached = (m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch)
         gtid_sets = (offset.gtids for offset in reached if same_position(offset, plan.end))
         return replace(plan.end, gtids=next((gtids for gtids in gtid_sets if gtids), None))
 
     def prepared(self) -> tuple[PreparedXa, ...]:
-        """Return the XA transactions that a complete drain left undecided; every writer of it saw the same."""
+        """Return the XA transactions that a complete drain left undecided; each of its writers has the same ones."""
         if self.plan is None or self.plan.kind != "drain" or not self.complete():
             return ()
         marker = self.marker(0, self.plan.epoch)
@@ -133,14 +133,14 @@ class LedgerState:
 
     @property
     def processed_signals(self) -> ProcessedSignals | None:
-        """How far rows of the signal table were read when the stream was moved; None where it was not."""
+        """How far rows of the signal table were processed when the stream was moved back; None when it was not."""
         record = self.other_records.get(PROCESSED_SIGNALS_KEY)
         return None if record is None else ProcessedSignals.from_json(record)
 
     def signal_table_offset(self) -> BinlogOffset | None:
-        """Return up to where the signal table's rows were handed over, also by a batch that is not complete.
+        """Return up to where rows of the signal table were processed, also by a batch that is not complete.
 
-        None where the newest plan has handed none over: a reset, or a snapshot that leaves out what came before it.
+        None when the newest plan has processed none: a reset, or a snapshot that leaves out the changes before it.
         """
         plan, end = self.plan, self.end()
         if plan is None or plan.kind == "reset":
@@ -175,7 +175,7 @@ class LedgerState:
         )
 
     def done_chunks(self, epoch: int) -> dict[str, dict[str, Any]]:
-        """Return the records of a snapshot's chunks whose rows are committed; a planned one has no offset yet.
+        """Return the records of a snapshot's committed chunks; a planned chunk has no offset yet.
 
         Args:
             epoch: The snapshot's epoch.
@@ -186,11 +186,11 @@ class LedgerState:
         """Return every writer that may still have an open transaction, lowest first.
 
         Args:
-            writers: W of the plan about to begin; its writers are included.
+            writers: Number of writers of the next plan, which are included.
         """
         planned = self.plan.writers if self.plan else 0
-        # Ledgers of older versions do not hold the number of ids; there, snapshot tasks name themselves in their chunk
-        # records, and how many were started stands beside the chunk list.
+        # Ledgers of older versions do not hold the number of writers; there, the chunk records name their snapshot
+        # tasks, and the snapshot's record holds the number of tasks that were started.
         chunk_writers = {int(chunk["writer"]) for chunk in self.chunks.values() if "writer" in chunk}
         tasks = int((self.snapshot or {}).get("tasks", 0))
         return tuple(sorted({*self.markers, *chunk_writers, *range(max(self.writer_count, planned, tasks, writers))}))
@@ -220,7 +220,7 @@ class LedgerState:
                     if current
                     else "no plan"
                 ),
-                remedy="nothing: the newer attempt goes on from what is committed",
+                remedy="nothing: the newer attempt continues from what is committed",
                 retriable=False,
             )
 

@@ -1,4 +1,4 @@
-"""What the commit protocol needs from the ledger; Kafka and the in-memory twin both provide it."""
+"""What the commit protocol needs from the ledger; implemented for Kafka, and in memory for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWithHeaders,
 ExtraRecords = (
     Sequence[SideRecord | RecordWithHeaders] | Callable[[LedgerState], Sequence[SideRecord | RecordWithHeaders]]
 )
-"""Records that become visible with a plan, or what makes them of the ledger as it is before."""
+"""Records that become visible with a plan, or a function that returns them for the ledger as it is before."""
 
 
 class LedgerStore(Protocol):
@@ -22,7 +22,7 @@ class LedgerStore(Protocol):
     topic: str
 
     def ensure(self) -> None:
-        """Create the topic when it is missing; check it otherwise."""
+        """Create the topic when it is missing; otherwise check it."""
 
     def read(
         self,
@@ -44,4 +44,4 @@ class LedgerStore(Protocol):
         """Put a plan in force."""
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
-        """Write other keys in one transaction."""
+        """Write further keys in one transaction."""

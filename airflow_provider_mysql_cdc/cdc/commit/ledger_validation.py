@@ -1,4 +1,4 @@
-"""The forms of the ledger's records whose JSON is kept as it is: what this version reads of them is checked first."""
+"""Check the ledger records whose JSON is kept as it is: the members that this version reads of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_record(key: str, record: Members) -> None:
         record: Its members.
 
     Raises:
-        DamagedRecordError: One is not of its form.
+        DamagedRecordError: A member is missing or of another type.
     """
     if (check := _CHECKS.get(key)) is not None:
         check(record)
@@ -43,14 +43,14 @@ def check_record(key: str, record: Members) -> None:
 
 
 def check_signal(key: str, record: Members) -> None:
-    """Check the record of a signal that waits (``signals.signal.Signal``).
+    """Check the record of a pending signal (``signals.signal.Signal``).
 
     Args:
         key: Its key.
         record: Its members.
 
     Raises:
-        DamagedRecordError: One is not of its form, or belongs to another channel than the key.
+        DamagedRecordError: A member is missing or of another type, or the channel is not that of the key.
     """
     for name in ("id", "type", "data"):
         record.text(name)
@@ -70,7 +70,7 @@ def check_snapshot(record: Members) -> None:
         record: Its members.
 
     Raises:
-        DamagedRecordError: One is not of its form.
+        DamagedRecordError: A member is missing or of another type.
     """
     record.integer("epoch")
     record.one_of("status", ("planned", "done"))

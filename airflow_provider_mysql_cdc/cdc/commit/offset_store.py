@@ -1,7 +1,7 @@
-"""The Airflow-managed offset store: one protocol, its value, and the in-memory twin.
+"""The Airflow-managed offset store: its protocol, its value, and an implementation in memory.
 
-Airflow's asset state cannot compare and swap (measured), so the store alone cannot keep two runs apart; the ledger can
-(``Ledger.put_plan``). Every store still checks what it can, and ``SqlOffsetStore`` does so atomically.
+Airflow's asset state has no compare-and-swap (measured), so the store alone cannot exclude a second run; the ledger can
+(``takeover.begin_epoch``). Every store still checks what it can, and ``SqlOffsetStore`` does so atomically.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, parse_json
 
 VERSION = 1
-"""Version of the stored form."""
+"""Version of the stored format."""
 HISTORY_ROWS = 20
-"""Past offsets kept inside the value itself; a store may keep more beside it."""
+"""Past offsets in the value itself; a store may keep more of them separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastOffset:
-    """Remember one committed offset.
+    """Hold a committed offset of the past.
 
     Args:
-        epoch: Epoch of the batch that led to it.
+        epoch: Epoch of the batch that ended there.
         offset: The offset.
         at_ms: When it was committed, milliseconds since 1970.
     """
@@ -57,19 +57,19 @@ class PastOffset:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Hold what is known between runs of one topic.prefix.
+    """Hold the state of one topic.prefix between runs.
 
     Args:
-        version: Version of the stored form.
+        version: Version of the stored format.
         epoch: Epoch of the newest plan, pending or committed; 0 before the first.
-        committed: Everything before this offset stands in Kafka; None before the first batch.
-        pending: The plan being carried out, or None; one of very many topics is stored without them.
+        committed: Everything before this offset is in Kafka; None before the first batch.
+        pending: The plan being carried out, or None; a plan of very many topics is stored without them.
         history: Past offsets, oldest first, at most ``HISTORY_ROWS``.
         snapshot: The ledger's record of the last completed snapshot, or None.
         revision: Number of writes; a store raises it with each ``save``.
         ledger_id: Kafka's id of the ledger topic that belongs to this state, or None when not known.
-        stamp: Random mark of the last write. A state that was lost and restored counts its revisions anew; the stamp
-            keeps an older run from taking the one for the other.
+        stamp: Random id of the last write. A state that was lost and restored counts its revisions from the start; the
+            stamp keeps an older run from mistaking one for the other.
     """
 
     version: int = VERSION
@@ -83,26 +83,26 @@ class StoredState:
     stamp: str = ""
 
     def with_plan(self, plan: BatchPlan, ledger_id: str | None = None) -> StoredState:
-        """Return the state with a plan noted as pending (the write-ahead step).
+        """Return the state with a plan as pending (the write-ahead step).
 
         Args:
             plan: The next epoch's plan, or the pending one taken over by another run.
-            ledger_id: Kafka's id of the ledger topic, so that a ledger made anew is found out.
+            ledger_id: Kafka's id of the ledger topic, to detect a ledger that was created again.
 
         Raises:
             StateError: Another plan is pending, or the epoch is not the next one.
         """
         is_takeover = self.pending is not None and (
             self.pending.same_work(plan)
-            # A plan that never reached the ledger and whose topics the store does not hold is dealt out anew.
+            # A plan that never reached the ledger and is stored without its topics gets a new assignment.
             or (self.pending.omitted_topics is not None and self.pending.same_range(plan))
         )
         if not is_takeover and (self.pending is not None or plan.epoch != self.epoch + 1):
             raise StateError(
-                "a new plan cannot begin here",
+                "a new plan cannot be started in this state",
                 where=f"epoch {plan.epoch}",
                 why=f"the state is at epoch {self.epoch}" + (", still pending" if self.pending else ""),
-                remedy="load the state again and reconcile it with the ledger",
+                remedy="run the task again: it loads the state and reconciles it with the ledger",
                 retriable=True,
             )
         return replace(self, epoch=plan.epoch, pending=plan, ledger_id=ledger_id or self.ledger_id)
@@ -116,7 +116,7 @@ class StoredState:
             offset: Where the batch ended.
             at_ms: Now, milliseconds since 1970.
             snapshot: The ledger's snapshot record when the plan was a snapshot.
-            may_move_back: Whether a new snapshot or a person's decision allows an earlier offset.
+            may_move_back: Whether a new snapshot or a person's reset allows an earlier offset.
 
         Raises:
             StateError: The offset would move back on the same server.
@@ -126,7 +126,7 @@ class StoredState:
                 "the stored offset must not move back",
                 where=f"{self.committed} to {offset}",
                 why="the batch ended before the offset that is already committed",
-                remedy="reset the offset by hand if that is wanted",
+                remedy="if the stream is meant to move back, reset the offset (DAG mysql_cdc_reset_offset)",
             )
         past = PastOffset(self.epoch, offset, at_ms)
         return replace(
@@ -170,7 +170,7 @@ class StoredState:
                 "the stored state is damaged",
                 where=where,
                 why=error.why,
-                remedy="delete it: it is restored from the ledger (docs/runbook.md, damaged records)",
+                remedy="delete the stored state; it is restored from the ledger (docs/runbook.md, damaged records)",
             ) from error
 
     @classmethod
@@ -178,8 +178,8 @@ class StoredState:
         if (version := record.integer("version")) > VERSION:
             raise StateError(
                 "the stored state was written by a newer version of this package",
-                why=f"its form is version {version}; this package knows up to {VERSION}",
-                remedy="install the newer version",
+                why=f"its format is version {version}; this package supports up to version {VERSION}",
+                remedy="install the newer version of the package",
             )
         snapshot = record.value("snapshot", None)
         if snapshot is not None:
@@ -219,18 +219,18 @@ class OffsetStore(Protocol):
             What is stored now.
 
         Raises:
-            OffsetConflictError: Something else is stored by now; nothing was written.
+            OffsetConflictError: The stored state is no longer the expected one; nothing was written.
             StateError: It cannot be written.
         """
 
 
 def conflict_error(where: str, expected: StoredState | None, actual: StoredState | None) -> OffsetConflictError:
-    """Return the error of a ``save`` that came too late.
+    """Return the error of a ``save`` whose expected state is outdated.
 
     Args:
         where: The store.
-        expected: What the caller had seen.
-        actual: What is there.
+        expected: The state that the caller expected.
+        actual: The stored state.
     """
 
     def describe(state: StoredState | None) -> str:
@@ -240,12 +240,12 @@ def conflict_error(where: str, expected: StoredState | None, actual: StoredState
         "another run changed the stored offset",
         where=where,
         why=f"expected {describe(expected)}; found {describe(actual)}",
-        remedy="run the task again: it loads the state anew",
+        remedy="run the task again: it loads the state again",
     )
 
 
 def is_same_write(a: StoredState | None, b: StoredState | None) -> bool:
-    """Return whether both are the same write; None and a state that was never saved are the same."""
+    """Return whether both states are of the same write; None and a state that was never saved are the same."""
 
     def identity(state: StoredState | None) -> tuple[int, int, str]:
         return (state.revision, state.epoch, state.stamp) if state is not None and state.revision else (0, 0, "")
@@ -254,17 +254,17 @@ def is_same_write(a: StoredState | None, b: StoredState | None) -> bool:
 
 
 def next_revision(new: StoredState, previous: StoredState | None) -> StoredState:
-    """Return the state as a store writes it: the next revision, with a stamp of its own.
+    """Return the state as a store writes it: with the next revision and a new stamp.
 
     Args:
         new: The state to store.
-        previous: What it replaces.
+        previous: The state that it replaces.
     """
     return replace(new, revision=(previous.revision if previous else 0) + 1, stamp=secrets.token_hex(8))
 
 
 class MemoryOffsetStore:
-    """Keep the state in this process; the twin for tests and trials. Safe with several threads."""
+    """Keep the state in this process, for tests and trials; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._text: str | None = None

@@ -1,6 +1,6 @@
-"""Batch plans and the markers that writers leave behind, as values with JSON codecs.
+"""Batch plans and the markers of writers, as values with JSON codecs.
 
-Nothing here talks to a server. ``sink`` writes these values into the ledger, ``state`` reasons about them.
+Nothing here connects to a server. ``ledger`` reads and writes these values, ``ledger_state`` interprets them.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 PlanKind = Literal["drain", "snapshot", "reset"]
 
 SIGNAL_CHANNELS = ("source", "kafka", "airflow")
-"""Where signals come from; the part of their keys behind the prefix begins with one of them."""
+"""Channels of signals; their keys begin with one of them, after the prefix."""
 
 MAX_WRITERS = 10_000
-"""More writers or snapshot tasks than any record can speak of; it bounds what a damaged one makes others do."""
+"""More writers or snapshot tasks than any valid record names; it limits the effect of a damaged one."""
 MAX_COUNTS = 1000
-"""Counts that a marker or an outcome holds singly; no record grows with the number of topics or chunks."""
+"""Counts that a marker or an outcome lists; the others are summed up, so a record does not grow without limit."""
 OTHERS_LABEL = "(others)"
-"""Stands for all topics or chunks beyond them; no topic can have this name."""
+"""Label of the sum of all other topics or chunks; no topic can have this name."""
 MAX_PARTITIONS = 1_000_000
 """More partitions than a topic can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Fix what one batch will read and who writes what, before anything is read.
+    """Fix what one batch reads and which writer writes what, before anything is read.
 
     Args:
         epoch: Number of the batch; each new plan takes the next one.
         kind: ``drain`` reads the binlog from ``start`` to ``end``; ``snapshot`` reads tables; ``reset`` reads nothing
-            and moves the offset to ``end`` because a person decided so (see ``reset_plan``).
+            and moves the offset to ``end`` at a person's request (see ``reset_plan``).
         start: Where the batch begins, a transaction boundary.
         end: Where it ends, a transaction boundary; a snapshot's end is known only from its ledger record.
         writers: Number of writers W; they are numbered from 0.
         partitions: Kafka partition count of each known topic.
-        assignment: The owning writer of each partition of each known topic.
+        assignment: The writer of each partition of each known topic.
         owner: The run that made the plan (``dag_id/run_id/task_id/map_index``).
         created_ms: When it was made, milliseconds since 1970.
         server_id: Server id of writer 0; writer n registers with ``server_id + n``.
-        prefix: ``topic.prefix`` of the connector, put in by the ledger; empty in plans of older versions.
-        prepared: XA transactions whose rows lie before ``start`` and that are not decided yet.
-        pins: What decides the batch's records, by property (``pinned_properties``); a batch that was begun under some
-            values is not finished under others.
-        attempt: Random id of the driver that carries the plan out, given by ``takeover.begin_epoch``. The owner names a
-            piece of work, and two drivers of one owner can be alive; the attempt in the ledger is the one that counts.
-        gapless: Whether the stream goes on at ``start``: no change of a captured table may lie between there and a
-            snapshot's view; and a reset has left nothing out.
-        omitted_topics: Digest of the topics that were left out (``without_topics``); None in a plan that is whole.
+        prefix: ``topic.prefix`` of the connector, set by the ledger; empty in plans of older versions.
+        prepared: XA transactions whose rows are before ``start`` and that are not decided yet.
+        pins: The properties that decide the batch's records (``pinned_properties``); a batch that was started under
+            some values is not finished under others.
+        attempt: Random id of the driver that carries the plan out, set by ``takeover.begin_epoch``. Two drivers of one
+            owner can be alive at the same time; only the attempt in the ledger may write.
+        gapless: Whether the stream continues at ``start``: no change of a captured table may lie between ``start`` and
+            a snapshot's view; and a reset has left nothing out.
+        omitted_topics: Digest of the topics that were left out (``without_topics``); None in a complete plan.
     """
 
     epoch: int
@@ -86,7 +86,7 @@ class BatchPlan:
     omitted_topics: str | None = None
 
     def assigned_writer(self, topic: str, partition: int) -> int:
-        """Return the writer that owns a partition; a topic born during the batch goes whole to one writer.
+        """Return the writer of a partition; a topic that is created during the batch has one writer for all partitions.
 
         Args:
             topic: Topic name.
@@ -102,7 +102,7 @@ class BatchPlan:
         return self.same_range(other) and self._same_topics(other)
 
     def same_range(self, other: BatchPlan) -> bool:
-        """Return whether both plans read the same with as many writers; their topics may differ."""
+        """Return whether both plans read the same range with as many writers; their topics may differ."""
         own_range = (self.epoch, self.kind, self.start, self.end, self.writers)
         return own_range == (other.epoch, other.kind, other.start, other.end, other.writers)
 
@@ -112,19 +112,19 @@ class BatchPlan:
         return dict(self.partitions) == dict(other.partitions) and dict(self.assignment) == dict(other.assignment)
 
     def topics_digest(self) -> str:
-        """Return the digest of all partition counts and owners, also where they were left out."""
+        """Return the digest of all partition counts and assignments, also when they were left out."""
         return topics_digest(self.partitions, self.assignment) if self.omitted_topics is None else self.omitted_topics
 
     def without_topics(self) -> BatchPlan:
-        """Return the plan with the digest of its topics in their place; it cannot be carried out."""
+        """Return the plan with a digest in place of its topics; it cannot be carried out."""
         return replace(self, partitions={}, assignment={}, omitted_topics=self.topics_digest())
 
     def with_topics(self, partitions: Mapping[str, int], assignment: Mapping[str, tuple[int, ...]]) -> BatchPlan:
-        """Return the plan with these topics, whole.
+        """Return the plan with these topics.
 
         Args:
             partitions: Kafka partition count of each topic.
-            assignment: The owning writer of each partition of each topic.
+            assignment: The writer of each partition of each topic.
         """
         return replace(self, partitions=partitions, assignment=assignment, omitted_topics=None)
 
@@ -182,15 +182,15 @@ class BatchPlan:
 
 
 def topics_digest(partitions: Mapping[str, int], assignment: Mapping[str, tuple[int, ...]]) -> str:
-    """Return a digest of partition counts and owners that does not depend on their order.
+    """Return a digest of partition counts and assignments that does not depend on their order.
 
     Args:
         partitions: Kafka partition count of each topic.
-        assignment: The owning writer of each partition of each topic.
+        assignment: The writer of each partition of each topic.
     """
     text = orjson.dumps([dict(partitions), dict(assignment)], option=orjson.OPT_SORT_KEYS)
     if not text.isascii() or b"\x7f" in text:
-        # Names that no topic has; json writes them in ASCII, and stored digests are of that text.
+        # No topic has such a name; stored digests are of the text of ``json``, which is ASCII.
         owners = {topic: list(of) for topic, of in assignment.items()}
         text = json.dumps([dict(partitions), owners], sort_keys=True, separators=(",", ":")).encode()
     return hashlib.sha256(text).hexdigest()
@@ -199,12 +199,12 @@ def topics_digest(partitions: Mapping[str, int], assignment: Mapping[str, tuple[
 def reset_plan(
     epoch: int, offset: BinlogOffset, owner: str, created_ms: int = 0, *, gapless: bool = False
 ) -> BatchPlan:
-    """Return the plan by which a person moves the offset; it is complete as soon as it stands in the ledger.
+    """Return the plan with which a person moves the offset; it is complete as soon as the ledger holds it.
 
     Args:
-        epoch: One above the newest epoch that stored state and ledger know.
+        epoch: One above the newest epoch of stored state and ledger.
         offset: Where the next batch begins, a transaction boundary.
-        owner: Who decided.
+        owner: The run that resets.
         created_ms: Now, milliseconds since 1970.
         gapless: Whether the offset is the one that was stored, so that nothing was left out.
     """
@@ -213,7 +213,7 @@ def reset_plan(
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Say how far one writer has come; it is committed in the same Kafka transaction as the records before it.
+    """Say how far one writer is; it is committed in the same Kafka transaction as the records before it.
 
     Args:
         epoch: Epoch of the batch.
@@ -221,11 +221,11 @@ class Marker:
         start: Start of the batch.
         end: End of the batch.
         reached: Position reached.
-        done: Whether this writer has nothing left to do in this batch.
+        done: Whether this writer has completed the batch.
         counts: Records produced by this writer in this batch so far, per topic.
         gtids: GTID set at ``reached``, when it is not part of the offset.
         prepared: XA transactions that are prepared and not decided at ``reached``.
-        tables: Of the records those of row events, per table (``TableId.path``).
+        tables: Those of the records that are row events, per table (``TableId.path``).
         native: What the native kernel has decoded.
     """
 
@@ -289,7 +289,7 @@ class Marker:
 
 
 def bounded_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return counts as a record holds them: the largest ``MAX_COUNTS``, and the rest together under ``OTHERS_LABEL``.
+    """Return counts as a record holds them: the largest, and the sum of the others under ``OTHERS_LABEL``.
 
     Args:
         counts: Records by topic, or rows by chunk.

@@ -1,7 +1,7 @@
-"""Bring stored state and ledger together before anything else happens.
+"""Reconcile the stored state with the ledger before anything else happens.
 
-The ledger holds what Kafka has committed, so it decides what is done; the stored state only remembers it. Every case is
-listed here, and what fits none of them stops with a named error.
+The ledger holds what Kafka has committed, so it decides what is done; the stored state is a copy. Every case is listed
+here, and anything else ends with a named error.
 
 ==================  ====================================  =============================================
 stored              ledger                                result
@@ -40,10 +40,10 @@ class Reconciliation:
     """Say what the state is and why.
 
     Args:
-        state: The state to go on from; where ``changed`` it has to be saved first.
-        action: ``fresh`` nothing exists yet; ``resume`` carry ``state.pending`` out; ``finish-commit`` the batch stands
-            in Kafka and only the stored offset had to move; ``restore`` the stored state was lost (``state.pending``
-            tells whether a batch is left to carry out); ``none`` both agree and nothing is pending.
+        state: The state to continue from; when ``changed`` it has to be saved first.
+        action: ``fresh`` nothing exists yet; ``resume`` carry ``state.pending`` out; ``finish-commit`` the batch is in
+            Kafka and only the stored offset had to move; ``restore`` the stored state was lost (``state.pending`` is
+            the batch that is left to carry out, if any); ``none`` both agree and nothing is pending.
         reason: One sentence for the log.
         changed: Whether the state differs from the stored one.
     """
@@ -55,16 +55,16 @@ class Reconciliation:
 
 
 def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: int = 0) -> Reconciliation:
-    """Decide where to go on.
+    """Decide where to continue.
 
     Args:
-        stored: What the offset store holds, or None.
-        ledger: What the ledger holds, or None when its topic does not exist.
+        stored: The stored state, or None.
+        ledger: The ledger, or None when its topic does not exist.
         at_ms: Now, milliseconds since 1970; goes into the history of offsets.
 
     Raises:
-        LedgerMissingError: Something was stored, but the ledger is gone.
-        LedgerMismatchError: Both contradict each other.
+        LedgerMissingError: A state is stored, but the ledger is gone.
+        LedgerMismatchError: They contradict each other.
     """
     if ledger is None or ledger.plan is None:
         return _without_plan(stored, ledger)
@@ -84,28 +84,28 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
         raise LedgerMismatchError(
             "the ledger holds markers but no plan",
             why="the record with key 'plan' is missing",
-            remedy="find out who wrote to the ledger topic; then go on by a reset (DAG mysql_cdc_reset_offset)",
+            remedy="find out who wrote to the ledger topic; then continue with a reset (DAG mysql_cdc_reset_offset)",
         )
     if stored is None or (stored.epoch == 0 and stored.committed is None):
         return Reconciliation(stored or StoredState(), "fresh", "neither a stored offset nor a ledger exists")
     first_plan = stored.pending is not None and stored.committed is None and stored.epoch == 1
-    # Without a remembered id the ledger did not exist when the plan was made.
+    # Without a stored id the ledger did not exist when the plan was made.
     same_topic = stored.ledger_id is None or (ledger is not None and ledger.topic_id == stored.ledger_id)
     if first_plan and same_topic:
         return Reconciliation(stored, "resume", "the first plan was stored but never reached the ledger")
     raise LedgerMissingError(
         "the ledger is gone",
         where=f"stored offset {stored.committed}, epoch {stored.epoch}",
-        why="the ledger topic does not exist" if ledger is None else "the ledger topic is empty or was created anew",
-        remedy="find out what happened to the topic. Events after the stored offset may stand in Kafka already; "
-        "go on from there only by a reset (DAG mysql_cdc_reset_offset) to an offset that a person chose",
+        why="the ledger topic does not exist" if ledger is None else "the ledger topic is empty or was created again",
+        remedy="find out what happened to the topic. Kafka may already hold events after the stored offset; continue "
+        "only with a reset (DAG mysql_cdc_reset_offset) to an offset that you have chosen",
     )
 
 
 def _state_from_ledger(ledger: LedgerState, stored: StoredState, plan: BatchPlan, at_ms: int) -> StoredState:
     """Return the state that the ledger's plan leads to: committed where it is complete, pending otherwise."""
     committed = stored.committed
-    # A gapless snapshot's plan, too, begins where the stream stands.
+    # The plan of a gapless snapshot begins at the stream's offset, too.
     continues_stream = plan.kind == "drain" or plan.gapless
     if continues_stream and not (stored.pending is not None and stored.pending.same_work(plan)):
         committed = plan.start  # the ledger's plan is newer than the stored state, and everything before it is done
@@ -137,7 +137,7 @@ def _ledger_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan, at_
         if has_gap or moves_back(stored.committed, plan.start):
             raise _mismatch_error(stored, ledger, f"epoch {plan.epoch} begins at {plan.start}")
     state = _state_from_ledger(ledger, stored, plan, at_ms)
-    summary = f"the stored state stands at epoch {stored.epoch}, the ledger at {plan.epoch}"
+    summary = f"the stored state is at epoch {stored.epoch}, the ledger at {plan.epoch}"
     if state.pending is not None:
         return Reconciliation(state, "resume", f"{summary}; its plan is to be carried out", True)
     return Reconciliation(
@@ -179,13 +179,14 @@ def _both_pending(
     starts_elsewhere = stored.committed is not None and not same_position(stored.committed, plan.start)
     if not same_plan and plan.kind == "drain" and starts_elsewhere:
         raise _mismatch_error(
-            stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different places"
+            stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different offsets"
         )
-    # Two runs planned at once and a store without compare-and-swap kept the loser's plan: only the ledger's produced.
-    note = "" if same_plan else "; the stored plan was another run's and never began"
+    # Two runs planned at the same time, and a store without compare-and-swap kept the plan that the ledger refused;
+    # only the ledger's plan has produced records.
+    note = "" if same_plan else "; the stored plan was another run's and was never started"
     state = _state_from_ledger(ledger, stored, plan, at_ms)
     if state.pending is None:
-        reason = f"epoch {plan.epoch} stands completely in Kafka; the stored offset moves to {state.committed}{note}"
+        reason = f"epoch {plan.epoch} is complete in Kafka; the stored offset moves to {state.committed}{note}"
         return Reconciliation(state, "finish-commit", reason, True)
     missing = list(ledger.missing_writers())
     reason = f"epoch {plan.epoch} is not complete, writers {missing} are missing{note}"
@@ -193,7 +194,7 @@ def _both_pending(
 
 
 def _without_topics(state: StoredState) -> StoredState:
-    """Return a state that equals another one whose store keeps the plan's topics as a digest only."""
+    """Return the state with a digest in place of the plan's topics, for comparison with one that was stored so."""
     return state if state.pending is None else replace(state, pending=state.pending.without_topics())
 
 
@@ -206,6 +207,6 @@ def _mismatch_error(stored: StoredState, ledger: LedgerState, why: str) -> Ledge
         "stored offset and ledger contradict each other",
         where=f"stored {stored.committed}, epoch {stored.epoch}; {ledger_range}",
         why=why,
-        remedy="a copy of the state or the ledger topic was changed by hand, or two systems share a topic.prefix; "
-        "decide where to go on and reset to that offset (DAG mysql_cdc_reset_offset)",
+        remedy="the state or the ledger topic was restored from a copy or changed by hand, or two systems share a "
+        "topic.prefix; decide where the stream continues, and reset to that offset (DAG mysql_cdc_reset_offset)",
     )

@@ -1,9 +1,9 @@
-"""What the batches of one run have written together; the ledger keeps it, so that nothing goes untold.
+"""Count what the batches of one run have written; the ledger keeps the tally, so that every batch is reported.
 
-A run is one task instance of Airflow with all its tries. Its record changes in the transaction that writes a batch's
-outcome. A task that succeeds writes down that it has told of it (``REPORTED_KEY``). The plan that a driver puts in
-force brings the record of its run along: the one that is there when it is the same run's, or when nobody has told of
-it: its task has failed, was ended, or learns of its driver's end only now; otherwise a new one.
+A run is one task instance of Airflow with all its tries. Its tally changes in the transaction that writes a batch's
+outcome. A task that succeeds records that it has reported the tally (``REPORTED_KEY``). A driver writes the tally of
+its run together with its plan: it continues the one in the ledger when that is of the same run, or was never reported
+because its task failed, was killed, or has not yet learned of its driver's end; otherwise it starts a new one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_NATIVE_COUNTS = NativeCounts()
 NO_TASK_PREFIX = "nobody/"
-"""Ids of runs without a task begin so; what they have finished needs no telling."""
+"""Prefix of the ids of runs without an Airflow task; their complete batches need no report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class RunTally:
     Args:
         run: The run's id.
         epoch: The last batch that is counted; 0 for none.
-        batches: How many are.
-        start: Where the first one began; None for none.
+        batches: Number of batches.
+        start: Where the first batch began; None for none.
         counts: Records by topic.
         tables: Records of row events by table (``TableId.path``).
         native: What the native kernel has decoded.
@@ -108,12 +108,12 @@ class RunTally:
 
 
 def taskless_run_id() -> str:
-    """Return an id for a run that is nobody's second try."""
+    """Return a new id for a run without an Airflow task."""
     return NO_TASK_PREFIX + secrets.token_hex(8)
 
 
 def add_counts(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Return two sets of counts together.
+    """Return the sums of two sets of counts.
 
     Args:
         first: Counts by name.
@@ -147,7 +147,7 @@ def current_tally(ledger: LedgerState) -> RunTally | None:
 
 
 def tally_of_run(ledger: LedgerState, run: str) -> RunTally | None:
-    """Return the tally of one run; None when there is none, or another run has taken it up and tells of it.
+    """Return the tally of one run; None when there is none, or another run has continued it and reports it.
 
     Args:
         ledger: The ledger.
@@ -158,7 +158,7 @@ def tally_of_run(ledger: LedgerState, run: str) -> RunTally | None:
 
 
 def reported_by(ledger: LedgerState, tally: RunTally) -> str | None:
-    """Return the run whose task has told of a tally; None when nobody has.
+    """Return the run whose task has reported a tally; None when none has.
 
     Args:
         ledger: The ledger.
@@ -173,7 +173,7 @@ def reported_by(ledger: LedgerState, tally: RunTally) -> str | None:
 
 
 def unreported_tally(ledger: LedgerState) -> RunTally | None:
-    """Return the newest tally when it has batches and nobody has told of them.
+    """Return the newest tally when it has batches and was not reported.
 
     Args:
         ledger: The ledger.
@@ -183,17 +183,17 @@ def unreported_tally(ledger: LedgerState) -> RunTally | None:
 
 
 def reported_record(tally: RunTally, by: str) -> dict[str, Any]:
-    """Return the value of ``REPORTED_KEY`` once a tally is told of.
+    """Return the value of ``REPORTED_KEY`` for a tally that was reported.
 
     Args:
         tally: The tally.
-        by: The run whose task tells.
+        by: The run whose task reports it.
     """
     return {"run": tally.run, "epoch": tally.epoch, "by": by}
 
 
 def initial_tally(ledger: LedgerState, run: str) -> RunTally:
-    """Return the tally with which a driver begins.
+    """Return the tally with which a driver starts.
 
     Args:
         ledger: The ledger before the driver's plan is put in force.

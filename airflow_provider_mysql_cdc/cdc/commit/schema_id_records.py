@@ -1,9 +1,9 @@
-"""Ids of the schemas of Avro keys, as the records before have them: one ledger record for each schema.
+"""The ids of Avro key schemas with which earlier records were written: one ledger record for each schema.
 
-The bytes of an Avro key begin with the id that the registry gave to its schema, and the partition follows from the
-bytes. With another id for the same schema (a registry that was wiped or restored, or another registry) equal keys would
-stand in two partitions, in no order between them; inside a batch, in partitions of writers that have passed them, or
-that come to them again. So an id is written down before its first use, and compared ever after (docs/adr/0017).
+The bytes of an Avro key begin with the id of its schema in the registry, and the partition is computed from the bytes.
+With another id for the same schema (a registry that was wiped or restored, or another registry) equal keys would be in
+two partitions, without an order between them; inside a batch, also in partitions of writers that have already passed
+these rows, or that read them again. So an id is recorded before its first use and compared afterwards (docs/adr/0017).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Member
 
 @dataclass(frozen=True, slots=True)
 class RecordedSchemaId:
-    """Remember the id of a schema of keys.
+    """Hold the recorded id of a key schema.
 
     Args:
-        id: What the registry gave.
+        id: Its id in the registry.
         epoch: Epoch of the batch that asked for it.
     """
 
@@ -47,7 +47,7 @@ class RecordedSchemaId:
 
 
 def schema_key_name(subject: str, text: str) -> str:
-    """Return what a schema is called in the ledger, behind ``schema/``.
+    """Return the name of a schema in the ledger, after ``schema/``.
 
     Args:
         subject: Its subject.
@@ -57,12 +57,12 @@ def schema_key_name(subject: str, text: str) -> str:
 
 
 def schema_id_record(ledger: str, name: str, recorded: RecordedSchemaId | None) -> tuple[str, bytes, bytes | None]:
-    """Return the ledger record of a schema, or the one that forgets it.
+    """Return the ledger record of a schema, or the one that deletes it.
 
     Args:
         ledger: The ledger topic.
         name: From ``schema_key_name``.
-        recorded: What to remember; None forgets it.
+        recorded: Its id; None deletes the record.
     """
     return ledger, f"{SCHEMA_KEY_PREFIX}{name}".encode(), None if recorded is None else encode(recorded.to_json())
 
@@ -70,23 +70,23 @@ def schema_id_record(ledger: str, name: str, recorded: RecordedSchemaId | None) 
 def schema_id_changed_error(
     about: str, subject: str, url: str, recorded: RecordedSchemaId, new_id: int
 ) -> SchemaIdChangedError:
-    """Return the error for a schema of keys that has another id than before.
+    """Return the error for a key schema whose id differs from the recorded one.
 
     Args:
-        about: Whose keys.
+        about: Whose keys they are.
         subject: The schema's subject.
-        url: The registry, without an account.
-        recorded: What the ledger remembers.
-        new_id: The id that the registry gives.
+        url: The registry, without credentials.
+        recorded: The recorded id.
+        new_id: The id that the registry returns.
     """
     return SchemaIdChangedError(
-        "the registry gives the schema of keys another id than before",
+        "the schema registry returns another id for a key schema than before",
         where=f"{about}, subject {subject}, registry {url}",
-        why=f"keys that were written begin with id {recorded.id}, now it is {new_id}: the registry was wiped or "
-        "restored, or "
-        "is another one, or (with use.latest.version) the subject has a newer version; equal keys would stand in two "
-        "partitions, without an order between them",
-        remedy="restore the registry's schemas with their ids, or name the registry that the keys were written with. "
-        "To go on with the new id: DAG mysql_cdc_reset_offset with offset=stored (what an unfinished batch has already "
-        "committed comes again); to fill the topics again, trigger mysql_cdc_snapshot with again=true after it",
+        why=f"earlier keys were written with id {recorded.id}, now it is {new_id}: the registry was wiped or restored, "
+        "or it is another one, or (with use.latest.version) the subject has a newer version; equal keys would be in "
+        "two partitions, without an order between them",
+        remedy="restore the registry's schemas with their ids, or configure the registry with which the keys were "
+        "written. To continue with the new id, run DAG mysql_cdc_reset_offset with offset=stored (records that an "
+        "unfinished batch has already committed are written a second time); to fill the topics again, trigger "
+        "mysql_cdc_snapshot with again=true after it",
     )

@@ -1,7 +1,8 @@
-"""The tables of the SQL offset store, their version, and the way from an older one to this package's.
+"""The tables of the SQL offset store, their version, and the migrations from older versions.
 
-A migration is a step from one version to the next. It may run in several processes at once and again after half of it
-(MySQL commits at each DDL statement), so each looks at what is there; the version moves behind it by compare and swap.
+A migration is a step from one version to the next. It may run in several processes at the same time, and again after
+it was interrupted (MySQL commits at each DDL statement), so each migration checks what exists; the version is updated
+after it by compare and swap.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ VERSIONS_TABLE = "mysql_cdc_store_version"
 VERSION = 1
 """Version of the tables that this package writes."""
 MIGRATIONS: dict[int, Callable[[Engine], None]] = {}
-"""What leads to each version from the one before it."""
+"""By version, the migration from the version before it."""
 
-# MySQL compares text without case unless told otherwise; prefixes `shop` and `Shop` are two.
+# MySQL compares text without case by default, but the prefixes `shop` and `Shop` differ.
 _NAME = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
 _LONG_TEXT = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-# SQLite numbers rows by itself only in a column declared INTEGER.
+# SQLite generates row numbers only in a column declared INTEGER.
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _IF_NOT_EXISTS = ("sqlite", "mysql", "mariadb", "postgresql")
 
@@ -40,7 +41,7 @@ offsets = sa.Table(
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("stamp", sa.String(32), nullable=False),
-    sa.Column("binlog_offset", sa.String(255)),  # for people who look; `state` is what counts
+    sa.Column("binlog_offset", sa.String(255)),  # for people who read the table; only `state` is read by this package
     sa.Column("state", _LONG_TEXT, nullable=False),
     sa.Column("updated_ms", sa.BigInteger, nullable=False),
 )
@@ -81,8 +82,8 @@ def create_or_migrate(engine: Engine) -> None:
         raise StateError(
             "the offset database was migrated by a newer version of this package",
             where=f"table {VERSIONS_TABLE}",
-            why=f"its tables are version {current}; this package knows up to {VERSION}",
-            remedy="install the newer version everywhere, or give this one a database of its own (docs/install.md)",
+            why=f"its tables are version {current}; this package supports up to version {VERSION}",
+            remedy="install the newer version everywhere, or configure another database (docs/install.md)",
         )
     for version in range(current + 1, VERSION + 1):
         MIGRATIONS[version](engine)
@@ -107,7 +108,7 @@ def create_tables(engine: Engine) -> None:
                 for index in table.indexes:
                     index.create(conn)
         except DBAPIError:
-            # Another process was faster; if it was not that, the table is missing still.
+            # Another process was faster; otherwise the table is still missing.
             if not sa.inspect(engine).has_table(table.name):
                 raise
 

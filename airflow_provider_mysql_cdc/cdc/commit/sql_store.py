@@ -1,7 +1,7 @@
-"""The offset store on any database that SQLAlchemy speaks to.
+"""The offset store in any database that SQLAlchemy supports.
 
-``save`` is one conditional statement (compare and swap on revision, epoch and stamp), so of two runs exactly one wins,
-whatever isolation level the database uses.
+``save`` is one conditional statement (compare and swap on revision, epoch and stamp), so exactly one of two runs
+succeeds, whatever isolation level the database uses.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class SqlOffsetStore:
             return [PastOffset(int(e), BinlogOffset.from_json(Members(parse_json(o))), int(at)) for e, o, at in rows]
 
     def remember(self, past: Iterable[PastOffset]) -> int:
-        """Add offsets of another store's history that are not here yet; return how many.
+        """Add offsets of another store's history that are missing here; return how many.
 
         Args:
-            past: The offsets, in any order; they are told apart by epoch and offset.
+            past: The offsets, in any order; two with the same epoch and offset are the same.
 
         Raises:
             StateError: The database does not answer.
@@ -161,7 +161,7 @@ class SqlOffsetStore:
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
-            # The driver's message without SQL and parameters; they hold the whole state.
+            # Only the driver's message: SQL and parameters hold the whole state.
             cause = (
                 str(error.orig) if isinstance(error, DBAPIError) and error.orig is not None else type(error).__name__
             )

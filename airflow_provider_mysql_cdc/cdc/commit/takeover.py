@@ -1,16 +1,17 @@
-"""Put a plan in force so that nothing of an older plan or attempt can still become visible.
+"""Put a plan in force so that no record of an older plan or attempt can become visible afterwards.
 
 The order matters:
 
-1. The planner's transactional id is taken over (the caller's ``init``): an older driver can write nothing any more.
-2. The ledger is read under that fence and the plan is checked against it: this is the compare of a compare-and-swap.
-3. The plan is committed with an attempt of its own: the swap. From now on a writer of another plan or attempt that
-   starts finds out (``require_plan``). The number of ids to be fenced is committed with it, so that whoever comes next
-   knows them although this attempt died here and its own plan may have fewer writers (a reset has none).
-4. Every writer that may have something open is fenced: one of another attempt that had started before cannot commit.
-5. The ledger is read again: nothing can be added to what it says now, except by writers of this attempt.
+1. The planner's transactional id is taken over (the caller's ``init``): an older driver can no longer write.
+2. The ledger is read under that fence and the plan is checked against it: the compare of a compare-and-swap.
+3. The plan is committed with the id of a new attempt: the swap. From now on a writer of another plan or attempt that
+   starts is refused (``require_plan``). The number of ids to be fenced is committed with it, so that the next attempt
+   knows them even if this one dies here and the next plan has fewer writers (a reset has none).
+4. Every writer that may have an open transaction is fenced: a writer of another attempt that started before cannot
+   commit.
+5. The ledger is read again: only writers of this attempt can add anything to it now.
 
-Fencing before step 3 only would leave a gap: a leftover writer could start between the two, find its old plan still in
+Fencing only before step 3 would leave a gap: an old writer could start between the two, find its old plan still in
 force, and commit.
 
 A writer joins in the same way (``join_plan``): compare, take over the id, compare again.
@@ -42,17 +43,18 @@ from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 PLANNER = "plan"
 """Writer name of the transactional id under which plans and outcomes are written."""
 FENCE_AFTER_S = 2.0
-"""Seconds to wait for an open transaction in the ledger; its writer is about to be fenced in any case."""
+"""Seconds to wait for an open transaction in the ledger; its writer will be fenced in any case."""
 PEEK_S = 2.0
-"""Seconds for which a starting writer waits for an open transaction before it looks whether its plan is in force."""
+"""Seconds for which a starting writer waits for an open transaction before it checks that its plan is in force."""
 
 
 def read_as_planner(ledger: LedgerStore, *, expect_plan: bool) -> LedgerState | None:
-    """Return the ledger to whoever holds the stream; writers that hide its end are fenced, the planner is not.
+    """Return the ledger for the planner; writers whose open transactions hide its end are fenced, the planner is not.
 
     Args:
         ledger: The ledger.
-        expect_plan: Whether a plan was committed to it before; it is then looked at again before it is taken for gone.
+        expect_plan: Whether a plan was committed to it before; a ledger without one is then read again before it counts
+            as gone.
 
     Raises:
         SinkError: Kafka refuses.
@@ -69,22 +71,22 @@ def begin_epoch(
     fence: Callable[[Iterable[int]], None],
     extra_records: ExtraRecords = (),
 ) -> LedgerState:
-    """Put a plan in force and return the ledger as it stands once nobody else can write.
+    """Put a plan in force, and return the ledger once no other attempt can write to it.
 
     Args:
         ledger: The ledger; its topic exists.
-        planner: A writer of the id ``<prefix>.plan``, already initialised by the caller.
-        plan: The next plan, or the one in force, to be carried on by another attempt.
+        planner: A writer with the id ``<prefix>.plan``, already initialised by the caller.
+        plan: The next plan, or the one in force, to be continued by another attempt.
         fence: Fences writers by number.
-        extra_records: Records that become visible with the plan, in one transaction; or what makes them of the ledger
-            as it is before.
+        extra_records: Records that become visible with the plan, in one transaction; or a function that returns them
+            for the ledger as it is before.
 
     Returns:
-        The ledger; its plan bears the id of the new attempt, and that is the plan to give to writers.
+        The ledger; its plan has the id of the new attempt, and is the plan to pass to writers.
 
     Raises:
-        OffsetConflictError: Another run has planned since.
-        FencedError: Another run is planning at this very moment, or has put its attempt in force since.
+        OffsetConflictError: Another run has put a plan in force since.
+        FencedError: Another run is putting its plan in force at this moment, or has done so since.
         LedgerMissingError: The ledger is empty although this is not the first plan.
         StateError: The plan lacks its topics.
         SinkError: Kafka refuses.
@@ -94,7 +96,7 @@ def begin_epoch(
     current = read_as_planner(ledger, expect_plan=_expects_predecessor(plan)) or LedgerState()
     _require_next_plan(plan, current)
     current_plan = current.plan
-    # What was begun under the ledger's settings is not finished under those that a late driver was given.
+    # A plan keeps the pins under which it was started; a driver that starts late may have others.
     pins = current_plan.pins if current_plan is not None and current_plan.same_work(plan) else plan.pins
     attempt_plan = replace(plan, attempt=secrets.token_hex(8), pins=pins)
     ids = current.writer_ids(plan.writers)
@@ -110,17 +112,17 @@ def begin_epoch(
 
 
 def join_plan(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index: int) -> LedgerState:
-    """Take over a writer's transactional id for the attempt in force, and return the ledger as it stands then.
+    """Take over a writer's transactional id for the attempt in force, and return the ledger as it is then.
 
-    The plan is compared before, so that a writer that comes too late does not fence the one at work; and again after,
-    because only then can nobody else commit under this id. A newer attempt fences the id after its plan stands in the
-    ledger, so either this comparison finds that plan, or that fence finds this writer.
+    The plan is compared before, so that a writer of an older attempt does not fence the current one; and again after,
+    because only then can no other writer commit with this id. A newer attempt fences the id after it has committed its
+    plan, so either this comparison finds that plan, or that fence ends this writer.
 
     Args:
         ledger: The ledger.
         plan: The plan that the writer was started with.
         writer: The writer, not yet initialised.
-        index: Its number.
+        index: Its index.
 
     Raises:
         FencedError: Another plan or attempt is in force.
@@ -133,7 +135,7 @@ def join_plan(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index:
     try:
         state = ledger.read(PEEK_S, chunks=False)
     except SinkConnectionError:
-        # What hides the end may be a transaction of the newer attempt, whose plan stands before it.
+        # The open transaction may be one of the newer attempt, whose plan is before it in the ledger.
         ledger.peek().require_plan(plan)
         state = ledger.read(chunks=False)
     state = state or LedgerState()
@@ -142,7 +144,7 @@ def join_plan(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index:
 
 
 def _expects_predecessor(plan: BatchPlan) -> bool:
-    """Return whether a plan stands in the ledger before this one; a reset needs none."""
+    """Return whether the ledger must hold a plan before this one; a reset needs none."""
     return plan.epoch != 1 and plan.kind != "reset"
 
 
@@ -153,8 +155,8 @@ def _require_next_plan(plan: BatchPlan, current: LedgerState) -> None:
             raise LedgerMissingError(
                 "the ledger is empty",
                 where=f"epoch {plan.epoch} of {plan.owner}",
-                why="it was deleted or created anew after the plan was made",
-                remedy="run the task again; it says what can be done",
+                why="it was deleted or created again after the plan was made",
+                remedy="run the task again; its error says what to do",
             )
         return
     if current_plan.same_work(plan) or (plan.kind == "reset" and plan.epoch > current_plan.epoch):
@@ -164,9 +166,9 @@ def _require_next_plan(plan: BatchPlan, current: LedgerState) -> None:
         return
     done = "complete" if current.complete() else "not complete"
     raise OffsetConflictError(
-        f"epoch {plan.epoch} cannot begin",
+        f"epoch {plan.epoch} cannot be started",
         where=f"{plan.start} to {plan.end}, planned by {plan.owner or 'unknown'}",
         why=f"the ledger holds epoch {current_plan.epoch} of {current_plan.owner or 'unknown'}, "
         f"{current_plan.start} to {current_plan.end}, {done}",
-        remedy="run the task again: it goes on from there",
+        remedy="run the task again: it continues from there",
     )

@@ -1,7 +1,7 @@
-"""Topics as the last batch left them: one ledger record each, compared before the next batch writes into them.
+"""Topics as the last batch left them: one ledger record each, compared before the next batch writes to them.
 
-A topic that was deleted is made anew, empty, by whoever writes first; with partitions added, a key's later events stand
-in another partition than its earlier ones. Kafka says neither to a producer, so it is found out here.
+A topic that was deleted is created again, empty, by the first producer; after partitions were added, a key's later
+events go to another partition than its earlier ones. Kafka reports neither to a producer, so it is checked here.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 _MAX_LISTED = 10
 _CACHE_SIZE = 32_768
-"""Records whose meaning is remembered: a job reads the ledger several times, one of each topic each time."""
+"""Decoded records that are cached: a job reads the ledger several times, with one record for each topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTopic:
-    """Remember a topic.
+    """Hold what is recorded of a topic.
 
     Args:
         partitions: Its number of partitions.
-        id: Kafka's id of it; None when the brokers give none (before Kafka 3.1).
-        epoch: Epoch of the batch that learned it.
+        id: Kafka's topic id; None for brokers without topic ids (before Kafka 3.1).
+        epoch: Epoch of the batch that recorded it.
     """
 
     partitions: int
@@ -53,13 +53,13 @@ class RecordedTopic:
         )
 
     def difference(self, current: TopicInfo | None) -> str:
-        """Return what is different about the topic now; empty when nothing is."""
+        """Return how the topic differs now; empty when it is the same."""
         if current is None:
             return "it was deleted"
         if self.id is not None and current.id is not None and self.id != current.id:
-            return "it was deleted and made anew"
+            return "it was deleted and created again"
         if self.partitions != current.partitions:
-            return f"it has {current.partitions} partitions in place of {self.partitions}"
+            return f"it has {current.partitions} partitions instead of {self.partitions}"
         return ""
 
 
@@ -77,12 +77,12 @@ def read_topic_record(value: bytes) -> RecordedTopic:
 
 
 def topic_record(ledger: str, topic: str, recorded: RecordedTopic | None) -> tuple[str, bytes, bytes | None]:
-    """Return the ledger record of a topic, or the one that forgets it.
+    """Return the ledger record of a topic, or the one that deletes it.
 
     Args:
         ledger: The ledger topic.
         topic: The topic.
-        recorded: What to remember; None forgets it.
+        recorded: What to record; None deletes the record.
     """
     key = f"{TOPIC_KEY_PREFIX}{topic}".encode()
     return ledger, key, None if recorded is None else encode(recorded.to_json())
@@ -94,19 +94,19 @@ def topic_differences(
     required: Iterable[str],
     plan: BatchPlan,
 ) -> dict[str, str]:
-    """Return what is different about topics into which a batch may write.
+    """Return how the topics differ to which a batch may write.
 
     Args:
-        recorded: What the ledger remembers.
-        current: What Kafka says of the topics that exist.
-        required: Topics of the tables captured at the batch's start, and those beside them.
-        plan: The batch; its partition counts decide which writer owns what.
+        recorded: The topics in the ledger.
+        current: The topics that exist in Kafka.
+        required: Topics of the tables captured at the batch's start, and the stream's other topics.
+        plan: The batch; its partition counts decide the assignment of writers.
 
     Returns:
-        Topic to what is different, in order.
+        The difference by topic, in order.
     """
     changed: dict[str, str] = {}
-    # A table born inside the batch is not among the tables at its start; its topic is as its first record says.
+    # A table created inside the batch is not among those at its start; its topic is compared with its first record.
     batch_topics = {topic for topic, k in recorded.items() if k.epoch == plan.epoch}
     for topic in sorted({*required, *batch_topics}):
         if topic in recorded and (text := recorded[topic].difference(current.get(topic))):
@@ -118,28 +118,34 @@ def topic_differences(
 
 
 def topics_changed_error(changed: Mapping[str, str], plan: BatchPlan, *, has_commits: bool) -> TopicChangedError:
-    """Return the error for topics that are not as they were.
+    """Return the error for topics that were changed.
 
     Args:
-        changed: From ``topic_differences``.
+        changed: The differences, from ``topic_differences``.
         plan: The batch or snapshot.
         has_commits: Whether a part of it is committed.
     """
     listed = [f"{topic}: {text}" for topic, text in list(changed.items())[:_MAX_LISTED]]
     more = [f"and {len(changed) - _MAX_LISTED} more"] if len(changed) > _MAX_LISTED else []
     remedy = (
-        "find out who did it, and keep others from it. To go on with the topics as they are now: DAG "
+        "find out who changed them, and prevent it in the future. To continue with the topics as they are now, run DAG "
         "mysql_cdc_reset_offset with offset=stored"
     )
     if plan.kind == "snapshot":
         remedy = remedy.replace("stored", "current") + ", then mysql_cdc_snapshot with again=true"
     else:
-        remedy += " (what this unfinished batch has already committed comes again)" if has_commits else ""
+        remedy += (
+            " (records that this unfinished batch has already committed are written a second time)"
+            if has_commits
+            else ""
+        )
         remedy += "; to fill the topics again, trigger mysql_cdc_snapshot with again=true after it"
     return TopicChangedError(
-        "topics were changed from outside" if len(changed) > 1 else "a topic was changed from outside",
+        "topics were changed outside of this stream"
+        if len(changed) > 1
+        else "a topic was changed outside of this stream",
         where="; ".join([*listed, *more]),
-        why="what a deleted topic held is gone; and where partitions were added, a key's later events would stand in "
-        "another partition than its earlier ones",
+        why="the records of a deleted topic are lost; and where partitions were added, a key's later events would go "
+        "to another partition than its earlier ones",
         remedy=remedy,
     )

@@ -1,4 +1,4 @@
-"""What a task does where a topic takes no batches as large as it has written: it begins anew with smaller ones."""
+"""Retry with smaller batches of records when a topic refuses one as too large."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
 def reduce_batch_size(sink: TransactionalWriter, index: int, error: RecordTooLargeError) -> str:
-    """Have a writer write smaller batches, and return the line that says so; it joins its plan next.
+    """Reduce a writer's batch size, and return the line for the log; the writer has to join its plan again.
 
     Args:
         sink: The writer; nothing of its last transaction is visible.
         index: Its number.
-        error: Why the transaction has failed.
+        error: Why the transaction failed.
 
     Raises:
-        RecordTooLargeError: The same; smaller batches would not help.
+        RecordTooLargeError: The same error, when smaller batches would not help.
     """
     if (size := sink.shrink_batches()) is None:
         raise error
-    return f"writer {index} goes on with batches of {size:,} bytes: {error}"
+    return f"writer {index} continues with batches of {size:,} bytes: {error}"
 
 
 def reduce_and_rejoin(
     cfg: ConnectorConfig, plan: BatchPlan, sink: TransactionalWriter, index: int, error: RecordTooLargeError
 ) -> str:
-    """Have a writer of chunks write smaller batches and join its plan again; return the line that says so.
+    """Reduce the batch size of a writer of chunks, and join its plan again; return the line for the log.
 
-    The driver gives a chunk to one task once, so that no other copy of the task can have written it meanwhile.
+    The driver assigns a chunk once, to one task, so no other copy of the task can have written it meanwhile.
 
     Args:
         cfg: The connector's configuration.
         plan: The plan that the writer was started with.
         sink: The writer; nothing of its last transaction is visible.
         index: Its number.
-        error: Why the transaction has failed.
+        error: Why the transaction failed.
 
     Raises:
-        RecordTooLargeError: The same; smaller batches would not help.
+        RecordTooLargeError: The same error, when smaller batches would not help.
         FencedError: Another plan or attempt is in force.
         SinkError: Kafka refuses.
     """

@@ -1,4 +1,4 @@
-"""Put a plan in force under today's configuration: compared with what it was begun under, or taken into it."""
+"""Put a plan in force, and compare the current properties with those under which it was started."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 
 
 def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> tuple[LedgerState, BatchPlan]:
-    """Put a plan in force; afterwards nobody but its writers can add anything, and its pins are today's.
+    """Put a plan in force: only its writers can add anything afterwards, and its pins are the current properties.
 
-    A plan of which nothing is committed takes today's settings.
+    A plan of which nothing is committed gets the current properties.
 
     Args:
         cfg: The connector's configuration.
@@ -24,10 +24,10 @@ def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> 
         plan: The plan.
 
     Returns:
-        The ledger with the plan in it, and the plan, which bears the attempt's id now.
+        The ledger with the plan in it, and the plan, which has the attempt's id now.
 
     Raises:
-        ConfigError: A part of it was committed under other settings; it names them.
+        ConfigError: A part of it was committed under other properties; the error names them.
         OffsetConflictError: The ledger holds another plan.
     """
     ledger = job.begin(plan)
@@ -45,53 +45,55 @@ def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> 
 
 
 def require_same_snapshot_mode(cfg: ConnectorConfig, plan: BatchPlan) -> None:
-    """Refuse to go on with a snapshot under a mode that means another kind of work.
+    """Refuse to continue a snapshot under a mode that means another kind of work.
 
-    Nothing of it needs to be committed: where the stream goes on behind it was decided when it was planned.
+    This holds even when nothing of it is committed: where the stream continues after the snapshot was decided when it
+    was planned.
 
     Args:
         cfg: The connector's configuration.
-        plan: The snapshot that is not finished.
+        plan: The unfinished snapshot.
 
     Raises:
-        ConfigError: ``snapshot.mode`` has become or was ``never`` or ``recovery``.
+        ConfigError: ``snapshot.mode`` was changed to or from ``never`` or ``recovery``.
     """
     name = F.SNAPSHOT_MODE.name
     planned, current = ({name: p[name]} if name in p else {} for p in (plan.pins, property_pins(cfg, snapshot=True)))
     if planned == current or not plan.pins or not {"=never", "=recovery"} & {*planned.values(), *current.values()}:
         return
     raise ConfigError(
-        "the mode was changed inside a snapshot: "
+        "snapshot.mode was changed before the snapshot was finished: "
         + "; ".join(changed_pins({RECORD_FORMAT_LABEL: ""} | planned, {RECORD_FORMAT_LABEL: ""} | current)),
         where=f"snapshot {plan.epoch}, planned by {plan.owner or 'unknown'}",
-        why="it would be finished without its rows, or with rows that nobody asked for",
-        remedy="set it back until the snapshot is done, then change it; or give the snapshot up with DAG "
-        "mysql_cdc_reset_offset (offset=current or earliest says where the stream begins then)",
+        why="the snapshot would be finished without its rows, or with rows that the mode excludes",
+        remedy="set it back until the snapshot is finished, then change it; or abandon the snapshot with DAG "
+        "mysql_cdc_reset_offset (offset=current or earliest decides where the stream starts then)",
     )
 
 
 def require_same_pins(plan: BatchPlan, current_pins: dict[str, str]) -> None:
-    """Refuse to go on with what was begun under other settings.
+    """Refuse to continue a plan that was started under other properties.
 
     Args:
         plan: The plan in the ledger.
-        current_pins: Pins of today's configuration.
+        current_pins: Pins of the current configuration.
 
     Raises:
-        ConfigError: A property that decides about records has another value.
+        ConfigError: A property that decides which records are written has another value.
     """
     changed = changed_pins(plan.pins, current_pins)
     if not changed:
         return
-    work = "a snapshot" if plan.kind == "snapshot" else "a batch"
+    work = "snapshot" if plan.kind == "snapshot" else "batch"
     snapshot_remedy = (
         ", then take the snapshot again (mysql_cdc_snapshot with again=true)" if plan.kind == "snapshot" else ""
     )
     raise ConfigError(
-        f"what decides about records was changed inside {work}: " + "; ".join(changed),
+        f"properties that decide which records are written were changed inside a {work}: " + "; ".join(changed),
         where=f"{plan.kind} {plan.epoch}, {plan.start} to {plan.end}",
-        why="a part is committed under the values it was begun with; under others, records could be written twice or "
+        why="a part is committed under the earlier values; under other values, records could be written twice or "
         "not at all",
-        remedy="set it back until this is done, then change it; or give the rest up with DAG mysql_cdc_reset_offset"
-        + (snapshot_remedy or " (offset=stored: then what is already committed comes again)"),
+        remedy=f"set them back until {work} {plan.epoch} is finished, then change them; or abandon the rest with DAG "
+        "mysql_cdc_reset_offset"
+        + (snapshot_remedy or " (offset=stored; records that are already committed are written a second time)"),
     )

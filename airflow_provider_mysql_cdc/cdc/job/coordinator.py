@@ -1,8 +1,7 @@
 """A small request/response channel from the tasks of a job to its driver.
 
-Spark's own barrier and allGather cost about a second each (measured), too long to hold a global read lock. The driver
-listens on its own address; each task keeps one connection and sends JSON lines. Calls may block on the driver's side,
-which is how the tasks wait for each other.
+The driver listens on its own address; each task keeps one connection open and sends JSON lines. A call may block on the
+driver's side, which is how the tasks wait for each other (``task_barrier``).
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 from airflow_provider_mysql_cdc.cdc.job.task_operation import ReplyT, RequestT, TaskHandler, TaskOperation
 
 HELLO_S = 10.0
-"""Seconds within which a connection shows the token."""
+"""Seconds within which a connection has to send the token."""
 MAX_HELLO_BYTES = 1024
 """Longest first line."""
 MAX_LINE_BYTES = 16 << 20
-"""Longest line of a task that has shown the token: an error with its texts, a view's position with its GTID set."""
+"""Longest line after the token: an error with its texts, a view's position with its GTID set."""
 MAX_UNAUTHENTICATED = 64
-"""Connections at once that have not shown the token yet."""
+"""Connections at the same time that have not sent the token yet."""
 KEEPALIVE_S = 60.0
-"""Seconds after which the host of a task that does not answer counts as gone."""
+"""Seconds without an answer after which the host of the other side counts as gone."""
 MAX_PORT_TRIES = 16
-"""Ports that are tried from the one that was asked for, as Spark does for its own (``spark.port.maxRetries``)."""
+"""Ports that are tried, beginning with the configured one, as Spark does (``spark.port.maxRetries``)."""
 LostHandler = Callable[[int, CdcError | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Say where a driver listens.
+    """Hold the address on which a driver listens.
 
     Args:
         host: The address that the tasks can reach.
-        bind: The address to listen on; empty for ``host``. It differs behind a NAT or in a container.
-        port: The first port to try; 0 takes any that is free.
+        bind: The address to listen on; empty for ``host``. It differs with NAT or in a container.
+        port: The first port to try; 0 takes any free one.
     """
 
     host: str = "127.0.0.1"
@@ -57,18 +56,18 @@ class Endpoint:
 class Coordinator:
     """Serve calls of tasks.
 
-    Nothing of a connection is believed, and next to nothing of it is kept, before its first line has shown the token:
-    that line is short and comes soon, and few connections may be waiting with theirs at once.
+    A connection is untrusted until its first line has sent the token. So the length of that line, the time until it
+    arrives, and the number of connections that have not sent it are all limited.
 
     Args:
         handlers: Answers the tasks' operations; a handler runs in the connection's own thread and may block.
         endpoint: Where to listen.
-        on_lost: Called with the task's index when its connection ends before it said goodbye, and with the error it
-            ended with, if it could tell.
+        on_lost: Called with the index of a task whose connection ends without a goodbye, and with the error that the
+            task reported, if any.
         hello_s: Longest wait in seconds for a connection's first line.
 
     Raises:
-        ConfigError: It cannot listen there.
+        ConfigError: The driver cannot listen there.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Coordinator:
                     return
                 time.sleep(0.05)  # a connection that was reset while it waited, or no file descriptor left
                 continue
-            # Tasks that find no room wait in the backlog; a stranger holds his place for a few seconds.
+            # Further connections wait in the backlog; one without the token is closed after a few seconds.
             self._unauthenticated.acquire()
             try:
                 threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
@@ -117,10 +116,10 @@ class Coordinator:
                 self._serve_task(conn, task)
 
     def _authenticate(self, conn: socket.socket) -> int | None:
-        """Return the task that a connection belongs to, or None when it does not show the token in time."""
+        """Return the task that a connection belongs to, or None when it does not send the token in time."""
         deadline, line = time.monotonic() + self._hello_s, b""
         while not line.endswith(b"\n"):
-            # Byte by byte: a task sends its first request without waiting for an answer to this line.
+            # Byte by byte, because a task sends its first request without waiting for a reply to this line.
             conn.settimeout(max(deadline - time.monotonic(), 0.001))
             byte = conn.recv(1)
             if not byte or len(line) == MAX_HELLO_BYTES:
@@ -130,14 +129,14 @@ class Coordinator:
         if not isinstance(hello, dict):
             return None
         token, task = hello.get("token"), hello.get("task")
-        # Bytes: compare_digest refuses text beyond ASCII with a TypeError.
+        # As bytes: compare_digest raises a TypeError for text that is not ASCII.
         if not isinstance(token, str) or not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             return None
         if not isinstance(task, int) or isinstance(task, bool) or task < 0:
             return None
         conn.settimeout(None)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A task may compute for hours between two calls; that its host is gone, the network has to tell.
+        # A task may work for hours between two calls; only TCP keepalive finds out that its host is gone.
         enable_keepalive(conn, KEEPALIVE_S)
         return task
 
@@ -158,7 +157,7 @@ class Coordinator:
         except CdcError as error:
             cause = error
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            pass  # the connection is lost, and so is the task
+            pass  # the connection is lost, so the task counts as lost
         finally:
             if not done and not self._closed and self._on_lost:
                 self._on_lost(task, cause)
@@ -174,7 +173,7 @@ class Coordinator:
     def close(self) -> None:
         """Stop accepting calls."""
         self._closed = True
-        # Closing alone does not wake a thread that waits in accept (Linux).
+        # On Linux, closing alone does not wake a thread that is blocked in accept.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -212,7 +211,7 @@ class CoordinatorClient:
             request: Its request.
 
         Raises:
-            CdcError: The error the driver answered with.
+            CdcError: The error that the driver replied with.
             StateError: The driver is gone.
         """
         try:
@@ -222,14 +221,14 @@ class CoordinatorClient:
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
             raise _driver_gone_error(str(error)) from error
         if not line.endswith(b"\n"):
-            raise _driver_gone_error("its answer is cut off" if line else "it closed the connection")
+            raise _driver_gone_error("its reply was cut off" if line else "it closed the connection")
         try:
             reply = json.loads(line)
             failed = from_json(reply["error"]) if "error" in reply else None
             if failed is None:
                 return operation.reply.from_json(reply)
         except (ValueError, LookupError, TypeError) as error:
-            raise _driver_gone_error(f"its answer is not understood: {error}") from error
+            raise _driver_gone_error(f"its reply cannot be read: {error}") from error
         raise failed
 
     def __enter__(self) -> CoordinatorClient:
@@ -237,7 +236,7 @@ class CoordinatorClient:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if isinstance(error, CdcError):
-            # The other tasks wait for this one; they shall end with its error, not with its loss.
+            # The other tasks wait for this one; they end with its error, and not with the loss of a task.
             with contextlib.suppress(OSError, ValueError):
                 self._stream.write(json.dumps({"op": "failed", "error": error.to_json()}).encode() + b"\n")
         self.close(goodbye=kind is None)
@@ -246,7 +245,7 @@ class CoordinatorClient:
         """End the connection.
 
         Args:
-            goodbye: Whether the task ended well; without it the driver counts the task as lost.
+            goodbye: Whether the task has succeeded; otherwise the driver counts it as lost.
         """
         with contextlib.suppress(OSError):
             if goodbye:
@@ -259,7 +258,7 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     """Return a listening socket.
 
     Raises:
-        ConfigError: There is none to be had.
+        ConfigError: No port could be bound.
     """
     address = (endpoint.bind or endpoint.host).strip("[]")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -275,7 +274,7 @@ def _listen(endpoint: Endpoint) -> socket.socket:
         "the driver cannot listen for its tasks",
         where=f"{address}, port {ports[0] or 'any'}" + (f" to {ports[-1]}" if len(ports) > 1 else ""),
         why=str(last_error),
-        remedy="name an address of the driver's own host and a free port: spark.mysqlcdc.coordinator.bindAddress and"
+        remedy="set an address of the driver's own host and a free port: spark.mysqlcdc.coordinator.bindAddress and"
         " .port, or spark.driver.bindAddress (docs/spark.md)",
     ) from last_error
 
@@ -284,7 +283,7 @@ def _parse_request(line: bytes, task: int) -> dict[str, Any]:
     """Read one line of a task.
 
     Raises:
-        StateError: It is too long, or no request.
+        StateError: It is too long, or not a request.
     """
     if len(line) > MAX_LINE_BYTES:
         raise _protocol_error(task, f"a line has more than {MAX_LINE_BYTES} bytes")
@@ -295,19 +294,19 @@ def _parse_request(line: bytes, task: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _protocol_error(task, str(error)) from error
     if not isinstance(request, dict) or not isinstance(request.get("op"), str):
-        raise _protocol_error(task, "it is not an object with an operation")
+        raise _protocol_error(task, "it is not a JSON object with an operation")
     return request
 
 
 def _protocol_error(task: int, why: str) -> StateError:
     return StateError(
-        "what a task sent to the driver is not understood",
+        "the driver cannot read a message of a task",
         where=f"task {task}",
         why=why[:500],
-        remedy="check that driver and executors run the same version of this package, then run the task again",
+        remedy="check that driver and executors have the same version of this package, then run the Airflow task again",
         retriable=True,
     )
 
 
 def _driver_gone_error(why: str) -> StateError:
-    return StateError("the driver of this job is gone", why=why, remedy="run the task again", retriable=True)
+    return StateError("the driver of this job is gone", why=why, remedy="run the Airflow task again", retriable=True)

@@ -1,7 +1,7 @@
-"""Is the schema history the topic that the stream has written? The ledger remembers Kafka's id of it.
+"""Check that the schema history is the topic that the stream has written, by Kafka's topic id in the ledger.
 
-A history that was deleted and made anew, by hand or by a broker that creates topics by itself, is empty: with it, every
-table is unknown. Rows of unknown tables stop a drain, or are left out where the configuration says so.
+A history that was deleted and created again, by hand or by a broker that creates topics automatically, is empty, so
+every table is unknown. Rows of unknown tables stop a drain, or are left out where the configuration says so.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_created, describe_topics, end_offsets
 
-_REBUILD_REMEDY = "rebuild the history: snapshot.mode=recovery and mysql_cdc_snapshot"
+_REBUILD_REMEDY = "rebuild the history: set snapshot.mode=recovery and trigger mysql_cdc_snapshot"
 _RESTART_SNAPSHOT_REMEDY = (
-    "give the snapshot up (mysql_cdc_reset_offset with current) and take it again (mysql_cdc_snapshot with again=true)"
+    "abandon the snapshot (mysql_cdc_reset_offset with offset=current) and take it again (mysql_cdc_snapshot with "
+    "again=true)"
 )
 
 
 def history_difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
-    """Return what is wrong with the history topic, compared with what the ledger remembers; empty when nothing is.
+    """Return how the history topic differs from the one recorded in the ledger; empty when it is the same.
 
     Args:
         cfg: The connector's configuration.
-        ledger: What the ledger holds.
+        ledger: The ledger.
 
     Raises:
         SinkError: Kafka refuses or does not answer.
@@ -41,9 +42,9 @@ def history_difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
         return "it was deleted"
     if recorded["topic"] == topic:
         changed = None not in (recorded["id"], current.id) and recorded["id"] != current.id
-        return "it was deleted and made anew" if changed else ""
+        return "it was deleted and created again" if changed else ""
     first, end = end_offsets(admin, topic, [0])[0]
-    return "" if end > first else f"it is empty, and the stream has written {recorded['topic']} until now"
+    return "" if end > first else f"it is empty; until now the stream has written to {recorded['topic']}"
 
 
 def require_recorded_history(cfg: ConnectorConfig, ledger: LedgerState | None, *, snapshot: bool = False) -> None:
@@ -51,24 +52,25 @@ def require_recorded_history(cfg: ConnectorConfig, ledger: LedgerState | None, *
 
     Args:
         cfg: The connector's configuration.
-        ledger: What the ledger holds.
-        snapshot: Whether it is an unfinished snapshot that would go on with it.
+        ledger: The ledger.
+        snapshot: Whether an unfinished snapshot would continue with it.
 
     Raises:
-        SchemaError: It is another one.
+        SchemaError: It is another topic, or deleted.
         SinkError: Kafka refuses or does not answer.
     """
     if problem := history_difference(cfg, ledger):
         raise SchemaError(
             "the schema history is lost",
             where=f"topic {cfg.history_topic}",
-            why=f"{problem}; the structures of the tables stood in it",
-            remedy="find out who did it; then " + (_RESTART_SNAPSHOT_REMEDY if snapshot else _REBUILD_REMEDY),
+            why=f"{problem}; it held the structures of the tables",
+            remedy="find out who deleted or replaced it; then "
+            + (_RESTART_SNAPSHOT_REMEDY if snapshot else _REBUILD_REMEDY),
         )
 
 
 def history_id_record(cfg: ConnectorConfig, job: JobLedger) -> SideRecord:
-    """Return the ledger record that says which topic is the history; the topic exists.
+    """Return the ledger record of the history topic; the topic exists.
 
     Args:
         cfg: The connector's configuration.
@@ -83,12 +85,12 @@ def history_id_record(cfg: ConnectorConfig, job: JobLedger) -> SideRecord:
 
 
 def record_history_id(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> None:
-    """Write down which topic is the history, where the ledger does not say so yet.
+    """Record which topic is the history, unless the ledger says so already.
 
     Args:
         cfg: The connector's configuration.
         job: The ledger.
-        ledger: What it holds.
+        ledger: The ledger's content.
 
     Raises:
         SinkError: Kafka refuses or does not answer.

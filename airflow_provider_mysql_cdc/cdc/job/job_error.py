@@ -1,8 +1,8 @@
-"""What a job ended with, in the ledger, where the operator that submitted it reads it in every deploy mode.
+"""The error that a job ended with, in the ledger, where the operator reads it in every deploy mode.
 
-The record bears the submission's id: the error of an older attempt, or of another run, is never taken for this one's.
-It is no part of a transaction, because the job that fails may hold no transactional id (another run is at work, the
-source refuses, the ledger belongs to somebody else), and must not take one over to say so.
+The record holds the id of the submission, so the error of an older attempt or of another run is never mistaken for this
+one's. It is written outside of any transaction, because a job that fails may hold no transactional id (another run is
+active, the source refuses, the ledger belongs to another prefix) and must not take one over to report its error.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 JOB_ERROR_KEYS = 64
-"""Keys of the ledger that hold last words: it does not grow with the number of runs that failed."""
+"""Number of ledger keys that hold job errors; the ledger does not grow with the number of failed runs."""
 WRITE_TIMEOUT_S = 20.0
-"""Seconds for which a job that has failed tries to say so."""
+"""Seconds for which a failed job tries to write its error."""
 _MAX_ERROR_CHARS = 2000
-# The frames of an exception of Java; they stand in the driver's log.
+# Stack frames of a Java exception, which the driver's log holds anyway.
 _JAVA_FRAMES = re.compile(r"\n\s+at [\w.$/<>]+\([^\n]*")
-# What a configuration must have to find the ledger; the rest may be what cannot be read on the driver's host.
+# The properties that lead to the ledger; the driver's host may be unable to read one of the others.
 _LEDGER_PROPERTIES = ("kafka.", "database.", "topic.prefix", "ledger.", "producer.override.", "admin.override.")
 
 
 def job_error_key(owner: str) -> str:
-    """Return the ledger key of a run's last words.
+    """Return the ledger key of a run's error.
 
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
@@ -48,15 +48,15 @@ def job_error_key(owner: str) -> str:
 def reporting_job_error(
     spec: JobSpec, log: Log, to_named_error: Callable[[BaseException], CdcError | None]
 ) -> Iterator[None]:
-    """Write the error that the job inside ends with into the ledger, and let it pass, named.
+    """Write the error that the job inside ends with into the ledger, and raise it again as a named error.
 
     Args:
         spec: The job.
         log: Takes one line of text.
-        to_named_error: Returns the named error behind another one, or None when there is none.
+        to_named_error: Returns the named error that caused another one, or None when there is none.
 
     Raises:
-        CdcError: Whatever the job ended with.
+        CdcError: The error that the job ended with.
     """
     try:
         yield
@@ -72,27 +72,27 @@ def reporting_job_error(
 
 
 def unexpected_error(error: BaseException, spec: JobSpec) -> CdcError:
-    """Return the named error of what nobody foresaw: an executor lost, a bug.
+    """Return the named error for an unexpected one, for example a lost executor or a bug.
 
     Args:
         error: What was raised.
         spec: The job, whose secrets the text must not show.
     """
     return StateError(
-        "the job ended with an error that has no name",
+        "the job ended with an unexpected error",
         where=f"{spec.mode} of {spec.owner}",
         why=scrub(_JAVA_FRAMES.sub("", f"{type(error).__name__}: {error}"), spec.properties)[:_MAX_ERROR_CHARS],
-        remedy="read the driver's log; a retry goes on from the last committed marker",
+        remedy="read the driver's log; a retry continues after the last committed marker",
         retriable=True,
     )
 
 
 def write_job_error(spec: JobSpec, error: CdcError, log: Log) -> None:
-    """Write an error as the last words of a submission; what keeps it from being written is logged only.
+    """Write the error that a submission ended with; a failure to write it is only logged.
 
     Args:
-        spec: The job; one without an id has nobody who asks.
-        error: What it ended with.
+        spec: The job; without an id nothing is written, because no operator reads it.
+        error: The error.
         log: Takes one line of text.
     """
     if not spec.id:
@@ -103,11 +103,11 @@ def write_job_error(spec: JobSpec, error: CdcError, log: Log) -> None:
         record = (cfg.ledger_topic, job_error_key(spec.owner).encode(), encode(value))
         write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
     except CdcError as write_error:
-        log(f"the error could not be written into the ledger: {type(write_error).__name__}: {write_error.message()}")
+        log(f"the error could not be written to the ledger: {type(write_error).__name__}: {write_error.message()}")
 
 
 def read_job_error(ledger: LedgerState | None, owner: str, job: str) -> CdcError | None:
-    """Return what a submission ended with, or None when it has said nothing.
+    """Return the error that a submission ended with, or None when it has written none.
 
     Args:
         ledger: The ledger.
@@ -119,7 +119,7 @@ def read_job_error(ledger: LedgerState | None, owner: str, job: str) -> CdcError
 
 
 def _ledger_config(properties: Mapping[str, Any]) -> ConnectorConfig:
-    """Return the configuration, or, where the driver's host cannot read it, as much of it as leads to the ledger."""
+    """Return the configuration, or only the part that leads to the ledger when this host cannot read all of it."""
     try:
         return ConnectorConfig.from_properties(dict(properties))
     except CdcError:

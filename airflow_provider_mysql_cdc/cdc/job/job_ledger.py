@@ -1,4 +1,4 @@
-"""What every job's driver does in Kafka: fence older attempts, write the plan and the outcome, create topics."""
+"""The driver's part in Kafka, for every job: fence older attempts, write plan and outcome, create topics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWit
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 MAX_TRANSACTION_RECORDS = 2000
-"""Records of one transaction of ``put_all``; with the longest keys of MySQL that is some megabytes."""
+"""Records in one transaction of ``put_all``; with the longest keys of MySQL these are some megabytes."""
 
 
 class JobLedger:
@@ -61,7 +61,7 @@ class JobLedger:
         self._writer = kafka_clients.record_writer(cfg, PLANNER)
         self._writer.init()
         self._last_state: LedgerState | None = None
-        # Tasks ask for schemas, whose ids are committed, in threads of their own.
+        # Requests of tasks for schema ids, which are committed, run in threads of their own.
         self._write_lock = threading.Lock()
         self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
         self._avro_formats = RecordFormats.from_config(cfg, self.schema_ids.id_of)
@@ -82,7 +82,7 @@ class JobLedger:
         """Read the ledger as read_committed consumers see it.
 
         Args:
-            chunks: Whether the chunks of a snapshot are wanted.
+            chunks: Whether to read the chunks of a snapshot as well.
         """
         state = self._ledger.read(chunks=chunks) or LedgerState()
         if chunks:
@@ -90,26 +90,26 @@ class JobLedger:
         return state
 
     def latest(self) -> LedgerState:
-        """Return the ledger as this job has read it last, with its own outcome; read it if the job wrote more since.
+        """Return the ledger as this job has last read it, with its own outcome; read it if the job has written more.
 
-        Only for between two batches, where no writer of the job is at work: then nobody else but those who send
-        signals can have written, and theirs wait for the next look. A newer attempt is found out by the next commit.
+        To be used only between two batches, when no writer of the job is running: then only senders of signals can have
+        written, and their signals wait for the next read. The next commit finds out about a newer attempt.
         """
         return self._last_state or self.read()
 
     def read_fencing(self) -> LedgerState:
-        """Read the ledger to its end although writers have transactions open, which are fenced."""
+        """Read the ledger to its end; writers with open transactions are fenced."""
         return self._ledger.read(fence_after_s=1.0, fence_planner=False) or LedgerState()
 
     def begin(self, plan: BatchPlan, extra_records: Sequence[SideRecord] = ()) -> LedgerState:
-        """Put the plan in force: nobody but writers of the new attempt can add anything (``commit.takeover``).
+        """Put the plan in force: only writers of the new attempt can add anything afterwards (``commit.takeover``).
 
         Args:
             plan: The plan of this job.
             extra_records: Records that become visible with the plan, in one transaction.
 
         Returns:
-            The ledger with the plan in it, which bears the attempt's id now.
+            The ledger with the plan in it, which has the attempt's id now.
 
         Raises:
             OffsetConflictError: The ledger holds another plan.
@@ -122,13 +122,13 @@ class JobLedger:
         return state
 
     def register_schemas(self, tables: Iterable[Table]) -> None:
-        """Have the schemas of tables registered; nothing where all is JSON.
+        """Register the schemas of tables; does nothing where all records are JSON.
 
         Args:
             tables: The tables.
 
         Raises:
-            SchemaError: A name or type has no form in Avro.
+            SchemaError: A name or type cannot be expressed in Avro.
             RegistryError: The registry refuses one, or cannot be reached.
         """
         if self._avro_formats is not None:
@@ -137,19 +137,19 @@ class JobLedger:
                 self._avro_formats.table_format(table, options, topic_routing.table_topic_name(self._cfg, table.id))
 
     def _converted(self, records: Sequence[SideRecord], headers: Mapping[str, Headers]) -> list[RecordWithHeaders]:
-        """Return records in the form that the converters give them; before a transaction is open, as it may ask."""
+        """Return records as the converters write them; call it before a transaction, as it may call the registry."""
         headed = [(topic, key, value, headers.get(topic)) for topic, key, value in records]
         return headed if self._avro_formats is None else self._avro_formats.format_side_records(headed)
 
     def _begin_tally(self, ledger: LedgerState) -> list[SideRecord]:
-        """Return the record of this run, before its first plan is in force; later the ledger holds it."""
+        """Return the record of this run before its first plan is in force; later the ledger holds it."""
         if not self._run or self._tally is not None:
             return []
         self._tally = initial_tally(ledger, self._run)
         return [self.record(RUN_KEY, self._tally.to_json())]
 
     def add_table_counts(self, tables: Mapping[str, int]) -> None:
-        """Take note of records of row events that the batch at work has written; ``write_outcome`` tells of them.
+        """Add the records of row events that the current batch has written; ``write_outcome`` writes the sum.
 
         Args:
             tables: Records by table (``TableId.path``).
@@ -157,20 +157,20 @@ class JobLedger:
         self._table_counts = add_counts(self._table_counts, tables)
 
     def add_native_counts(self, counts: NativeCounts) -> None:
-        """Take note of what the native kernel has decoded; ``write_outcome`` tells of it.
+        """Add what the native kernel has decoded; ``write_outcome`` writes the sum.
 
         Args:
-            counts: Of one writer.
+            counts: Counts of one writer.
         """
         self._native_counts = self._native_counts.add(counts)
 
     @property
     def native_counts(self) -> NativeCounts:
-        """Return what the native kernel has decoded of the batch at work."""
+        """Return what the native kernel has decoded of the current batch."""
         return self._native_counts
 
     def replace_plan(self, plan: BatchPlan) -> None:
-        """Write the plan in force anew, with the same work under today's configuration.
+        """Replace the plan in force by one with the same work under the current configuration.
 
         Args:
             plan: The plan; nothing of it is committed yet.
@@ -179,11 +179,11 @@ class JobLedger:
         self.commit([(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()])
 
     def reserve_writers(self, count: int, ledger: LedgerState) -> None:
-        """Write down that writers 0 to count - 1 may start, before they do, so that whoever comes next fences them.
+        """Record that writers 0 to count - 1 may start, before they do, so that the next attempt fences them.
 
         Args:
             count: Number of writers.
-            ledger: What ``begin`` returned.
+            ledger: The ledger that ``begin`` returned.
         """
         if count > ledger.writer_count:
             self.put(WRITERS_KEY, {"count": count})
@@ -192,7 +192,7 @@ class JobLedger:
         """Check that this attempt is still in force, before a step that Kafka does not fence.
 
         Raises:
-            FencedError: A newer one is.
+            FencedError: A newer attempt is.
         """
         self.read(chunks=False).require_plan(plan)
 
@@ -230,7 +230,7 @@ class JobLedger:
     def put_with_counts(self, key: str, value: dict[str, Any], plan: BatchPlan, counts: Mapping[str, int]) -> None:
         """Write the key that makes a plan complete, and in the same transaction what the plan has written.
 
-        Otherwise a driver that dies before the outcome would leave a complete plan of which nobody can tell.
+        Otherwise a driver that dies before it writes the outcome would leave a complete plan without counts.
 
         Args:
             key: The key.
@@ -241,7 +241,7 @@ class JobLedger:
         self.commit([self.record(key, value), *self._add_to_tally(plan, counts)])
 
     def _add_to_tally(self, plan: BatchPlan, counts: Mapping[str, int]) -> list[SideRecord]:
-        """Return the record of this run with a plan's records in it; one that is counted already changes nothing."""
+        """Return the record of this run with a plan's records added; a plan that is counted already changes nothing."""
         if self._tally is None:
             return []
         self._tally = self._tally.add(plan, counts, self._table_counts, self._native_counts)
@@ -256,10 +256,10 @@ class JobLedger:
         Args:
             plan: The batch.
             counts: Records per topic, when the batch is complete.
-            error: What went wrong otherwise.
+            error: The error otherwise.
 
         Raises:
-            FencedError: A newer attempt has taken over; then that is what went wrong, whatever else came of it (the
+            FencedError: A newer attempt has taken over; then this is the cause, whatever other errors it led to (the
                 newer attempt also ends this one's connection to the source, see ``run_lock``).
         """
         outcome = {
@@ -286,13 +286,13 @@ class JobLedger:
                 "a newer attempt has taken over this run",
                 where=f"epoch {plan.epoch} of {plan.owner or 'unknown'}",
                 why=fenced.what if error is None else error.message(),
-                remedy="nothing: the newer attempt goes on from what is committed",
+                remedy="nothing: the newer attempt continues from what is committed",
                 retriable=False,
             ) from (error or fenced)
         except CdcError:
             if error is None:
                 raise
-            # The error itself goes to the caller; Kafka may be the very thing that is broken.
+            # The caller gets the error itself; it may be Kafka that is broken.
 
     def required_topics(self, state: SchemaState) -> dict[str, TopicSpec]:
         """Return the topics of all captured tables, and those of schema changes and the like, with how to create them.
@@ -301,7 +301,7 @@ class JobLedger:
             state: The tables.
 
         Raises:
-            ConfigError: Two tables would share a topic, and no transform says so (FAULT-32).
+            ConfigError: Two tables would share a topic, and no transform is configured to do so (FAULT-32).
         """
         cfg = self._cfg
         tables = [t for t in state.tables if cfg.captures(t)]
@@ -323,9 +323,9 @@ class JobLedger:
         """Create topics, and the one of the schema history, where they are missing.
 
         Args:
-            specs: From ``required_topics``.
+            specs: The topics, from ``required_topics``.
         """
-        # SCH-05, SCH-06: one partition, kept for ever.
+        # SCH-05, SCH-06: one partition, without deletion.
         history = TopicSpec(
             1,
             self._cfg[F.TOPIC_CREATION_REPLICATION_FACTOR],

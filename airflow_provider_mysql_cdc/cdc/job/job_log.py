@@ -20,7 +20,7 @@ class JobLog:
         self._log(line)
 
     def once(self, line: str) -> None:
-        """Write a line unless the job has said it before."""
+        """Write a line unless the job has written it before."""
         if line not in self._logged:
             self._logged.add(line)
             self._log(line)

@@ -1,4 +1,4 @@
-"""The job spec: what the Airflow layer hands to a Spark job, as one JSON file."""
+"""The job spec: what the Airflow layer passes to a Spark job, as one JSON file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class JobSpec:
         properties: Connector properties with secrets in clear text.
         plan: The batch plan as JSON (``BatchPlan.to_json``).
         owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
-        run_for_s: Seconds to go on draining batch after batch; 0 drains one batch.
-        id: Random id of this submission; empty when nobody asks how it ended (``reporting_job_error``).
+        run_for_s: Seconds for which to drain batch after batch; 0 drains one batch.
+        id: Random id of this submission; empty when no operator reads how it ended (``reporting_job_error``).
         run: Id of the run whose batches are counted together (``commit.run_tally``); empty for a run of its own.
     """
 
@@ -60,8 +60,8 @@ class JobSpec:
         for name in properties.names():
             if not isinstance(properties.value(name), (str, int)):
                 raise damaged_record(
-                    f"properties.{name} is neither a text nor a number"
-                )  # without the value: it may be secret
+                    f"properties.{name} is neither a string nor a number"
+                )  # without the value, which may be secret
         return cls(
             members.text("mode"),
             properties.as_dict(),
@@ -73,14 +73,14 @@ class JobSpec:
         )
 
     def write(self, path: Path) -> None:
-        """Write the spec, secrets and all, to a new file that only this account can read."""
+        """Write the spec, including its secrets, to a new file that only this account can read."""
         _write(path, self.to_json())
 
     def write_encrypted(self, path: Path) -> str:
-        """Write the spec with sealed properties to a new file of this account, and return the key that opens them.
+        """Write the spec with encrypted properties to a new file of this account, and return their key.
 
         Args:
-            path: The file; what is left of it, or of copies of it, tells no secret.
+            path: The file; remains or copies of it reveal no secret.
         """
         text, key = encrypt_properties(self.properties)
         _write(path, {**self.to_json(), "properties": {}, "sealed": text})
@@ -92,11 +92,11 @@ class JobSpec:
 
         Args:
             path: The file.
-            key: Returns the key of sealed properties; asked only when they are sealed.
+            key: Returns the key of encrypted properties; called only when they are encrypted.
 
         Raises:
-            DamagedRecordError: It is not one, or cannot be read.
-            ConfigError: Its properties are sealed, and there is no key or another one.
+            DamagedRecordError: The file is not a spec, or cannot be read.
+            ConfigError: Its properties are encrypted, and the key is missing or a different one.
         """
         try:
             text = path.read_bytes()
@@ -119,10 +119,10 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 def _require_key(key: str | None, path: Path) -> str:
     if key is None:
         raise ConfigError(
-            "the properties of the job are sealed, and their key has not come along",
+            "the job's properties are encrypted, and their key is missing",
             where=f"job spec {path}",
-            why="the operator hands it over beside the file (docs/adr/0015-secrets-on-the-way.md)",
-            remedy="start jobs through the operators; should this be one, run the task again",
+            why="the operator passes the key separately from the file (docs/adr/0015-secrets-on-the-way.md)",
+            remedy="start jobs through the operators; if an operator has started this one, run the task again",
             retriable=True,
         )
     return key

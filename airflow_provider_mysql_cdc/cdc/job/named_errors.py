@@ -1,4 +1,4 @@
-"""Name what the clients' libraries raise: nothing else than a CdcError leaves a job."""
+"""Convert errors of client libraries into named errors: a job raises nothing but a CdcError."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
 @contextmanager
 def named_errors(cfg: ConnectorConfig) -> Iterator[None]:
-    """Turn errors of the MySQL driver into named ones.
+    """Convert errors of the MySQL client library into named ones.
 
     Args:
-        cfg: For the server's address.
+        cfg: The connector's configuration, for the server's address.
 
     Raises:
-        SourceError: The leaf that fits the server's message.
+        SourceError: The subclass that fits the server's error code.
     """
     try:
         yield

@@ -1,10 +1,10 @@
-"""One run at a time for each topic.prefix, held as a named lock on the source server.
+"""Allow one run at a time for each topic.prefix, by a named lock on the source server.
 
-The lock lives as long as its connection (MySQL manual, "Locking Functions"), so a killed driver frees it at once and
-nobody has to clean up. When the driver's host vanishes, MySQL would learn it from TCP's keepalive after two hours; so
-the holder gives a sign of life often, and the server ends a connection that gave none for the time of the lease
-(``wait_timeout``). It needs no privilege. Kafka's fencing stays the guarantee; this lock refuses a second run early,
-before it produces anything, and a run that has lost it stops before its next step.
+The lock lives as long as its connection (MySQL manual, "Locking Functions"), so a killed driver frees it at once and no
+cleanup is needed. When the driver's host vanishes, MySQL would learn of it from TCP keepalive after two hours; so the
+holder sends heartbeats, and the server closes a connection that has sent none for the time of the lease
+(``wait_timeout``). The lock needs no privilege. Kafka's fencing remains the guarantee; this lock refuses a second run
+early, before it produces anything, and a run that has lost it stops before its next step.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
-"""Seconds without a sign of life after which the server frees the lock."""
+"""Seconds without a heartbeat after which the server frees the lock."""
 _RELEASE_WAIT_S = 1
-"""Seconds to wait for the lock of a run that may have ended just now."""
+"""Seconds to wait for the lock of a run that may just have ended."""
 HEARTBEATS_PER_LEASE = 4
-"""Signs of life within a lease."""
+"""Heartbeats within a lease."""
 LOCK_LOST = "this run has lost its lock on the topic.prefix"
 
 
 class RunLock:
-    """Hold the lock of a prefix, with signs of life from a thread of its own.
+    """Hold the lock of a prefix, with heartbeats from a thread of its own.
 
     Args:
-        conn: The connection that holds it; nobody else uses it.
+        conn: The connection that holds it; nothing else uses it.
         prefix: topic.prefix.
-        lease_s: Seconds without a sign of life after which the server frees it.
+        lease_s: Seconds without a heartbeat after which the server frees it.
     """
 
     def __init__(self, conn: Any, prefix: str, lease_s: float) -> None:
@@ -49,30 +49,30 @@ class RunLock:
         self._thread.start()
 
     def require(self) -> None:
-        """Make sure that the lock is still held, as far as the last sign of life can tell.
+        """Check that the lock was still held at the last heartbeat.
 
         Raises:
-            RunInProgressError: It is lost.
+            RunInProgressError: The lock is lost.
         """
         if self._lost_reason is not None:
             raise RunInProgressError(
                 LOCK_LOST,
                 where=f"topic.prefix={self._prefix}",
                 why=self._lost_reason,
-                remedy="nothing if another run is at work; otherwise run the task again: it goes on from the markers",
+                remedy="nothing if another run is active; otherwise run the task again: it continues from the markers",
             )
 
     def close(self) -> None:
-        """Stop the signs of life and free the lock, which otherwise ends with the connection.
+        """Stop the heartbeats and free the lock, which otherwise ends with the connection.
 
-        The server learns of a closed connection some time after the client has closed it, and the next run would be
-        refused, or would give way, beside one that has ended. A server that does not answer is waited for no longer
-        than a sign of life lasts.
+        The server learns of a closed connection some time after the client has closed it, and until then the next run
+        would be refused, or would give way, although this one has ended. A server that does not answer is awaited no
+        longer than the interval of two heartbeats.
         """
         self._stopped.set()
         self._thread.join(self._interval_s)
         if self._thread.is_alive():
-            # pymysql's close waits for a read that another thread has begun: that one is woken.
+            # pymysql's close waits for a read that another thread has started, so that thread is woken.
             with contextlib.suppress(OSError, AttributeError):
                 self._conn._sock.shutdown(socket.SHUT_RDWR)
             self._thread.join(_RELEASE_WAIT_S)
@@ -96,7 +96,7 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iter
     """Hold the lock of a prefix on a connection of its own.
 
     Args:
-        settings: How to reach the source server; its limit of silence is the lease.
+        settings: How to reach the source server; its ``silence_timeout_s`` is the lease.
         prefix: topic.prefix.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
 
@@ -115,16 +115,16 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iter
 
 
 def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
-    """Refuse when a run of another owner is at work; nothing is taken and nobody is disturbed.
+    """Refuse when a run of another owner is active, without taking the lock or disturbing that run.
 
     Args:
         conn: An open connection.
         prefix: topic.prefix.
-        owner: ``dag_id/run_id/task_id/map_index`` of this run; empty for nobody's.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run; empty for none.
 
     Raises:
         RunInProgressError: Another owner holds the lock.
-        SourceError: What the server says.
+        SourceError: The server refuses or does not answer.
     """
     query = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
     holder, own_holder = fetch_all(conn, query, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
@@ -133,7 +133,7 @@ def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
 
 
 def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
-    """Return the connection by which a run holds the lock; None when it does not hold it.
+    """Return the id of the connection with which a run holds the lock; None when it does not hold it.
 
     Args:
         conn: An open connection.
@@ -141,7 +141,7 @@ def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
         owner: ``dag_id/run_id/task_id/map_index``.
 
     Raises:
-        SourceError: What the server says.
+        SourceError: The server refuses or does not answer.
     """
     query = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
     holder, own_holder = fetch_all(conn, query, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
@@ -149,32 +149,32 @@ def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
 
 
 def require_sole_run(settings: ConnectionSettings, prefix: str, owner: str) -> None:
-    """Refuse when a run of another owner is at work, over a connection of its own; see ``require_no_other_run``.
+    """Refuse when a run of another owner is active, over a connection of its own; see ``require_no_other_run``.
 
     Args:
         settings: How to reach the source server.
         prefix: topic.prefix.
-        owner: ``dag_id/run_id/task_id/map_index`` of this run; empty for nobody's.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run; empty for none.
 
     Raises:
         RunInProgressError: Another owner holds the lock.
-        SourceError: The server cannot be asked.
+        SourceError: The server cannot be reached.
     """
     with connect(settings) as conn:
         require_no_other_run(conn, prefix, owner)
 
 
 def disable_idle_timeout(conn: Any) -> None:
-    """Keep the server from closing a connection that idles while the tasks work (SETUP-24).
+    """Keep the server from closing a connection that is idle while the tasks work (SETUP-24).
 
     Raises:
-        SourceError: What the server says.
+        SourceError: The server refuses or does not answer.
     """
     fetch_all(conn, "SET SESSION wait_timeout = 2147483")
 
 
 def lock_name(prefix: str) -> str:
-    """Return the lock's name; MySQL limits it to 64 characters and does not tell upper from lower case in it."""
+    """Return the lock's name; MySQL limits it to 64 characters and ignores case in it."""
     name = f"mysql_cdc:{prefix}"
     return (
         name
@@ -187,7 +187,7 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
     """Take the lock of a prefix on this connection, or refuse.
 
     An older attempt of the same owner (a driver that outlived its Airflow task) is ended: its connection is killed,
-    which an account may always do to its own connections, and Kafka fences what it still tries to write.
+    which an account may always do with its own connections, and Kafka fences what it still tries to write.
 
     Args:
         conn: An open pymysql connection; the lock ends with it.
@@ -201,8 +201,8 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
     name = lock_name(prefix)
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
-        # The owner is readable for others through a second lock whose name carries it. The server frees the locks
-        # of a closed connection one after the other, some time after the client has closed it: the first is waited for.
+        # Other runs recognize the owner by a second lock whose name contains it. The server frees the locks of a
+        # closed connection one after the other, some time after the client has closed it; the first one is awaited.
         for wait_s in (0, _RELEASE_WAIT_S):
             cursor.execute("SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)", (name, wait_s, name))
             acquired, holder = cursor.fetchone()
@@ -222,7 +222,7 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
 
 def _in_progress(prefix: str, holder: int) -> RunInProgressError:
     return RunInProgressError(
-        "another run of this topic.prefix is at work",
+        "another run of this topic.prefix is active",
         where=f"topic.prefix={prefix}",
         why=f"connection {holder} of the MySQL server holds the lock {lock_name(prefix)!r}",
         remedy=f"wait for the other run, or end it (SHOW PROCESSLIST; KILL {holder})",

@@ -1,7 +1,7 @@
-"""Ids of schemas: the driver of a job asks the registry, once for each schema, and tells its tasks.
+"""Ids of schemas: the driver of a job asks the schema registry once for each schema, and its tasks ask the driver.
 
-So a registry sees one client however many executors there are, all writers of a job use the same ids, and those of keys
-stand in the ledger before anybody writes a record with them (``commit.schema_id_records``).
+So the registry has one client however many executors there are, all writers of a job use the same ids, and the ids of
+key schemas are in the ledger before a record is written with them (``commit.schema_id_records``).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 
 class SchemaIds:
-    """Keep the ids that a job uses.
+    """Keep the schema ids that a job uses.
 
     Args:
         cfg: The connector's configuration.
-        commit: Commits ledger records in a transaction of their own; fails when a newer attempt is at work.
+        commit: Commits ledger records in a transaction of their own; fails when a newer attempt is active.
         read_ledger: Reads the ledger, for a job that puts no plan in force.
     """
 
@@ -53,9 +53,9 @@ class SchemaIds:
         self._lock = threading.Lock()
 
     def begin(self, ledger: LedgerState) -> None:
-        """Take the ids that earlier records have, with a plan that comes into force.
+        """Load the ids that earlier records have, when a plan comes into force.
 
-        A snapshot of which nothing is committed takes the registry as it is: it fills the topics anew.
+        A snapshot of which nothing is committed accepts other ids, because it fills the topics again.
 
         Args:
             ledger: The ledger with the plan in it.
@@ -66,17 +66,17 @@ class SchemaIds:
             self._epoch, self._accepts_changes = plan.epoch, plan.kind == "snapshot" and not ledger.has_commits()
 
     def id_of(self, part: F.ConverterPart, subject: str, text: str, about: str) -> SchemaId:
-        """Return the id of a schema; one that stands in the bytes of keys stands in the ledger then.
+        """Return the id of a schema; one that becomes part of the bytes of keys is written to the ledger first.
 
         Args:
             part: ``key`` or ``value``.
             subject: Its subject.
             text: Its text.
-            about: Whose records it is for.
+            about: Whose records it is for, in error messages.
 
         Raises:
-            RegistryError: The registry does not give it.
-            SchemaIdChangedError: Keys that were written have another one.
+            RegistryError: The registry does not return it.
+            SchemaIdChangedError: Earlier keys were written with another id.
             FencedError: A newer attempt has taken over.
         """
         with self._lock:
@@ -85,7 +85,7 @@ class SchemaIds:
                 settings = self._cfg.registry_settings(part)
                 assert settings is not None  # only Avro has schemas
                 schema_id = self._registry(settings).schema_id(subject, text, about)
-                # A GUID stands beside the bytes, and does not decide where they go.
+                # A GUID is in a header, so it does not decide the partition of a key.
                 if part == "key" and schema_id.guid is None:
                     self._record_id(subject, text, schema_id.number, about, settings.url)
                 self._ids[part, subject, text] = schema_id
@@ -102,7 +102,10 @@ class SchemaIds:
             raise schema_id_changed_error(about, subject, url, recorded, number)
         if recorded is not None:
             log.warning(
-                "schema of keys of %s: id %d in place of %d; the new snapshot takes it", about, number, recorded.id
+                "the key schema of %s has id %d, before it was %d; the new snapshot uses the new id",
+                about,
+                number,
+                recorded.id,
             )
         new_record = RecordedSchemaId(number, self._epoch)
         self._commit([schema_id_record(self._cfg.ledger_topic, name, new_record)])
@@ -114,7 +117,7 @@ class SchemaIds:
         return self._registries[settings]
 
     def handler(self) -> TaskHandler:
-        """Return the coordinator's handler that answers tasks."""
+        """Return the coordinator's handler for tasks that ask for an id."""
         return SCHEMA_ID.handled_by(
             lambda task, request: self.id_of(request.part, request.subject, request.text, request.about)
         )
@@ -127,7 +130,7 @@ class SchemaIds:
 
 
 def ask_driver(channel: CoordinatorClient) -> LookupSchemaId:
-    """Return the function with which a task asks its driver for the ids of schemas.
+    """Return a function with which a task asks its driver for the id of a schema.
 
     Args:
         channel: Calls to the driver.

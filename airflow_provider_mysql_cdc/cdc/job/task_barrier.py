@@ -150,9 +150,9 @@ class TaskBarrier:
                 raise self._error
             if not all_arrived:
                 raise StateError(
-                    f"only {len(self._arrived.get(point.name, ()))} of {self.tasks} snapshot tasks reached "
+                    f"only {len(self._arrived.get(point.name, ()))} of {self.tasks} tasks reached the barrier "
                     f"{point.name!r}",
-                    why=f"the others did not come within {self.timeout_s:.0f} s",
+                    why=f"the others did not reach it within {self.timeout_s:.0f} s",
                     remedy="give the job as many slots as it has tasks (snapshot.parallelism)",
                     retriable=True,
                 )
@@ -190,23 +190,23 @@ class TaskBarrier:
 
 
 def lost_task_error(task: int) -> StateError:
-    """Return the error for a task that is gone.
+    """Return the error for a task that was lost.
 
     Args:
-        task: Its index; -1 stands for the whole stage.
+        task: Its index; -1 for the whole stage.
     """
     return StateError(
-        f"snapshot task {task} was lost" if task >= 0 else "the snapshot stage failed",
-        remedy="run the task again; finished chunks are kept",
+        f"task {task} of the job was lost" if task >= 0 else "the stage of the job's tasks failed",
+        remedy="run the Airflow task again; chunks and key ranges that are committed are not read again",
         retriable=True,
     )
 
 
 def _restarted_task_error(task: int, point: str) -> StateError:
     return StateError(
-        "a task was begun a second time while the view of its first attempt stands",
-        where=f"task {task}, stage {point!r}",
-        why="Spark holds the first attempt for lost",
-        remedy="read the executors' logs; run the task again, it reads only what is not committed",
+        "Spark started a task a second time while the view of its first attempt is open",
+        where=f"task {task}, barrier {point!r}",
+        why="Spark counts the first attempt as lost",
+        remedy="read the executors' logs, then run the Airflow task again; it reads only what is not committed",
         retriable=True,
     )

@@ -1,9 +1,9 @@
-"""A job's configuration on its way from the driver to its tasks.
+"""Pass a job's configuration from the driver to its tasks.
 
-Spark writes what it broadcasts to files of the driver's and the executors' ``spark.local.dir``, and leaves them there
-when their process is killed. So the arguments of a task hold the properties sealed; their key is asked of the driver
-over the coordinator's connection, which has shown the job's token, and lives in memory only. Whoever overhears one of
-the two ways (Spark's may be encrypted: ``spark.network.crypto.enabled``) learns nothing.
+Spark writes a broadcast to files in ``spark.local.dir`` of the driver and the executors, and leaves them there when the
+process is killed. So the arguments of a task hold the properties encrypted. The task asks the driver for their key over
+the coordinator's connection, which is authenticated by the job's token, and keeps it in memory only. Reading one of the
+two channels alone reveals nothing (Spark's can be encrypted as well: ``spark.network.crypto.enabled``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a driver runs its tasks: on Spark, or in this process for tests."""
+"""Run a driver's tasks: on Spark, or in this process for tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskRunner(Protocol):
         """Return how many tasks can run at once.
 
         Args:
-            required: As many are waited for, if they may still come; 0 for all that come.
+            required: How many slots to wait for, while executors may still register; 0 waits for all that register.
         """
         ...
 

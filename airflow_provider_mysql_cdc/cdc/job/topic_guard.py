@@ -1,4 +1,4 @@
-"""The topics a batch writes into: their partition counts, and whether they are those of the batches before it."""
+"""Check and create the topics that a batch writes: their partition counts, and that they are the same as before."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
 def prepare_topics(
     cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, ledger: LedgerState, state: SchemaState, log: Log
 ) -> None:
-    """Create the topics that are missing, once it is certain that nobody took away or changed one that was there.
+    """Create the topics that are missing, after checking that none of the existing ones was deleted or changed.
 
-    A snapshot of which nothing is committed takes the topics as they are, and says what was changed: it fills them.
+    A snapshot of which nothing is committed uses the topics as they are and logs what was changed, because it fills
+    them again.
 
     Args:
         cfg: The connector's configuration.
         job: The ledger.
         plan: The batch or snapshot, in force.
-        ledger: What the ledger holds.
+        ledger: The ledger.
         state: The tables at its start.
         log: Takes one line of text.
 
     Raises:
-        TopicChangedError: A topic was deleted, made anew or given more partitions.
+        TopicChangedError: A topic was deleted, created again or given more partitions.
         ConfigError: Two tables would share a topic.
         SinkError: Kafka refuses.
     """
@@ -59,7 +60,7 @@ def prepare_topics(
     if changed and not accepts_changes:
         raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
     for topic, text in changed.items():
-        log(f"topic {topic}: {text}; the new snapshot takes it as it is")
+        log(f"topic {topic}: {text}; the new snapshot uses it as it is")
     missing = [topic for topic in required if topic not in current]
     job.create_topics({topic: required[topic] for topic in missing})
     if missing:
@@ -78,7 +79,7 @@ def _record_topics(
     required: Mapping[str, object],
     log: Log,
 ) -> None:
-    """Write down the topics that are new or no longer what they were, and forget those that nobody needs or has."""
+    """Record the topics that are new or changed, and delete the records of topics that are neither needed nor there."""
     records = []
     for topic in required:
         new_record = RecordedTopic(current[topic].partitions, current[topic].id, plan.epoch)
@@ -86,7 +87,7 @@ def _record_topics(
             records.append(topic_record(ledger_topic, topic, new_record))
     for topic in recorded.keys() - required.keys():
         if text := recorded[topic].difference(current.get(topic)):
-            log(f"topic {topic}, of a table that is gone or no longer captured: {text}")
+            log(f"topic {topic} of a table that was dropped or is no longer captured: {text}")
             info = current.get(topic)
             updated = None if info is None else RecordedTopic(info.partitions, info.id, recorded[topic].epoch)
             records.append(topic_record(ledger_topic, topic, updated))
@@ -95,16 +96,16 @@ def _record_topics(
 
 
 def has_routed_topics(cfg: ConnectorConfig) -> bool:
-    """Return whether tables may have topics whose names do not begin with the prefix: by transforms or dispatchers."""
+    """Return whether transforms or dispatchers may give tables topics whose names do not begin with the prefix."""
     return bool(cfg.families.transforms.routers) or (cfg.is_ticdc and bool(cfg[F.DISPATCHERS]))
 
 
 def topic_partitions(cfg: ConnectorConfig, tables: Iterable[TableId] = ()) -> dict[str, int]:
-    """Return the partition count of every topic of the prefix, and of those elsewhere to which tables go.
+    """Return the partition count of every topic of the prefix, and of other topics to which tables are routed.
 
     Args:
         cfg: The connector's configuration.
-        tables: The captured tables; only looked at when their topics may be elsewhere.
+        tables: The captured tables; needed only when their topics may have other names.
     """
     prefix = cfg[F.TOPIC_PREFIX] + "."
     counts = all_partition_counts(make_admin(cfg.kafka_settings()))
@@ -114,5 +115,5 @@ def topic_partitions(cfg: ConnectorConfig, tables: Iterable[TableId] = ()) -> di
 
 def _table_topics(cfg: ConnectorConfig, tables: Iterable[TableId]) -> Iterator[str]:
     for table in filter(cfg.captures, tables):
-        with suppress(ConfigError):  # no dispatcher fits it, which is told when it is read or written
+        with suppress(ConfigError):  # no dispatcher matches it, which is reported when it is read or written
             yield topic_routing.table_topic_name(cfg, table)

@@ -211,8 +211,8 @@ def test_a_plan_that_never_reached_the_ledger_is_dealt_out_anew(narrow: None) ->
     assert state.pending is not None
     dealt = state.pending.with_topics(plan_of(70).partitions, plan_of(70).assignment)
     assert dealt.omitted_topics is None and state.with_plan(dealt).pending == dealt
-    with pytest.raises(StateError, match="cannot begin"):
+    with pytest.raises(StateError, match="cannot be started"):
         state.with_plan(replace(dealt, writers=3))
     whole = StoredState().with_plan(plan_of(60))
-    with pytest.raises(StateError, match="cannot begin"):
+    with pytest.raises(StateError, match="cannot be started"):
         whole.with_plan(dealt)

@@ -162,7 +162,7 @@ def test_a_lost_ledger_stops_until_a_person_decides(stored: StoredState, found: 
     assert not caught.value.can_retry
     assert str(stored.committed) in caught.value.where
     assert (
-        ("does not exist" in caught.value.why) == (found is None) != ("empty or was created anew" in caught.value.why)
+        ("does not exist" in caught.value.why) == (found is None) != ("empty or was created again" in caught.value.why)
     )
     assert "reset" in caught.value.remedy
 
@@ -273,7 +273,7 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
         pytest.param(
             pending(plan(2, END, LATER.with_position("binlog.000012", 4))),
             ledger(plan(2, START, LATER)),
-            "different places",
+            "different offsets",
             id="plans-from-different-places",
         ),
     ],

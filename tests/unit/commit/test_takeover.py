@@ -112,9 +112,9 @@ def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(
         ledger.begin(plan(2))
     first = ledger.begin(plan(writers=1)).plan_in_force()
     following = plan(2, END, END.with_position(END.file, 900))
-    with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
+    with pytest.raises(OffsetConflictError, match="epoch 2 cannot be started"):
         ledger.begin(following)
-    with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
+    with pytest.raises(OffsetConflictError, match="epoch 2 cannot be started"):
         ledger.begin(replace(following, kind="snapshot"))
     only = writer(kafka, 0)
     join_plan(ledger, first, only, 0)
@@ -126,7 +126,7 @@ def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(
         plan(3, END, late),
         plan(1, END, late),
     ):
-        with pytest.raises(OffsetConflictError, match="cannot begin"):
+        with pytest.raises(OffsetConflictError, match="cannot be started"):
             ledger.begin(other)
     assert ledger.begin(following).plan_in_force().epoch == 2
 
@@ -143,6 +143,6 @@ def test_a_new_plan_has_pins_of_its_own(ledger: MemoryLedger, kafka: MemoryKafka
 def test_a_person_may_go_on_from_anywhere_but_not_under_an_epoch_that_was_used(ledger: MemoryLedger) -> None:
     assert ledger.begin(reset_plan(7, START, "after a lost ledger")).complete()
     ledger.begin(plan(8, START))
-    with pytest.raises(OffsetConflictError, match="epoch 8 cannot begin"):
+    with pytest.raises(OffsetConflictError, match="epoch 8 cannot be started"):
         ledger.begin(reset_plan(8, END, "a person"))
     assert ledger.begin(reset_plan(9, END, "a person")).end() == END

@@ -28,8 +28,8 @@ KNOWN = {"p.d.t": RecordedTopic(3, "one", 5)}
         ({"p.d.t": TopicInfo(3, "one")}, ""),
         ({"p.d.t": TopicInfo(3, None)}, ""),
         ({}, "it was deleted"),
-        ({"p.d.t": TopicInfo(3, "two")}, "it was deleted and made anew"),
-        ({"p.d.t": TopicInfo(4, "one")}, "it has 4 partitions in place of 3"),
+        ({"p.d.t": TopicInfo(3, "two")}, "it was deleted and created again"),
+        ({"p.d.t": TopicInfo(4, "one")}, "it has 4 partitions instead of 3"),
     ],
 )
 def test_what_is_different_is_said_of_topics_that_are_needed(found: dict[str, TopicInfo], text: str) -> None:
@@ -42,7 +42,7 @@ def test_what_is_different_is_said_of_topics_that_are_needed(found: dict[str, To
 def test_partitions_that_came_after_the_plan_are_found_without_a_record() -> None:
     assert topic_differences({}, {"p.d.t": TopicInfo(3, "one")}, ["p.d.t"], PLAN) == {}
     found = topic_differences({}, {"p.d.t": TopicInfo(4, "one")}, ["p.d.t"], PLAN)
-    assert found == {"p.d.t": "it has 4 partitions in place of 3 since the batch was planned"}
+    assert found == {"p.d.t": "it has 4 partitions instead of 3 since the batch was planned"}
     assert topic_differences({}, {"other": TopicInfo(4, "one")}, ["other"], PLAN) == {}
 
 
@@ -56,7 +56,7 @@ def test_records_are_read_back_and_forgotten() -> None:
 
 def test_the_error_lists_topics_and_names_the_way_out() -> None:
     error = topics_changed_error({f"t{n}": "it was deleted" for n in range(12)}, PLAN, has_commits=True)
-    assert "t9: it was deleted; and 2 more" in error.where and "comes again" in error.remedy and not error.can_retry
-    assert "comes again" not in topics_changed_error({"t": "it was deleted"}, PLAN, has_commits=False).remedy
+    assert "t9: it was deleted; and 2 more" in error.where and "a second time" in error.remedy and not error.can_retry
+    assert "a second time" not in topics_changed_error({"t": "it was deleted"}, PLAN, has_commits=False).remedy
     snapshot = topics_changed_error({"t": "it was deleted"}, replace(PLAN, kind="snapshot"), has_commits=True)
     assert "offset=current" in snapshot.remedy and "again=true" in snapshot.remedy

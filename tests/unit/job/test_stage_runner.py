@@ -89,7 +89,7 @@ def test_a_task_that_is_lost_ends_the_others() -> None:
     led = leader(barrier)
     with pytest.raises((KeyError, StateError)):
         stage_runner().run_barrier(meeting_task, led, "break 1", [barrier.handler(READY)])
-    assert isinstance(led.error, StateError) and "snapshot task 1 was lost" in led.error.message()
+    assert isinstance(led.error, StateError) and "task 1 of the job was lost" in led.error.message()
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ def test_a_second_attempt_of_a_task_is_not_given_the_view_of_the_first(released:
     if released:
         meeting.release(READY, {"go": 1})
         assert [task.told() for task in tasks] == [{"go": 1}] * 2
-    with pytest.raises(StateError, match="begun a second time") as caught:
+    with pytest.raises(StateError, match="started a task a second time") as caught:
         meeting.arrive(READY, 1)
     assert caught.value.can_retry
-    with pytest.raises(StateError, match="begun a second time"):
+    with pytest.raises(StateError, match="started a task a second time"):
         meeting.wait(OPENED)
     assert released or [task.told() for task in tasks] == [caught.value] * 2
 
@@ -78,12 +78,12 @@ def test_who_comes_late_finds_the_stage_released() -> None:
 
 def test_tasks_that_do_not_come_in_time_are_counted() -> None:
     meeting = TaskBarrier(3, 0.01)
-    with pytest.raises(StateError, match="only 0 of 3 snapshot tasks reached 'opened'"):
+    with pytest.raises(StateError, match="only 0 of 3 tasks reached the barrier 'opened'"):
         meeting.wait(OPENED)
     task = Task(meeting, OPENED, 2)
     while not meeting._arrived:
         task.join(0.01)
-    with pytest.raises(StateError, match="only 1 of 3 snapshot tasks reached 'opened'") as caught:
+    with pytest.raises(StateError, match="only 1 of 3 tasks reached the barrier 'opened'") as caught:
         meeting.wait(OPENED)
     assert caught.value.can_retry and "snapshot.parallelism" in caught.value.remedy and "0 s" in caught.value.why
     meeting.release(OPENED, {})

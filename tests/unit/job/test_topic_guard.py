@@ -57,8 +57,8 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
     ("now", "text"),
     [
         (None, "deleted"),
-        (TopicInfo(2, "second"), "made anew"),
-        (TopicInfo(3, "first"), "3 partitions in place of 2"),
+        (TopicInfo(2, "second"), "created again"),
+        (TopicInfo(3, "first"), "3 partitions instead of 2"),
     ],
 )
 def test_a_topic_that_is_not_as_the_last_batch_left_it_stops_the_next(
@@ -76,7 +76,7 @@ def test_a_new_snapshot_takes_topics_as_they_are_and_one_that_goes_on_does_not(r
     rig.job.begin(batch)
     rig.topics = {TOPIC: TopicInfo(3, "second")}
     assert rig.ready(batch) == {TOPIC: RecordedTopic(3, "second", 1)}
-    assert any("takes it as it is" in line for line in rig.lines)
+    assert any("uses it as it is" in line for line in rig.lines)
     chunk = {"db": "d", "table": "t", "number": 0, "columns": [], "low": None, "high": None, "last": True, "rows": 1}
     rig.job.put(CHUNK_PREFIX + "d.t/0", {"epoch": 1, "chunk": chunk, "offset": END.to_json(), "rows": 1})
     rig.topics = {TOPIC: TopicInfo(4, "second")}
@@ -88,7 +88,7 @@ def test_a_topic_that_is_made_for_a_retry_has_the_partitions_of_the_plan(monkeyp
     """topic.creation.default.partitions was changed in between."""
     rig = Rig(monkeypatch, memory_job(monkeypatch, CFG, MemoryKafka()))
     rig.topics, rig.created = {}, TopicInfo(3, "made")
-    with pytest.raises(TopicChangedError, match="3 partitions in place of 1 since the batch was planned"):
+    with pytest.raises(TopicChangedError, match="3 partitions instead of 1 since the batch was planned"):
         rig.ready(plan(partitions={TOPIC: 1}))
     rig.topics, rig.created = {}, TopicInfo(1, "made")
     assert rig.ready(plan(partitions={TOPIC: 1})) == {TOPIC: RecordedTopic(1, "made", 1)}
