@@ -57,7 +57,7 @@ def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, 
     monkeypatch.setattr(
         task_module, "stream_blocks", lambda *_: each_alone(packet(str(n).encode()) for n in range(rows))
     )
-    text._compile_source.cache_clear()
+    text.compile_source.cache_clear()
     kafka, channel = MemoryKafka(), Channel()
     sink: Any = MemoryWriter(kafka, "p.0")
     sink.init()
@@ -73,13 +73,13 @@ def test_a_task_compiles_a_shape_once_and_keeps_a_few_decoders(monkeypatch: pyte
     task, kafka, counts = read_all(monkeypatch, 2)
     assert len(counts) == 300 and set(counts.values()) == {2}
     assert all(len(kafka.committed(f"p.db.{t.table}")) == 2 for t in TABLES)
-    assert len(task._decoders) <= 64 and text._compile_source.cache_info().misses == 1
+    assert len(task._decoders) <= 64 and text.compile_source.cache_info().misses == 1
     assert max(len(r.value or b"") for r in kafka.committed(CFG.ledger_topic)) < 1_000
 
 
 def test_an_empty_table_compiles_nothing_and_is_marked_as_read(monkeypatch: pytest.MonkeyPatch) -> None:
     task, kafka, _ = read_all(monkeypatch, 0)
-    assert not task._decoders and text._compile_source.cache_info().misses == 0
+    assert not task._decoders and text.compile_source.cache_info().misses == 0
     assert len(kafka.committed(CFG.ledger_topic)) == 300
 
 
