@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Increme
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as follow

@@ -339,7 +339,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     patch.setattr(stage_runner, "Coordinator", Coordinator)
     patch.setattr(stage_runner, "CoordinatorClient", Channel)
-    # The encryption has tests of its own (unit/job/test_sealed_properties.py).
+    # The encryption has tests of its own (unit/job/test_properties_encryption.py).
     patch.setattr(stage_runner, "encrypted_properties", lambda cfg: (cfg, TaskHandler("key", lambda *_: {})))
     patch.setattr(stage_runner, "load_task_config", lambda channel, properties: properties)
 

@@ -206,9 +206,8 @@ class Ledger:
                 f"the ledger belongs to topic.prefix={ledger_prefix}, not to {self._prefix}",
                 where=f"topic {self.topic}",
                 why="topic.prefix was changed, or two connectors have the same ledger.topic",
-                remedy=f"set topic.prefix back to {ledger_prefix}; or give the new topic.prefix a ledger.topic of "
-                "its own and "
-                "take a new snapshot",
+                remedy=f"set topic.prefix back to {ledger_prefix}; or set another ledger.topic for the new one "
+                "and take a new snapshot",
             )
 
     def _read_values(

@@ -28,7 +28,7 @@ SIGNAL_PREFIX = "signal/"
 SIGNAL_OFFSET_KEY = "signal-offset"
 """How far the Kafka signal topic has been read."""
 PROCESSED_SIGNALS_KEY = "signals-taken"
-"""How far rows of the signal table have been carried out, where the stream was moved back behind them."""
+"""How far rows of the signal table were processed, when the stream was moved back before them."""
 RUN_KEY = "run"
 """The counts of a run of an operator (``run_tally``)."""
 REPORTED_KEY = "told"
@@ -44,7 +44,7 @@ SCAN_PREFIX = "incremental/scan/"
 DONE_RANGE_PREFIX = "incremental/done/"
 """A key range of a scan that has been read, before the scan's cursor reaches it."""
 REQUEST_PREFIX = "incremental/request/"
-"""A signal whose scans are at work, or have ended not long ago."""
+"""A signal whose scans are running, or have ended recently."""
 
 
 def writer_key(writer: int) -> str:

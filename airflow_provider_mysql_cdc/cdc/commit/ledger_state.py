@@ -202,7 +202,7 @@ class LedgerState:
             plan: The plan that the writer was started with.
 
         Raises:
-            FencedError: Another plan, or another attempt at this one, has taken its place.
+            FencedError: Another plan, or another attempt of this one, is in force.
         """
         current = self.plan
         same_attempt = (

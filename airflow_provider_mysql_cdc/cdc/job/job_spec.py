@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties, encrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json, record_location
 
 

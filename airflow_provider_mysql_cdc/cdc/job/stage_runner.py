@@ -54,7 +54,7 @@ class StageLeader(threading.Thread):
         cfg: The connector's configuration.
         barrier: The barrier of the tasks; an error of the driver's part ends their waiting.
         lead: The driver's part; the event is set when the tasks have ended.
-        failure: What the error says when the driver's part ends with one that has no name.
+        failure: Text of the error when the driver's part ends with an unexpected exception.
         end_timeout_s: Seconds for which the end of the driver's part is awaited once the tasks have ended.
     """
 
@@ -87,7 +87,7 @@ class StageLeader(threading.Thread):
         self.barrier.fail(error)
 
     def finish(self) -> None:
-        """Take note that the tasks have ended, and wait for the end of the driver's part."""
+        """Signal that the tasks have ended, and wait for the end of the driver's part."""
         self._stage_ended.set()
         self.join(self._end_timeout_s)
 
@@ -169,7 +169,7 @@ class StageRunner:
     def _serving(
         self, inputs: InputsT, handlers: Iterable[TaskHandler], on_lost: LostHandler | None = None
     ) -> Iterator[StageArguments[InputsT]]:
-        """Answer the tasks inside; give what they are started with."""
+        """Answer the tasks while the block runs; yield the arguments with which they are started."""
         properties, key_handler = encrypted_properties(self.cfg)
         coordinator = Coordinator(
             [key_handler, self.schema_ids.handler(), *handlers], self.runner.endpoint, on_lost=on_lost
@@ -182,7 +182,7 @@ class StageRunner:
 
 @contextmanager
 def open_task(index: int, arguments: StageArguments[InputsT]) -> Iterator[tuple[ConnectorConfig, CoordinatorClient]]:
-    """Connect a task to its driver; give the configuration and the connection, over which it calls operations.
+    """Connect a task to its driver; yield the configuration, and the connection over which it calls operations.
 
     Args:
         index: The task's index.

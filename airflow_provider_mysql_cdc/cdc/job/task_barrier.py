@@ -107,7 +107,7 @@ class TaskBarrier:
         return point.operation.handled_by(lambda task, request: self.arrive(point.named(request.point), task))
 
     def arrive(self, point: BarrierPoint[ReleaseT], task: int) -> ReleaseT:
-        """Take note that a task has reached a point; return when the driver releases it, with the driver's reply.
+        """Record that a task has reached a point; return the driver's reply when the driver releases it.
 
         A task comes to a point once. One that comes again is another attempt of it, which Spark started because it
         counts the first as lost; that one may still be running, and the view it belongs to is not the one that would be
@@ -158,7 +158,7 @@ class TaskBarrier:
                 )
 
     def release(self, point: BarrierPoint[ReleaseT], reply: ReleaseT) -> None:
-        """Let the tasks go on from a point.
+        """Release the tasks that wait at a point, and those that will arrive there.
 
         Args:
             point: The point.
@@ -172,7 +172,7 @@ class TaskBarrier:
         """Return the latest of an operation's points that tasks have reached.
 
         Args:
-            point: The first of them; the name of a later one is this one's with a number behind it.
+            point: The first of these points; the name of a later one is the same with a number appended.
         """
         with self._cond:
             reached = (name for name in self._arrived if name.startswith(point.name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties, encrypt_properties
 from airflow_provider_mysql_cdc.cdc.job.shared_operations import PROPERTIES_KEY, PropertiesKey
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
 
