@@ -1,53 +1,58 @@
-"""What the snapshot and the drain operator share: plan, submit, settle."""
+"""The base of the operators that run Spark jobs: their arguments, and what Airflow and the Spark provider call."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk import Asset
+from airflow.sdk.exceptions import TaskDeferralTimeout
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.arguments import reject_arguments
-from airflow_provider_mysql_cdc.operators.asset_events import add_run_events
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
+from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
+from airflow_provider_mysql_cdc.hooks.submission import Submission
+from airflow_provider_mysql_cdc.operators.arguments import (
+    REJECTED_ARGUMENTS,
+    application_name,
+    parse_text_map,
+    reject_arguments,
+)
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
     Properties,
     airflow_error,
     merge_properties,
     owner_of,
-    parse_seconds,
     run_key,
+    trigger_properties,
     with_registry,
 )
-from airflow_provider_mysql_cdc.operators.deferrable_job import DeferrableJobOperator
-from airflow_provider_mysql_cdc.operators.job_result import JobResult
+from airflow_provider_mysql_cdc.operators.detached_driver import end_earlier_driver, resolve_deferrable
+from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
-    OffsetAssetMixin,
     accessor_of,
     reference_asset,
+    with_offset_asset,
 )
-from airflow_provider_mysql_cdc.operators.offset_follower import following_ledger
+from airflow_provider_mysql_cdc.operators.run_report import RunReport
+from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
+from airflow_provider_mysql_cdc.operators.spark_task import SparkTask
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
-    from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
-    from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
-
-IDLE_POLL_S = 5.0
 
 
-class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJobOperator):
+class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type: ignore[misc]
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
     The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
@@ -75,6 +80,9 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
             task's own. (templated)
         application: Path of the Spark application; None takes the one of this provider. (templated)
         name: Name of the Spark application; None makes one of DAG, task, run and try. (templated)
+        deferrable: Whether to defer the task while the driver runs; None takes ``[operators] default_deferrable`` where
+            it is possible. (templated)
+        poll_interval: Seconds between two polls of the triggerer.
         kwargs: Arguments of ``SparkSubmitOperator``; its cores, memory, executors, queue and deploy mode are templated
             here too. Those that have no effect (``arguments.REJECTED_ARGUMENTS``) are refused.
 
@@ -85,7 +93,16 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
     """
 
     template_fields: Sequence[str] = (
-        *DeferrableJobOperator.template_fields,
+        *SparkSubmitOperator.template_fields,
+        "spark_conn_id",
+        "master",
+        "_deploy_mode",
+        "_driver_memory",
+        "_executor_cores",
+        "_executor_memory",
+        "_num_executors",
+        "_total_executor_cores",
+        "_yarn_queue",
         "mysql_cdc_conn_id",
         "kafka_conn_id",
         "schema_registry_conn_id",
@@ -98,7 +115,14 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
     template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json", "conf": "json", "env_vars": "json"}
     ui_color = "#d7ebdd"
 
-    mode: ClassVar[str]
+    rejected_arguments: ClassVar[Mapping[str, str]] = REJECTED_ARGUMENTS
+    job_kind: ClassVar[JobKind]
+    application: str
+    name: str | None
+    conf: Any
+    env_vars: Any
+    files: str | None
+    _hook: CdcSparkSubmitHook | None
 
     def __init__(
         self,
@@ -117,30 +141,38 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
         env_vars: Mapping[str, str] | None = None,
         application: str | None = None,
         name: str | None = None,
+        deferrable: bool | str | None = None,
+        poll_interval: float = 10.0,
         **kwargs: Any,
     ) -> None:
         self.offset_asset = reference_asset(offset_asset, kwargs)
+        reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
+        # An argument may be the result of another task, which cannot be read before it is rendered.
         super().__init__(
             application=application,
             conf=conf,
             env_vars=env_vars,
             name=name,
-            spark_conn_id=spark_conn_id,
-            master=master,
+            conn_id=spark_conn_id,
+            durable=False,
             **kwargs,
         )
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
         self.schema_registry_conn_id = schema_registry_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.master = master
         self.properties = properties
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
-        self._reported_run: tuple[ConnectorConfig, RunTally] | None = None
+        self.deferrable = deferrable
+        self.poll_interval = poll_interval
+        self._driver: DriverHandle | None = None
 
     @classmethod
     def partial(cls, **arguments: Any) -> Any:
-        """Return the operator with some arguments given, to be expanded; see ``BaseOperator.partial``.
+        """Return the operator with some of its arguments, to be expanded; see ``BaseOperator.partial``.
 
         Args:
             arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
@@ -149,18 +181,7 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
             TypeError: As for the operator.
         """
         reject_arguments(cls.__name__, arguments, cls.rejected_arguments)
-        return super().partial(**arguments)
-
-    def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
-        """Plan the job, or return None when there is nothing to do.
-
-        Args:
-            cfg: The connector's configuration.
-            store: Where the offset is kept.
-            owner: ``dag_id/run_id/task_id/map_index``.
-            run_for_s: Seconds that are left of ``run_for``.
-        """
-        raise NotImplementedError
+        return super().partial(**with_offset_asset(arguments))
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Plan, run the Spark job and settle.
@@ -171,42 +192,99 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
         """
         try:
             self._read_arguments(context)
-            result = self._run(context)
-            self._mark_reported(context)
+            cfg, store = self._config_and_store(context)
+            self._check_spark()
+            run = self._job_run(cfg, store, context)
+            result = self.job_kind.run(self, run)
+            run.report.mark_reported()
             return result
         except CdcError as error:
             raise airflow_error(error) from error
         except AirflowTaskTimeout:
-            self._timed_out = True  # Airflow calls on_kill next
+            self._driver_handle.timed_out = True  # Airflow calls on_kill next
             raise
 
-    def _run(self, context: Any) -> dict[str, Any]:
-        cfg, store = self._config_and_store(context)
-        deadline = time.monotonic() + parse_seconds(self.run_for)
-        self._check_spark()
-        return self._run_task(cfg, store, context, deadline)
+    def resume(self, context: Any, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Settle when the driver has ended.
 
-    def _run_task(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
-        """Do what the task is for; configuration and Spark are known to be usable."""
-        deferred = self._should_defer()
-        if deferred:
-            self._follow_earlier_driver(cfg, context)
-        result = self._run_job(cfg, store, context, deadline, deferred=deferred)
-        if result is not None:
+        Args:
+            context: Airflow's context.
+            event: The trigger's event.
+
+        Returns:
+            As ``execute``.
+        """
+        if event["status"] == "failed":
+            raise airflow_error(from_json(event["error"]))
+        from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+
+        try:
+            run = self._job_run(*self._config_and_store(context), context)
+            earlier = Submission.from_context(context)
+            if earlier is not None:
+                earlier.relay_output(self.log.info)
+            job = earlier.job if earlier is not None else ""
+            spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
+            result = run.settle(spec, None)
+            run.report.mark_reported()
             return result
-        self.log.info("Nothing to do.")
-        return self._idle_result(cfg, store, context)
+        except CdcError as error:
+            raise airflow_error(error) from error
 
-    def _idle_result(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any]:
-        """Return the result of a try that has started no job; what earlier tries and ended runs wrote is told now."""
-        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import tally_of, tally_of_ended_run
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+        """Continue after the deferral; end the driver when ``execution_timeout`` has passed.
 
-        state = store.load()
-        offset = state.committed.to_json() if state and state.committed else None
-        tally = tally_of(cfg, run_key(context)) if getattr(context["ti"], "try_number", 1) > 1 else None
-        if tally is None and offset is not None:
-            tally = tally_of_ended_run(cfg, owner_of(context))
-        return self._report_result(cfg, context, offset, {} if tally is None else dict(tally.counts), tally)
+        Airflow tells the trigger nothing about the timeout and fails the task on a worker
+        (``SchedulerJobRunner.check_trigger_timeouts``).
+
+        Args:
+            next_method: As in ``BaseOperator``.
+            next_kwargs: As in ``BaseOperator``.
+            context: Airflow's context.
+
+        Raises:
+            TaskDeferralTimeout: ``execution_timeout`` has passed.
+        """
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
+            self.log.info("execution_timeout has passed, so the driver is ended.")
+            try:
+                end_earlier_driver(self._config(), context, self.log.info)
+            except CdcError as error:
+                self.log.error("The driver could not be ended and may still run: %s", error)
+            raise
+
+    def on_kill(self) -> None:
+        """End the driver with all its processes, here or on a cluster; see ``DriverHandle.kill`` for the exceptions."""
+        self._driver_handle.kill(self.log.info)
+
+    @property
+    def _driver_handle(self) -> DriverHandle:
+        # Each try has one of its own: Airflow executes a shallow copy of the operator (prepare_for_execution).
+        if self._driver is None:
+            self._driver = DriverHandle()
+        return self._driver
+
+    def _job_run(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> JobRun:
+        spark = SparkTask(
+            application=self.application,
+            name=str(self.name),
+            new_hook=self._new_hook,
+            submit=partial(self._submit, context=context),
+            should_defer=self._should_defer,
+            defer=partial(self._defer, context=context),
+        )
+        report = RunReport(context, self.offset_asset, self.log.info)
+        return JobRun(cfg, store, context, spark, self._driver_handle, report, self.log)
+
+    def _read_arguments(self, context: Any) -> None:
+        """Read the arguments that may be templates or results of other tasks."""
+        self._conn_id = self.spark_conn_id
+        self.master = self.master or None
+        self.name = self.name or application_name(self.job_kind.mode, context)
+        self.conf = parse_text_map(self.conf, "conf")
+        self.env_vars = parse_text_map(self.env_vars, "env_vars")
 
     def _config_and_store(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
         cfg, hook = self._config(), MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
@@ -216,92 +294,65 @@ class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJ
     def _config(self) -> ConnectorConfig:
         return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self._properties())
 
-    def _run_job(
-        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float, *, deferred: bool = False
-    ) -> dict[str, Any] | None:
-        """Plan, run and settle one job; return None when there was nothing to do until the deadline."""
-        job = self._prepare(cfg, store, owner_of(context), deadline)
-        self._stop_if_killed()
-        if job is None:
-            return None
-        spec = replace(job.spec, run=run_key(context))
-        if deferred:
-            return self._run_detached(cfg, store, spec, context)
-        with following_ledger(cfg, store, self.log.info) if spec.mode == "drain" else nullcontext():
-            failure = self._submit(spec, context)
-        self._stop_if_killed()
-        return self._finish_job(cfg, store, spec, failure, context)
-
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(with_registry(self.properties, self.schema_registry_conn_id))
         if self.writers not in (None, "", "None"):
             merged["drain.writers"] = self.writers
         return merged
 
-    def _prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> PreparedJob | None:
-        """Plan the job; with ``run_for``, wait for something to do until the deadline."""
-        while True:
-            remaining_s = max(0.0, deadline - time.monotonic())
-            job = self.prepare(cfg, store, owner, remaining_s)
-            if job is not None or remaining_s == 0 or self._killed:
-                return job
-            self._wait_for_work(cfg, store, owner, deadline)
+    def _check_spark(self) -> None:
+        """Find out what keeps Spark from starting before anything is planned."""
+        if not self.application:
+            self.application = application_path(self.job_kind.application)
+        self._get_hook().check_programs()
 
-    def _wait_for_work(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> None:
-        """Look for something to do until there may be something, or until the deadline."""
-        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
+    def _should_defer(self) -> bool:
+        return resolve_deferrable(self.deferrable, self._get_hook, self.executor, self.log.info)
 
-        remaining_s = deadline - time.monotonic()
-        self.log.info("Nothing to do yet; looking every %s s for up to %.0f s.", IDLE_POLL_S, remaining_s)
-        with suppress(CdcError):  # planning names what is wrong
-            while remaining_s > 0 and not self._killed:
-                time.sleep(min(IDLE_POLL_S, remaining_s))
-                if may_have_work(cfg, store, owner):
-                    return
-                remaining_s = deadline - time.monotonic()
+    def _defer(self, submission: Submission | None, context: Any) -> None:
+        from airflow_provider_mysql_cdc.triggers.job import MySqlCdcJobTrigger
 
-    def _settle(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec) -> JobOutcome:
-        from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
+        if submission is not None:
+            submission = submission.mark_worked(context)
+        self.log.info("The driver runs on its own. The task is deferred until it has ended.")
+        self.defer(
+            trigger=MySqlCdcJobTrigger(
+                owner=owner_of(context),
+                submission=submission.to_json() if submission is not None else None,
+                mysql_cdc_conn_id=self.mysql_cdc_conn_id,
+                kafka_conn_id=self.kafka_conn_id or None,
+                properties=trigger_properties(
+                    with_registry(self.properties, self.schema_registry_conn_id), self.mysql_cdc_conn_id
+                ),
+                poll_interval=max(float(self.poll_interval), 0.1),
+            ),
+            method_name="resume",
+            timeout=self.execution_timeout,
+        )
 
-        return settle_offset(cfg, store, self.log.info, spec)
+    def _submit(self, spec: JobSpec, context: Any) -> Exception | None:
+        """Run the Spark job and return the error it failed with, of whatever type.
 
-    def _finish_job(
-        self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec, failure: Exception | None, context: Any
-    ) -> dict[str, Any]:
-        """Settle whatever the job ended with, and return what it has done or raise what it ended with."""
-        try:
-            outcome = self._settle(cfg, store, spec)
-        except CdcError as error:
-            raise self._job_result(failure).unsettled_exception(error) from (failure or error)
-        if (exception := self._job_result(failure).exception(outcome)) is not None:
-            raise exception from failure
-        if failure is not None:
-            self.log.warning("spark-submit failed after everything had been committed: %s", failure)
-        self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
-        return self._report_result(cfg, context, outcome.offset, outcome.counts, outcome.tally)
+        Raises:
+            CdcError: It could not be submitted at all.
+        """
+        hook = self._new_hook()
+        with deliver_spec(spec, hook.driver_target) as delivery:
+            hook.use_delivery(delivery)
+            try:
+                super().execute(context)
+            except CdcError:
+                raise
+            except Exception as error:
+                # AirflowException from spark-submit, RuntimeError from the trackers of YARN, Kubernetes and standalone,
+                # OSError where a tracker's program is missing: the ledger says how the job ended.
+                return error
+        return None
 
-    def _job_result(self, failure: Exception | None) -> JobResult:
-        return JobResult(failure, self._hook.driver_error() if self._hook else None)
+    def _new_hook(self) -> CdcSparkSubmitHook:
+        """Return the hook of the next job; ``SparkSubmitOperator.execute`` and ``on_kill`` use the same one."""
+        self._hook = self._driver_handle.hook = hook = self._get_hook()
+        return hook
 
-    def _report_result(
-        self,
-        cfg: ConnectorConfig,
-        context: Any,
-        offset: dict[str, Any] | None,
-        counts: dict[str, int],
-        tally: RunTally | None,
-    ) -> dict[str, Any]:
-        """Return the task's result, and add the events that go with it."""
-        result: dict[str, Any] = {"complete": True, "offset": offset, "counts": counts}
-        if tally is None:
-            return result
-        add_run_events(context, cfg, self.offset_asset, offset, tally)
-        self._reported_run = (cfg, tally)
-        return result | {"batches": tally.batches, "tables": dict(tally.tables)} | tally.native.members()
-
-    def _mark_reported(self, context: Any) -> None:
-        """Write down that the task, which succeeds now, has told of what was written."""
-        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import mark_reported
-
-        if self._reported_run is not None and self._reported_run[1].batches:
-            mark_reported(*self._reported_run, run_key(context), self.log.info)
+    def _get_hook(self) -> CdcSparkSubmitHook:
+        return build_hook(self)

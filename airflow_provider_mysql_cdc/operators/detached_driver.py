@@ -1,18 +1,181 @@
-"""Start a driver that outlives the process of its task."""
+"""Drivers that outlive the process of their task: start one, or follow the one that an earlier try has started."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
+from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
+from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
+from airflow_provider_mysql_cdc.hooks.submission import Submission
+from airflow_provider_mysql_cdc.operators.arguments import parse_bool
+from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
+from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
+from airflow_provider_mysql_cdc.operators.spark_task import SparkTask
 
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+
+DRIVER_POLL_S = 1.0
+"""Seconds between two checks whether a driver holds its lock."""
 EPHEMERAL_EXECUTORS = ("Kubernetes", "Ecs", "Batch", "Lambda")
-"""In names of executors whose workers end with their task, and with them every process beside it."""
+"""In names of executors whose workers end with their task, and with them every other process of the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedDriver:
+    """Start or follow a driver that outlives the process of its task.
+
+    Two things are reliable about such a driver: the stream's lock on the source server, which it holds while it works,
+    and the ledger, which says what it has done. So when a worker, the triggerer or the scheduler dies, the driver
+    continues, and a later try follows it and starts none. When the driver itself is dead its lock is free, and the next
+    try continues from its markers.
+
+    Args:
+        cfg: The connector's configuration.
+        context: Airflow's context.
+        spark: The operator's part.
+        handle: Ends the driver when the task is killed.
+        log: Takes a line with its arguments.
+    """
+
+    cfg: ConnectorConfig
+    context: Any
+    spark: SparkTask
+    handle: DriverHandle
+    log: Callable[..., None]
+
+    def follow_earlier(self) -> None:
+        """Defer the task when a driver of an earlier try runs or is starting; end that driver if the task was cleared.
+
+        Raises:
+            TaskDeferred: There is one to follow.
+        """
+        owner, earlier = owner_of(self.context), Submission.from_context(self.context)
+        if earlier is not None and earlier.run not in ("", run_key(self.context)):
+            self.log("The task was cleared, so the driver that it had started before is ended.")
+            end_earlier_driver(self.cfg, self.context, self.log)
+            return
+        self.handle.follow(self.context["ti"], earlier)
+        if earlier is not None and not _is_driver_running(self.cfg, owner):
+            self._await_start(owner, earlier)
+        if _is_driver_running(self.cfg, owner):
+            self.log("A driver of an earlier try is running. This try follows it and starts none.")
+            if earlier is not None:
+                earlier.delete_secret()
+            self.spark.defer(earlier)
+        self.handle.follow(self.context["ti"], None)
+
+    def _await_start(self, owner: str, earlier: Submission) -> None:
+        """Wait for a driver of an earlier try, as long as it may be starting."""
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
+
+        # The source may be another server by now, with a clock that is behind; the wait still ends.
+        began, age = time.monotonic(), 0.0 if earlier.on_this_host else max(0.0, server_time(self.cfg) - earlier.at)
+        if not earlier.may_start(age):
+            return
+        self.log("A driver of an earlier try may be starting on %s. This try waits for it.", earlier.host)
+        while earlier.may_start(age + time.monotonic() - began) and not _is_driver_running(self.cfg, owner):
+            time.sleep(DRIVER_POLL_S)
+            self.handle.raise_if_killed()
+
+    def submit(self, spec: JobSpec) -> Exception | None:
+        """Start a driver and defer the task as soon as the driver holds its lock.
+
+        Args:
+            spec: The job.
+
+        Returns:
+            The error of spark-submit when the driver has ended before that; None when it has ended well.
+
+        Raises:
+            TaskDeferred: The driver works.
+        """
+        from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
+
+        hook = self.spark.new_hook()
+        with deliver_spec(spec, hook.driver_target) as delivery:
+            hook.use_delivery(delivery)
+            submission = Submission(
+                spec.id,
+                self.spark.name,
+                socket.gethostname(),
+                output_path(spec.id),
+                run=run_key(self.context),
+                at=server_time(self.cfg),
+                cluster=hook.cluster_driver(spec.id),
+            ).save(self.context)
+            self.handle.follow(self.context["ti"], submission)
+            process = start_driver(hook, self.spark.application, submission.output)
+            submission = replace(submission, pid=process.pid).save(self.context)
+            while (exit_code := process.poll()) is None and not _is_driver_running(self.cfg, spec.owner):
+                time.sleep(DRIVER_POLL_S)
+                self.handle.raise_if_killed()
+        if exit_code is None:
+            self.spark.defer(submission)
+        hook._last_submit_log_lines = deque(submission.relay_output(self.log))
+        return AirflowException(f"spark-submit ended. Error code is: {exit_code}.") if exit_code else None
+
+
+def end_earlier_driver(cfg: ConnectorConfig, context: Any, log: Callable[..., None]) -> None:
+    """End the driver that this task instance has started last, wherever it runs.
+
+    Args:
+        cfg: The connector's configuration.
+        context: Airflow's context.
+        log: Takes a line with its arguments.
+    """
+    from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run
+
+    try:
+        end_run(cfg, owner_of(context), log)
+    finally:
+        if (earlier := Submission.from_context(context)) is not None:
+            earlier.kill()
+
+
+def resolve_deferrable(
+    deferrable: bool | str | None,
+    new_hook: Callable[[], CdcSparkSubmitHook],
+    executor: str | None,
+    log: Callable[..., None],
+) -> bool:
+    """Return whether to defer a task while its driver runs; log why not where only the default asks for it.
+
+    Args:
+        deferrable: The operator's argument; None and empty text take ``[operators] default_deferrable``.
+        new_hook: Makes a hook, which knows the deploy mode.
+        executor: The task's executor; None takes the first one of the configuration.
+        log: Takes a line with its arguments.
+
+    Raises:
+        ConfigError: The argument asks for it, and the driver would end with the task's process.
+    """
+    explicit = deferrable not in (None, "", "None")
+    requested = (
+        parse_bool(deferrable, "deferrable")
+        if explicit
+        else conf.getboolean("operators", "default_deferrable", fallback=False)
+    )
+    if not requested:
+        return False
+    reason = attached_reason(new_hook(), executor)
+    if reason and explicit:
+        raise not_detachable_error(reason)
+    if reason:
+        log("The task is not deferred (%s).", reason)
+    return not reason
 
 
 def attached_reason(hook: CdcSparkSubmitHook, executor: str | None) -> str:
@@ -31,7 +194,7 @@ def attached_reason(hook: CdcSparkSubmitHook, executor: str | None) -> str:
 
 
 def not_detachable_error(reason: str) -> ConfigError:
-    """Return the error of a task that is to be deferred and cannot be.
+    """Return the error of a task that should be deferred and cannot be.
 
     Args:
         reason: From ``attached_reason``.
@@ -40,13 +203,13 @@ def not_detachable_error(reason: str) -> ConfigError:
         "the task cannot be deferred while Spark works",
         where="deferrable=True",
         why=reason,
-        remedy="leave deferrable out, or run the driver on a worker that stays (LocalExecutor, CeleryExecutor), "
-        "or on the cluster (deploy mode cluster of YARN and Kubernetes)",
+        remedy="leave deferrable out; or run the driver on a worker that keeps running after the task (LocalExecutor, "
+        "CeleryExecutor), or on the cluster (deploy mode cluster of YARN and Kubernetes)",
     )
 
 
 def output_path(job: str) -> str:
-    """Return the file that the output of a driver goes to; its folder is made.
+    """Return the file for the output of a driver; create its folder.
 
     Args:
         job: The submission's id.
@@ -59,12 +222,12 @@ def output_path(job: str) -> str:
 def start_driver(hook: CdcSparkSubmitHook, application: str, output: str) -> subprocess.Popen[bytes]:
     """Start spark-submit in a session of its own, with its output in a file.
 
-    Of the task's process, which may end before it, it inherits only what keeps the job's spec.
+    From the task's process, which may end before it, it inherits only what carries the job spec.
 
     Args:
         hook: Builds the command line; it carries the job.
         application: Path of the Spark application.
-        output: The file, which does not exist yet.
+        output: The file, which must not exist yet.
     """
     fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -75,3 +238,9 @@ def start_driver(hook: CdcSparkSubmitHook, application: str, output: str) -> sub
         os.close(fd)
     hook._submit_sp = process
     return process
+
+
+def _is_driver_running(cfg: ConnectorConfig, owner: str) -> bool:
+    from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
+
+    return driver_running(cfg, owner)

@@ -1,4 +1,4 @@
-"""The operator that reads tables again beside the stream."""
+"""The operator that reads tables again while the stream continues."""
 
 from __future__ import annotations
 
@@ -7,27 +7,54 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException
-
-from airflow_provider_mysql_cdc.operators.adhoc_snapshot import MySqlCdcAdhocSnapshotOperator
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import AdhocSnapshot
+from airflow_provider_mysql_cdc.operators.arguments import reject_arguments
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
-from airflow_provider_mysql_cdc.operators.common import generation_of, owner_of, parse_seconds
+from airflow_provider_mysql_cdc.operators.common import generation_of, parse_seconds
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
-    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
     from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 
-class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
-    """Ask for tables to be read again, and drain until they are: beside the stream, without a lock, losing no change.
+def read_tables(task: MySqlCdcIncrementalSnapshotOperator, run: JobRun) -> dict[str, Any]:
+    """Request the snapshot by a signal, and drain until it is done.
+
+    Args:
+        task: The operator, with rendered arguments.
+        run: Its jobs.
+    """
+    deadline = time.monotonic() + parse_seconds(task.timeout, "timeout")
+    snapshot = AdhocSnapshot(run, timeout=task.timeout, stop_hint="; the signal stop-snapshot cancels the snapshot")
+    snapshot.send_signal(*_snapshot_signal(task, run), check_tables=True)
+    return snapshot.drain_until_done(deadline)
+
+
+def _snapshot_signal(task: MySqlCdcIncrementalSnapshotOperator, run: JobRun) -> tuple[Signal, list[str]]:
+    """Return the signal, checked before Kafka or MySQL is used, and the tables that it names."""
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, signal_id, snapshot_signal
+
+    tables = parse_tables(task.tables)
+    signal = snapshot_signal(
+        run.cfg,
+        tables,
+        kind=task.kind,
+        condition=task.condition or "",
+        surrogate_key=task.surrogate_key or "",
+        channel=task.channel,
+        id_=signal_id(run.owner, generation_of(run.context)),
+    )
+    return signal, tables
+
+
+class MySqlCdcIncrementalSnapshotOperator(MySqlCdcSparkOperator):
+    """Request that tables are read again, and drain until they are: without a lock and without losing a change.
 
     The rows come as ``op: r`` events between the changes of the stream. While another run drains the same stream, for
-    example ``mysql_cdc_drain``, that one reads the tables and this task waits. Every try of a task asks with the same
-    signal id, so a retry goes on where the ledger says; a task that a person clears after it has succeeded asks anew.
-    When the task is killed or its time is over the snapshot stays asked for: later drains go on with it, and the signal
-    ``stop-snapshot`` gives it up.
+    example ``mysql_cdc_drain``, that run reads the tables and this task waits. Every try of a task sends the same
+    signal id, so a retry continues from the ledger; a task that is cleared after it has succeeded sends a new one. When
+    the task is killed or its timeout passes, the request remains: later drains continue with it, and the signal
+    ``stop-snapshot`` cancels it.
 
     Args:
         tables: Names ``database.table`` or regular expressions for them; one, a list, or a list's JSON text.
@@ -57,12 +84,12 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
         "timeout",
     )
     rejected_arguments: ClassVar[Mapping[str, str]] = {
-        **MySqlCdcAdhocSnapshotOperator.rejected_arguments,
-        "deferrable": "ask with MySqlCdcSignalOperator and wait with MySqlIncrementalSnapshotSensor(deferrable=True)",
+        **MySqlCdcSparkOperator.rejected_arguments,
+        "run_for": "the task runs until its tables are read; timeout limits it",
+        "deferrable": "send the signal with MySqlCdcSignalOperator, and wait with "
+        "MySqlIncrementalSnapshotSensor(deferrable=True)",
     }
-    stop_hint = "; the signal stop-snapshot gives it up"
-    mode = "drain"
-    job_file = "drain_binlog.py"
+    job_kind = JobKind("drain", "drain_binlog.py", read_tables)
 
     def __init__(
         self,
@@ -76,6 +103,7 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
         timeout: timedelta | float | str = timedelta(hours=6),
         **kwargs: Any,
     ) -> None:
+        reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
         super().__init__(**kwargs)
         self.tables = tables
         self.condition = condition
@@ -85,44 +113,8 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
         self.channel = channel
         self.timeout = timeout
 
-    def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
-        """Plan a drain whose rounds read the tables."""
-        return self.prepare_snapshot_drain(cfg, store, owner)
-
-    def _run(self, context: Any) -> dict[str, Any]:
-        deadline = time.monotonic() + parse_seconds(self.timeout, "timeout")
-        cfg, store = self._config_and_store(context)
-        signal, tables = self._snapshot_signal(cfg, context)
-        self._check_spark()
-        self._send_signal(cfg, context, signal, tables)
-        return self._drain_until_done(cfg, store, context, deadline)
-
     def _properties(self) -> dict[str, Any]:
         merged = super()._properties()
         if self.chunk_size not in (None, "", "None"):
             merged["incremental.snapshot.chunk.size"] = self.chunk_size
         return merged
-
-    def _snapshot_signal(self, cfg: ConnectorConfig, context: Any) -> tuple[Signal, list[str]]:
-        """Return the signal, checked before anything starts, and the tables that it names."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, signal_id, snapshot_signal
-
-        tables = parse_tables(self.tables)
-        signal = snapshot_signal(
-            cfg,
-            tables,
-            kind=self.kind,
-            condition=self.condition or "",
-            surrogate_key=self.surrogate_key or "",
-            channel=self.channel,
-            id_=signal_id(owner_of(context), generation_of(context)),
-        )
-        return signal, tables
-
-    def _check_tables(self, cfg: ConnectorConfig, tables: Sequence[str]) -> None:
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_captured
-
-        require_captured(cfg, tables)
-
-    def _timeout_error(self) -> AirflowFailException:
-        return AirflowFailException(f"The time is over (timeout={self.timeout}). {self._resume_hint()}")

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    FencedError,
+    OffsetConflictError,
+    RunInProgressError,
+    StateError,
+)
 from airflow_provider_mysql_cdc.operators.common import airflow_error
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 # org.apache.spark.deploy.yarn.ApplicationMaster, "User application exited with status" (4.3).
 _EXIT_CODE = re.compile(r"(?:exit[_ ]code(?: is)?|error code is|exited with status)[=:]? ?(\d+)", re.IGNORECASE)
 _EXIT_FAIL = 78
+OTHER_RUN_ERRORS = (RunInProgressError, OffsetConflictError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +88,13 @@ class JobResult:
     def _is_permanent(self) -> bool:
         """Return whether the driver's exit code says that a person is needed."""
         return str(_EXIT_FAIL) in _EXIT_CODE.findall(str(self.failure))
+
+
+def is_other_run_error(error: Exception) -> bool:
+    """Return whether an error says that another run of the stream is active; a driver's error comes as text.
+
+    Args:
+        error: What a job ended with.
+    """
+    names = tuple(kind.__name__ for kind in OTHER_RUN_ERRORS)
+    return isinstance(error, OTHER_RUN_ERRORS) or (isinstance(error, AirflowException) and str(error).startswith(names))

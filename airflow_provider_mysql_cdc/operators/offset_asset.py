@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import Asset
 
@@ -60,29 +60,23 @@ def accessor_of(context: Any, asset: Asset) -> Any:
         ) from error
 
 
-class OffsetAssetMixin:
-    """Make the asset that keeps the offset known to Airflow, for mapped tasks too; a base of operators and sensors.
+def with_offset_asset(arguments: Mapping[str, Any], *, emits_events: bool = True) -> dict[str, Any]:
+    """Return the arguments of ``partial()`` with the asset that keeps the offset among inlets and outlets.
 
-    Airflow reads inlets and outlets of a mapped task from the arguments of ``partial()``, for which no ``__init__`` has
-    run when the scheduler and the worker look.
+    Airflow reads inlets and outlets of a mapped task from the arguments of ``partial()``: when the scheduler and the
+    worker read them, ``__init__`` has not run.
+
+    Args:
+        arguments: Arguments of the operator that are the same for all mapped tasks.
+        emits_events: As for ``reference_asset``.
     """
-
-    emits_events: ClassVar[bool] = True
-
-    @classmethod
-    def partial(cls, **arguments: Any) -> Any:
-        """Return the operator with some arguments given, to be expanded; see ``BaseOperator.partial``.
-
-        Args:
-            arguments: Arguments of the operator that are the same for all mapped tasks.
-        """
-        defaults = _default_args(arguments)
-        for argument in ("inlets", "outlets"):
-            if argument in defaults:
-                arguments.setdefault(argument, defaults[argument])
-        asset = arguments.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET))
-        reference_asset(asset, arguments, emits_events=cls.emits_events)
-        return super().partial(**arguments)  # type: ignore[misc]
+    complete, defaults = dict(arguments), _default_args(arguments)
+    for argument in ("inlets", "outlets"):
+        if argument in defaults:
+            complete.setdefault(argument, defaults[argument])
+    asset = complete.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET))
+    reference_asset(asset, complete, emits_events=emits_events)
+    return complete
 
 
 def _default_args(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,13 +19,13 @@ from airflow_provider_mysql_cdc.operators.common import (
 )
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
-    OffsetAssetMixin,
     accessor_of,
     reference_asset,
+    with_offset_asset,
 )
 
 
-class MySqlCdcResetOffsetOperator(OffsetAssetMixin, MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
+class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
     """Set aside an unfinished plan and go on from another offset.
 
     For the cases that end with "a person has to decide": a batch whose binlog was purged, a ledger that was lost, a
@@ -77,6 +77,15 @@ class MySqlCdcResetOffsetOperator(OffsetAssetMixin, MaskedPropertiesMixin, BaseO
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
         self.offset_conn_id = offset_conn_id
+
+    @classmethod
+    def partial(cls, **arguments: Any) -> Any:
+        """Return the operator with some of its arguments, to be expanded; see ``BaseOperator.partial``.
+
+        Args:
+            arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
+        """
+        return super().partial(**with_offset_asset(arguments))
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Move the offset.

@@ -3,108 +3,104 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_mysql_cdc.operators.adhoc_snapshot import OTHER_RUN_ERRORS, MySqlCdcAdhocSnapshotOperator
-from airflow_provider_mysql_cdc.operators.arguments import parse_bool
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import AdhocSnapshot, wait_for_other_run
+from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
-from airflow_provider_mysql_cdc.operators.common import generation_of, owner_of
+from airflow_provider_mysql_cdc.operators.common import generation_of
+from airflow_provider_mysql_cdc.operators.job_result import OTHER_RUN_ERRORS
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
     from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 
 
-class MySqlCdcSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
-    """Read the captured tables in one consistent view, in parallel, and store the offset at which the view stands.
+def take_snapshot(task: MySqlCdcSnapshotOperator, run: JobRun) -> dict[str, Any]:
+    """Take a snapshot when one is due; where there is a stream, drain it first and keep it.
 
-    Does nothing when ``snapshot.mode`` asks for none, for example when an offset exists already (mode ``initial``). An
-    interrupted snapshot is resumed: chunks whose marker stands in the ledger are not read again.
+    Args:
+        task: The operator, with rendered arguments.
+        run: Its jobs, with the configuration of the stream.
+    """
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import capturing_only
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
 
-    With ``again`` (or ``snapshot.mode=always``) beside a stream it is a blocking snapshot: a drain brings Kafka to the
-    end of the binlog, and while the stream stands there the tables are read behind it. No change is passed over, of
-    tables that are read or of others, and no row stays in a topic that was deleted meanwhile. It is
-    a snapshot of its own where there is no stream to keep: its binlog was purged, its schema history is lost, or a
-    person moved the offset.
+    snapshot_run = replace(run, cfg=capturing_only(run.cfg, parse_tables(task.tables)))
+    again = parse_bool(task.again, "again")
+    repeated = _plan_repeated(run, snapshot_run.cfg, again=again)
+    if repeated is not None and repeated.collections:
+        return _read_after_drain(run, repeated.collections)
+    if repeated is not None:
+        run.log("The tables cannot be read by a drain (%s), so the stream is drained before.", repeated.reason)
+        run.run_attached(lambda _: prepare_drain(run.cfg, run.store, run.owner, run.log))
+
+    def plan_snapshot(_: float) -> PreparedJob | None:
+        return prepare_snapshot(snapshot_run.cfg, run.store, run.owner, run.log, again=again)
+
+    return snapshot_run.run_or_defer(plan_snapshot, time.monotonic())
+
+
+def _plan_repeated(run: JobRun, snapshot_cfg: ConnectorConfig, *, again: bool) -> RepeatedSnapshot | None:
+    """Decide how a stream is kept; wait while another run is active."""
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import plan_repeated_snapshot
+
+    while True:
+        try:
+            return plan_repeated_snapshot(run.cfg, snapshot_cfg, run.store, run.owner, run.log, again=again)
+        except OTHER_RUN_ERRORS as error:
+            run.log("Another run is active: %s", error)
+        wait_for_other_run(run)
+
+
+def _read_after_drain(run: JobRun, collections: Sequence[str]) -> dict[str, Any]:
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id, snapshot_signal
+
+    if run.spark.should_defer():
+        run.log("The task is not deferred: it drains until the tables are read, and waits for other runs.")
+    run.log("There is a stream. It is drained to the end of the binlog and waits there while the tables are read.")
+    snapshot = AdhocSnapshot(run)
+    id_ = signal_id(run.owner, generation_of(run.context))
+    snapshot.send_signal(
+        snapshot_signal(run.cfg, collections, kind="blocking", channel="airflow", id_=id_), collections
+    )
+    return {**run.report.idle_result(run.cfg, run.store), **snapshot.drain_until_done()}
+
+
+class MySqlCdcSnapshotOperator(MySqlCdcSparkOperator):
+    """Read the captured tables in one consistent view, in parallel, and store the view's offset.
+
+    Does nothing when ``snapshot.mode`` requires no snapshot, for example when an offset exists already (mode
+    ``initial``). An interrupted snapshot is resumed: chunks whose marker is in the ledger are not read again.
+
+    With ``again`` (or ``snapshot.mode=always``), where there is a stream, it is a blocking snapshot: a drain brings
+    Kafka to the end of the binlog, and the stream waits there while the tables are read. No change is skipped, of
+    tables that are read or of others, and no row stays in a topic that was deleted meanwhile. It is a snapshot of its
+    own where there is no stream to keep: the binlog was purged, the schema history is lost, or a person moved the
+    offset.
 
     Args:
         tables: Tables to read, each an entry as in ``table.include.list``; one, a list, or a list's JSON text; none
             means all. A first snapshot captures no others. (templated)
         again: Take a new snapshot although an offset is stored already. (templated)
-        kwargs: As for ``MySqlCdcSparkOperator``.
+        kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``.
     """
 
     template_fields: Sequence[str] = (*MySqlCdcSparkOperator.template_fields, "tables", "again")
-    mode = "snapshot"
-    job_file = "snapshot_tables.py"
+    rejected_arguments: ClassVar[Mapping[str, str]] = {
+        **MySqlCdcSparkOperator.rejected_arguments,
+        "run_for": "the task runs until its tables are read",
+    }
+    job_kind = JobKind("snapshot", "snapshot_tables.py", take_snapshot)
 
     def __init__(self, *, tables: Sequence[str] | str = (), again: bool | str = False, **kwargs: Any) -> None:
+        reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
         super().__init__(**kwargs)
         self.tables = tables
         self.again = again
-        self._draining_first = False
-
-    def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
-        """Plan the snapshot, or return None when none is due; beside a stream plan a drain."""
-        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
-        from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
-
-        if self._signal_id:
-            return self.prepare_snapshot_drain(cfg, store, owner)
-        if self._draining_first:
-            return prepare_drain(cfg, store, owner, self.log.info)
-        return prepare_snapshot(cfg, store, owner, self.log.info, again=self._again)
-
-    @property
-    def _again(self) -> bool:
-        return parse_bool(self.again, "again")
-
-    def _run_task(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
-        snapshot_cfg = self._snapshot_config(cfg)
-        concurrent = self._plan_concurrent(cfg, snapshot_cfg, store, context)
-        if concurrent is not None and concurrent.collections:
-            return self._read_concurrent(cfg, store, context, concurrent.collections)
-        if concurrent is not None:
-            self.log.info("The tables cannot be read behind a drain (%s), so the drain comes first.", concurrent.reason)
-            self._draining_first = True
-            self._run_job(cfg, store, context, time.monotonic())
-            self._draining_first = False
-        return super()._run_task(snapshot_cfg, store, context, deadline)
-
-    def _snapshot_config(self, cfg: ConnectorConfig) -> ConnectorConfig:
-        """Return the configuration with the tables to be read as its list of tables."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import capturing_only
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
-
-        return capturing_only(cfg, parse_tables(self.tables))
-
-    def _plan_concurrent(
-        self, cfg: ConnectorConfig, snapshot_cfg: ConnectorConfig, store: OffsetStore, context: Any
-    ) -> RepeatedSnapshot | None:
-        """Decide how a stream is kept; wait while another run is in the middle of something."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import plan_repeated_snapshot
-
-        while True:
-            try:
-                return plan_repeated_snapshot(
-                    cfg, snapshot_cfg, store, owner_of(context), self.log.info, again=self._again
-                )
-            except OTHER_RUN_ERRORS as error:
-                self.log.info("Another run is at work: %s", error)
-            self._wait()
-
-    def _read_concurrent(
-        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, collections: Sequence[str]
-    ) -> dict[str, Any]:
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id, snapshot_signal
-
-        if self._should_defer():
-            self.log.info("The task is not deferred: it drains until the tables are read, and waits for other runs.")
-        self.log.info("There is a stream, so it is drained to its end, and stands while the tables are read.")
-        id_ = signal_id(owner_of(context), generation_of(context))
-        signal = snapshot_signal(cfg, collections, kind="blocking", channel=self.channel, id_=id_)
-        self._send_signal(cfg, context, signal, collections)
-        return {**self._idle_result(cfg, store, context), **self._drain_until_done(cfg, store, context)}

@@ -14,9 +14,9 @@ from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.common import parse_seconds
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
-    OffsetAssetMixin,
     accessor_of,
     reference_asset,
+    with_offset_asset,
 )
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
 
-class MySqlBinlogSensor(OffsetAssetMixin, MySqlCdcSensor):
+class MySqlBinlogSensor(MySqlCdcSensor):
     """Wait until the server's binlog has moved beyond the stored offset, so that a drain has something to do.
 
     Without a threshold anything new ends the wait, exactly what the next drain would find; of several thresholds the
@@ -49,7 +49,6 @@ class MySqlBinlogSensor(OffsetAssetMixin, MySqlCdcSensor):
         "transactions_behind",
         "seconds_behind",
     )
-    emits_events = False
 
     def __init__(
         self,
@@ -61,13 +60,22 @@ class MySqlBinlogSensor(OffsetAssetMixin, MySqlCdcSensor):
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.offset_asset = reference_asset(offset_asset, kwargs, emits_events=self.emits_events)
+        self.offset_asset = reference_asset(offset_asset, kwargs, emits_events=False)
         super().__init__(**kwargs)
         self.bytes_behind = bytes_behind
         self.transactions_behind = transactions_behind
         self.seconds_behind = seconds_behind
         self.offset_conn_id = offset_conn_id
         self._drained: DrainedOffset | None = None
+
+    @classmethod
+    def partial(cls, **arguments: Any) -> Any:
+        """Return the sensor with some of its arguments, to be expanded; see ``BaseOperator.partial``.
+
+        Args:
+            arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
+        """
+        return super().partial(**with_offset_asset(arguments, emits_events=False))
 
     def check(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
         """Compare the stored offset with the server's binlog."""

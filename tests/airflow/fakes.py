@@ -120,12 +120,14 @@ class FakePipeline(ModuleType):
         self.again: bool | None = None
         self.even_empty: list[bool] = []
         self.settled: Callable[[], None] = lambda: None
+        self.planning: Callable[[], None] = lambda: None
         self.left: Any = None
         self.told: list[tuple[Any, str]] = []
 
     def _job(self, mode: str, cfg: ConnectorConfig, store: Any, owner: str, run_for_s: float) -> FakeJob | None:
         self.calls.append((mode, owner))
         self.cfg, self.store = cfg, store
+        self.planning()
         if self.error:
             raise self.error
         if self.nothing:
@@ -157,6 +159,17 @@ class FakePipeline(ModuleType):
     def may_have_work(self, *_: Any) -> bool:
         """Have the next plan asked for at once."""
         return True
+
+    def kill_while_planning(self, kind: Any) -> Any:
+        """Return an operator that is killed while it plans a job."""
+        pipeline = self
+
+        class KilledWhilePlanning(kind):  # type: ignore[misc]
+            def execute(self, context: Any) -> Any:
+                pipeline.planning = self.on_kill
+                return super().execute(context)
+
+        return KilledWhilePlanning
 
     def planned(self) -> list[str]:
         """Return the owners of all plans asked for, one for each try."""

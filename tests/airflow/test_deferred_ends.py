@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError, SourceConnect
 from airflow_provider_mysql_cdc.hooks import kill_application as application_end
 from airflow_provider_mysql_cdc.hooks import submission as submissions
 from airflow_provider_mysql_cdc.hooks.submission import STATE_KEY, Submission
-from airflow_provider_mysql_cdc.operators import deferrable_job as deferring
+from airflow_provider_mysql_cdc.operators import detached_driver, driver_handle
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.triggers import job, task_state
 from airflow_provider_mysql_cdc.triggers.job import FREE_POLLS, NO_HOLDER, UNKNOWN_POLLS, MySqlCdcJobTrigger
@@ -64,7 +64,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ended:
     monkeypatch.setattr(f"{END_RUN}.lock_connection", found.holder_of)
     monkeypatch.setattr(f"{END_RUN}.server_time", lambda cfg: NOW)
     monkeypatch.setattr(submissions, "kill_in_cluster", found.drivers.append)
-    monkeypatch.setattr(deferring, "DRIVER_POLL_S", 0.01)
+    monkeypatch.setattr(detached_driver, "DRIVER_POLL_S", 0.01)
     return found
 
 
@@ -101,6 +101,14 @@ def operator(**arguments: Any) -> MySqlCdcDrainOperator:
     return MySqlCdcDrainOperator(task_id="drain", deferrable=True, **arguments)
 
 
+def follow_earlier(given: dict[str, Any], followed: list[Any] | None = None) -> None:
+    """Look for a driver of an earlier try as the operator does; one that would be followed is noted."""
+    task, seen = operator(), [] if followed is None else followed
+    spark = SimpleNamespace(defer=seen.append)
+    found = detached_driver.DetachedDriver(None, given, spark, task._driver_handle, task.log.info)  # type: ignore[arg-type]
+    found.follow_earlier()
+
+
 # -- a task's process that is told to end -----------------------------------------------------------------------------
 
 
@@ -109,25 +117,25 @@ def test_a_process_whose_task_goes_on_leaves_the_driver_to_the_next_try(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
     """A scheduler that began anew gives the task to another try, and Airflow ends the process of this one."""
-    monkeypatch.setattr(deferring, "state_of", lambda ti: state)
+    monkeypatch.setattr(driver_handle, "state_of", lambda ti: state)
     task = operator()
-    task._ti, task._detached = context()["ti"], submission(driver.pid)
+    task._driver_handle.follow(context()["ti"], submission(driver.pid))
     task.on_kill()
     assert driver.poll() is None and ended.drivers == []
-    task._stop_if_killed()
+    task._driver_handle.raise_if_killed()
 
 
 @pytest.mark.parametrize("state", ["failed", "success", "skipped", "restarting", task_state.UNKNOWN])
 def test_a_process_whose_task_was_ended_ends_the_driver_of_an_earlier_try_too(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(deferring, "state_of", lambda ti: state)
+    monkeypatch.setattr(driver_handle, "state_of", lambda ti: state)
     task = operator()
-    task._ti, task._detached = context()["ti"], submission(driver.pid, cluster={"tag": "t"})
+    task._driver_handle.follow(context()["ti"], submission(driver.pid, cluster={"tag": "t"}))
     task.on_kill()
     assert driver.wait(10) and ended.drivers == [{"tag": "t"}]
-    with pytest.raises(Exception, match="ended from outside"):
-        task._stop_if_killed()
+    with pytest.raises(Exception, match="The task was killed"):
+        task._driver_handle.raise_if_killed()
 
 
 def test_the_driver_ends_when_the_time_is_over_before_the_deferral(
@@ -136,7 +144,7 @@ def test_the_driver_ends_when_the_time_is_over_before_the_deferral(
     """Airflow says that the task is running then; what it calls is the same."""
     from airflow.sdk.execution_time.timeout import timeout
 
-    monkeypatch.setattr(deferring, "state_of", lambda ti: "running")
+    monkeypatch.setattr(driver_handle, "state_of", lambda ti: "running")
     ended.holders = [None]
     task, given = operator(master="local[1]"), context(submission(driver.pid))
     monkeypatch.setattr(task, "_check_spark", lambda: None)
@@ -174,7 +182,7 @@ def test_a_trigger_that_has_failed_ends_no_driver(ended: Ended, driver: subproce
 def test_a_task_that_was_cleared_ends_what_is_left_of_it(ended: Ended, driver: subprocess.Popen[bytes]) -> None:
     """Its new parameters count: nothing of an older driver is followed."""
     ended.holders = [7]
-    operator()._follow_earlier_driver(None, context(submission(driver.pid), cleared=2))
+    follow_earlier(context(submission(driver.pid), cleared=2))
     assert ended.runs == [(OWNER, None)] and driver.wait(10)
 
 
@@ -191,12 +199,10 @@ def test_a_driver_that_may_be_starting_on_another_host_is_waited_for(
 ) -> None:
     followed: list[Any] = []
     forgotten: list[Any] = []
-    task = operator()
     monkeypatch.setattr(submissions, "core_api", lambda: None)
     monkeypatch.setattr(submissions, "delete_secret", lambda api, *names: forgotten.append(names))
-    monkeypatch.setattr(task, "_defer", lambda owner, made, context: followed.append(made))
     ended.holders = [None, None, None, 7]
-    task._follow_earlier_driver(None, context(submission(host="elsewhere", cluster={"secret": "s", "namespace": "n"})))
+    follow_earlier(context(submission(host="elsewhere", cluster={"secret": "s", "namespace": "n"})), followed)
     assert [made.host for made in followed] == ["elsewhere"]
     assert forgotten == [("n", "s")], "its task died before it could delete what the driver has read"
 
@@ -204,7 +210,9 @@ def test_a_driver_that_may_be_starting_on_another_host_is_waited_for(
 @pytest.mark.parametrize("more", [{"at": NOW - submissions.START_TIMEOUT_S - 1}, {"worked": True}])
 def test_nobody_waits_for_one_that_should_be_at_work_by_now_or_has_been(ended: Ended, more: Any) -> None:
     ended.holders = [None]
-    operator()._follow_earlier_driver(None, context(submission(host="elsewhere", **more)))
+    followed: list[Any] = []
+    follow_earlier(context(submission(host="elsewhere", **more)), followed)
+    assert followed == []
 
 
 def test_the_wait_for_a_driver_on_another_host_ends_although_the_server_s_clock_was_set_back(
@@ -213,8 +221,8 @@ def test_the_wait_for_a_driver_on_another_host_ends_although_the_server_s_clock_
     ended.holders = [None]
     passed = iter(range(0, 1200, 60))
     clock = SimpleNamespace(monotonic=lambda: next(passed), sleep=lambda seconds: None)
-    monkeypatch.setattr(deferring, "time", clock)
-    operator()._follow_earlier_driver(None, context(submission(host="elsewhere", at=NOW + 36_000)))
+    monkeypatch.setattr(detached_driver, "time", clock)
+    follow_earlier(context(submission(host="elsewhere", at=NOW + 36_000)))
 
 
 def test_a_process_that_has_a_driver_s_number_by_chance_is_not_taken_for_it(tmp_path: Path) -> None:

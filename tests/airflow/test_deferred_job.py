@@ -17,7 +17,7 @@ from fakes import PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, 
 from kubernetes import client
 
 from airflow_provider_mysql_cdc.hooks import kubernetes_secret
-from airflow_provider_mysql_cdc.operators import deferrable_job as deferring
+from airflow_provider_mysql_cdc.operators import detached_driver
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.triggers.job import MySqlCdcJobTrigger
@@ -84,7 +84,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, 
 def driver(fakes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     found = Driver(fakes[0], tmp_path)
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection", found.holder_of)
-    monkeypatch.setattr(deferring, "DRIVER_POLL_S", 0.1)
+    monkeypatch.setattr(detached_driver, "DRIVER_POLL_S", 0.1)
     return found
 
 
@@ -115,7 +115,7 @@ def test_a_task_is_deferred_while_its_driver_works_and_judged_by_the_ledger(
     assert not [name for name in record["env"] if name.startswith("AIRFLOW")]
     assert not Path(record["argv"][-1]).parent.exists()
     log = "".join(capfd.readouterr())
-    assert "the task is deferred until it has ended" in log
+    assert "The task is deferred until it has ended" in log
     assert "[mysql-cdc] batch 1: 42 records" in log
     assert list((Path(os.environ["AIRFLOW_HOME"]) / "logs" / "mysql_cdc").glob("driver-*")) == []
 
@@ -180,9 +180,9 @@ def test_on_kubernetes_the_secret_goes_when_the_task_is_deferred(
 class WorkerDies(MySqlCdcDrainOperator):
     """The worker is gone between the driver's first step and the deferral."""
 
-    def _defer(self, *args: Any) -> None:
+    def _defer(self, *args: Any, **more: Any) -> None:
         if type(self).died:
-            super()._defer(*args)
+            super()._defer(*args, **more)
         type(self).died = True
         raise AirflowException("the worker is gone")
 
@@ -198,31 +198,29 @@ def test_a_later_try_follows_the_driver_that_is_at_work_and_starts_none(fakes: A
     assert [name for name, _ in pipeline.calls] == ["drain", "settle"]
 
 
-class WorkerDiesEarlier(MySqlCdcDrainOperator):
+def test_a_later_try_waits_for_a_driver_that_is_starting(
+    fakes: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The worker is gone before the driver, which is starting, holds its lock."""
+    driver.is_seen(3)  # twice by the second try, and by the trigger
+    submit, look = detached_driver.DetachedDriver.submit, detached_driver._is_driver_running
+    tries: list[Any] = []
 
-    died = False
-
-    def _run_detached(self, *args: Any) -> Any:
-        if type(self).died:
-            raise AssertionError("a second driver")
-        type(self).died = True
-        real, deferring._is_driver_running = deferring._is_driver_running, self._gone
-        try:
-            return super()._run_detached(*args)
-        finally:
-            deferring._is_driver_running = real
-
-    @staticmethod
-    def _gone(cfg: Any, owner: str) -> bool:
+    def gone(cfg: Any, owner: str) -> bool:
         raise AirflowException("the worker is gone")
 
+    def submit_once(self: Any, spec: Any) -> Any:
+        assert not tries, "a second driver"
+        tries.append(spec)
+        monkeypatch.setattr(detached_driver, "_is_driver_running", gone)
+        try:
+            return submit(self, spec)
+        finally:
+            monkeypatch.setattr(detached_driver, "_is_driver_running", look)
 
-def test_a_later_try_waits_for_a_driver_that_is_starting(fakes: Any, driver: Driver) -> None:
-    driver.is_seen(3)  # twice by the second try, and by the trigger
-    WorkerDiesEarlier.died = False
-    assert drain("deferred_worker_dies_earlier", WorkerDiesEarlier).state == "success"
-    assert driver.starts() == 1
+    monkeypatch.setattr(detached_driver.DetachedDriver, "submit", submit_once)
+    assert drain("deferred_worker_dies_earlier").state == "success"
+    assert driver.starts() == 1 and len(tries) == 1
 
 
 @pytest.mark.parametrize(

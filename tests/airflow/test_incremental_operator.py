@@ -228,7 +228,7 @@ def test_when_the_time_is_over_the_driver_is_ended_and_the_snapshot_stays_asked_
     (signal,) = stream.sent
     assert not to_its_end.exists(), "the driver was not ended"
     log = log_of(capfd)
-    assert "The time is over" in log
+    assert "The snapshot was not finished within timeout=2" in log
     assert f"Signal {signal.id}: what was read is kept" in log
 
 
@@ -254,16 +254,9 @@ def test_while_the_snapshot_rests_nothing_is_planned_without_need(fakes: Any, ru
     assert pipeline.even_empty[4:] == [True]
 
 
-class KilledWhilePlanning(MySqlCdcIncrementalSnapshotOperator):
-    def prepare(self, *args: Any) -> Any:
-        job = super().prepare(*args)
-        self.on_kill()
-        return job
-
-
 def test_a_task_that_is_killed_says_what_is_left(fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
-    submit, _, stream = fakes
-    assert run(KilledWhilePlanning, retries=0).state == "failed"
+    submit, pipeline, stream = fakes
+    assert run(pipeline.kill_while_planning(MySqlCdcIncrementalSnapshotOperator), retries=0).state == "failed"
     assert submit.record is None
     assert f"Signal {stream.sent[0].id}: what was read is kept" in log_of(capfd)
 

@@ -176,7 +176,7 @@ def test_run_for_waits_for_work_before_it_starts_spark(
             raise found
         return bool(found)
 
-    monkeypatch.setattr("airflow_provider_mysql_cdc.operators.base.IDLE_POLL_S", 0.01)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.operators.job_run.IDLE_POLL_S", 0.01)
     monkeypatch.setattr(pipeline, "may_have_work", worth_planning)
     pipeline.nothing = 3
     assert run(run_for=60).state == "success"
@@ -304,16 +304,10 @@ def test_a_spark_connection_without_a_usable_master_is_refused(
     assert "the Spark connection names no usable master" in "".join(capfd.readouterr())
 
 
-class KilledWhilePlanning(MySqlCdcDrainOperator):
-    def prepare(self, *args: Any) -> Any:
-        job = super().prepare(*args)
-        self.on_kill()
-        return job
-
-
 def test_a_task_that_is_ended_while_it_plans_starts_no_spark(fakes: Any, run: Run) -> None:
-    submit, _ = fakes
-    assert run(KilledWhilePlanning).state == "failed"
+    submit, pipeline = fakes
+    assert run(pipeline.kill_while_planning(MySqlCdcDrainOperator)).state == "failed"
+    assert pipeline.planned()
     assert submit.record is None
 
 

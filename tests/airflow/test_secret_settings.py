@@ -103,7 +103,7 @@ def test_airflow_keeps_none_of_them_given_as_text_either(
     connections(monkeypatch, kafka_conn_id="kafka_cdc")
     submit, _ = install(monkeypatch, tmp_path)
     monkeypatch.setattr(
-        "airflow_provider_mysql_cdc.operators.deferrable_job._is_driver_running", lambda cfg, owner: False
+        "airflow_provider_mysql_cdc.operators.detached_driver._is_driver_running", lambda cfg, owner: False
     )
     with DAG(f"secret_settings_{deferred}", schedule=None) as dag:
         env = {"MY_TOKEN": "M4rked-token"}

@@ -1,0 +1,180 @@
+"""The Spark jobs of one task: plan a job, submit it, follow its driver, and settle the stored offset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
+from airflow_provider_mysql_cdc.operators.detached_driver import DetachedDriver
+from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
+from airflow_provider_mysql_cdc.operators.job_result import JobResult
+from airflow_provider_mysql_cdc.operators.offset_follower import following_ledger
+from airflow_provider_mysql_cdc.operators.run_report import RunReport
+from airflow_provider_mysql_cdc.operators.spark_task import SparkTask
+
+if TYPE_CHECKING:
+    import logging
+
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+
+IDLE_POLL_S = 5.0
+"""Seconds between two checks for new work while ``run_for`` lasts."""
+PlanJob = Callable[[float], "PreparedJob | None"]
+"""Plans a job that may run for so many seconds; None when there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """Describe what differs between the operators that run Spark jobs.
+
+    Args:
+        mode: ``drain`` or ``snapshot``; part of the application's name.
+        application: File name of the Spark application.
+        run: Does the work of a task: takes the operator with its rendered arguments and its ``JobRun``, and returns the
+            task's result.
+    """
+
+    mode: str
+    application: str
+    run: Callable[[Any, JobRun], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """Carry out the Spark jobs of one try of a task.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        context: Airflow's context.
+        spark: The operator's part in submitting and deferring.
+        handle: Ends the driver when the task is killed.
+        report: Builds the task's result.
+        logger: The task's logger.
+    """
+
+    cfg: ConnectorConfig
+    store: OffsetStore
+    context: Any
+    spark: SparkTask
+    handle: DriverHandle
+    report: RunReport
+    logger: logging.Logger
+
+    @property
+    def owner(self) -> str:
+        """``dag_id/run_id/task_id/map_index``."""
+        return owner_of(self.context)
+
+    @property
+    def log(self) -> Callable[..., None]:
+        """Takes a line for the task log, with its arguments."""
+        return self.logger.info
+
+    def run_or_defer(self, plan_job: PlanJob, deadline: float) -> dict[str, Any]:
+        """Run one job; defer the task while the driver works, where that is asked for.
+
+        Args:
+            plan_job: Plans it.
+            deadline: Until when to wait for something to do, in seconds of ``time.monotonic``.
+
+        Returns:
+            The task's result, also when there was nothing to do.
+
+        Raises:
+            TaskDeferred: The driver works.
+        """
+        submit = self.submit
+        if self.spark.should_defer():
+            detached = DetachedDriver(self.cfg, self.context, self.spark, self.handle, self.log)
+            detached.follow_earlier()
+            submit = detached.submit
+        spec = self.plan(plan_job, deadline)
+        if spec is None:
+            self.log("Nothing to do.")
+            return self.report.idle_result(self.cfg, self.store)
+        return self.settle(spec, submit(spec))
+
+    def run_attached(self, plan_job: PlanJob) -> dict[str, Any] | None:
+        """Run one job while the task waits; return None when there is nothing to do now.
+
+        Args:
+            plan_job: Plans it.
+        """
+        spec = self.plan(plan_job, time.monotonic())
+        return None if spec is None else self.settle(spec, self.submit(spec))
+
+    def plan(self, plan_job: PlanJob, deadline: float) -> JobSpec | None:
+        """Plan a job; wait for something to do until the deadline.
+
+        Args:
+            plan_job: Plans it.
+            deadline: In seconds of ``time.monotonic``.
+
+        Returns:
+            The job's spec; None when there was nothing to do.
+        """
+        while True:
+            remaining_s = max(0.0, deadline - time.monotonic())
+            job = plan_job(remaining_s)
+            if job is not None or remaining_s == 0 or self.handle.killed:
+                break
+            self._wait_for_work(deadline)
+        self.handle.raise_if_killed()
+        return None if job is None else replace(job.spec, run=run_key(self.context))
+
+    def submit(self, spec: JobSpec) -> Exception | None:
+        """Run a job to its end while the task waits; return the error of spark-submit or of its tracker.
+
+        Args:
+            spec: The job.
+        """
+        with following_ledger(self.cfg, self.store, self.log) if spec.mode == "drain" else nullcontext():
+            failure = self.spark.submit(spec)
+        self.handle.raise_if_killed()
+        return failure
+
+    def settle(self, spec: JobSpec, failure: Exception | None) -> dict[str, Any]:
+        """Move the stored offset to what Kafka holds, whatever the job ended with; return the task's result.
+
+        Args:
+            spec: The job.
+            failure: What submitting or tracking it raised.
+
+        Raises:
+            AirflowException: The job has failed, or the ledger or the offset store cannot be reached.
+        """
+        from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
+
+        job = JobResult(failure, self.handle.error())
+        try:
+            outcome = settle_offset(self.cfg, self.store, self.log, spec)
+        except CdcError as error:
+            raise job.unsettled_exception(error) from (failure or error)
+        if (exception := job.exception(outcome)) is not None:
+            raise exception from failure
+        if failure is not None:
+            self.logger.warning("spark-submit failed after everything had been committed: %s", failure)
+        self.log("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
+        return self.report.result(self.cfg, outcome.offset, outcome.counts, outcome.tally)
+
+    def _wait_for_work(self, deadline: float) -> None:
+        """Wait until there may be something to do, or until the deadline."""
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
+
+        remaining_s = deadline - time.monotonic()
+        self.log("Nothing to do yet. Checking every %s s for up to %.0f s.", IDLE_POLL_S, remaining_s)
+        with suppress(CdcError):  # the next plan raises it with more detail
+            while remaining_s > 0 and not self.handle.killed:
+                time.sleep(min(IDLE_POLL_S, remaining_s))
+                if may_have_work(self.cfg, self.store, self.owner):
+                    return
+                remaining_s = deadline - time.monotonic()

@@ -1,0 +1,76 @@
+"""The result of a task and the asset events that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+
+from airflow_provider_mysql_cdc.operators.asset_events import add_run_events
+from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+
+
+class RunReport:
+    """Build the result of one try of a task, and report each batch of the ledger once in asset events.
+
+    Args:
+        context: Airflow's context.
+        offset_asset: The asset that keeps the offset.
+        log: Takes a line with its arguments.
+    """
+
+    def __init__(self, context: Any, offset_asset: Asset, log: Callable[..., None]) -> None:
+        self._context, self._offset_asset, self._log = context, offset_asset, log
+        self._reported: tuple[ConnectorConfig, RunTally] | None = None
+
+    def result(
+        self,
+        cfg: ConnectorConfig,
+        offset: Mapping[str, Any] | None,
+        counts: Mapping[str, int],
+        tally: RunTally | None,
+    ) -> dict[str, Any]:
+        """Return the task's result, and add the asset events that belong to it.
+
+        Args:
+            cfg: The connector's configuration.
+            offset: The stored offset as JSON.
+            counts: Records by topic.
+            tally: What the run has written; None when there is nothing to report.
+        """
+        result: dict[str, Any] = {"complete": True, "offset": offset, "counts": counts}
+        if tally is None:
+            return result
+        add_run_events(self._context, cfg, self._offset_asset, offset, tally)
+        self._reported = (cfg, tally)
+        return result | {"batches": tally.batches, "tables": dict(tally.tables)} | tally.native.members()
+
+    def idle_result(self, cfg: ConnectorConfig, store: OffsetStore) -> dict[str, Any]:
+        """Return the result of a try that has started no job; it reports what earlier tries and ended runs wrote.
+
+        Args:
+            cfg: The connector's configuration.
+            store: Airflow's offset store.
+        """
+        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import tally_of, tally_of_ended_run
+
+        context = self._context
+        state = store.load()
+        offset = state.committed.to_json() if state and state.committed else None
+        tally = tally_of(cfg, run_key(context)) if getattr(context["ti"], "try_number", 1) > 1 else None
+        if tally is None and offset is not None:
+            tally = tally_of_ended_run(cfg, owner_of(context))
+        return self.result(cfg, offset, {} if tally is None else dict(tally.counts), tally)
+
+    def mark_reported(self) -> None:
+        """Record in the ledger that this task, which now succeeds, has reported its batches."""
+        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import mark_reported
+
+        if self._reported is not None and self._reported[1].batches:
+            mark_reported(*self._reported, run_key(self._context), self._log)
