@@ -1,4 +1,4 @@
-"""The oldest Airflow that this package works with, said in one line instead of by whatever fails first."""
+"""The oldest Airflow version that this package supports, with one clear error for older ones."""
 
 from __future__ import annotations
 

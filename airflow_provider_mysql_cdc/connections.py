@@ -1,4 +1,4 @@
-"""Read Airflow's connections."""
+"""Find Airflow connections and read their extra."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def find_connection(conn_id: str, role: str) -> Any:
 
     Args:
         conn_id: Its id.
-        role: What it is for, in an error's words.
+        role: What the connection is for, as an error names it.
 
     Raises:
         ConfigError: It does not exist.
@@ -27,16 +27,16 @@ def find_connection(conn_id: str, role: str) -> Any:
             f"the {role} connection does not exist",
             where=f"connection {conn_id}",
             why=str(error),
-            remedy="create it under Admin, Connections, or name another one",
+            remedy="create it under Admin > Connections, or use the id of an existing connection",
         ) from error
 
 
 def read_extra(conn: Any, example: str = '{"topic.prefix": "shop", ...}') -> dict[str, Any]:
-    """Return what a connection's extra holds, no properties when it is empty.
+    """Return the properties in a connection's extra; none when the extra is empty.
 
     Args:
         conn: Airflow's connection.
-        example: What an extra of its type looks like, for the error.
+        example: An extra of its type, for the error.
 
     Raises:
         ConfigError: It is not a JSON object.

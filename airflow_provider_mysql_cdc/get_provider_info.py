@@ -1,7 +1,7 @@
-"""What Airflow asks this package about itself.
+"""The provider's metadata for Airflow.
 
-Airflow calls ``get_provider_info`` in every process that looks at providers, so this module imports nothing but the
-declarations of the properties.
+Airflow calls ``get_provider_info`` in every process that loads providers, so this module imports only the declarations
+of the properties.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def _connection_type() -> dict[str, Any]:
             **_connection_fields(),
             "kafka_conn_id": {
                 "label": "Kafka connection",
-                "description": "Id of a connection of type kafka; its extra gives the Kafka client's settings.",
+                "description": "Id of a connection of type kafka, whose extra holds the Kafka client's settings.",
                 "schema": {"type": ["string", "null"]},
             },
             "schema_registry_conn_id": {
                 "label": "Schema registry connection",
-                "description": "Id of a connection of type schema_registry, where keys or values are Avro.",
+                "description": "Id of a connection of type schema_registry, for keys or values in Avro.",
                 "schema": {"type": ["string", "null"]},
             },
         },
@@ -95,10 +95,10 @@ def _registry_type() -> dict[str, Any]:
 
 
 def _connection_fields() -> dict[str, dict[str, Any]]:
-    """Return the properties of the form, without those that have one of Airflow's own fields.
+    """Return the properties of the connection form, without those that use one of Airflow's own fields.
 
-    No field is obligatory and none has a default here: what a person leaves empty may stand in the task's properties,
-    and a default stored with every connection could never change.
+    No field is required and none has a default: a property that is empty here may be in the task's properties, and a
+    default that is stored with every connection could never change.
     """
     from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
     from airflow_provider_mysql_cdc.cdc.config.property_sources import STANDARD_FIELDS
@@ -125,8 +125,8 @@ def _options() -> dict[str, Any]:
         "spark_jobs_folder": {
             "description": (
                 "Folder with this provider's Spark applications (snapshot_tables.py, drain_binlog.py). "
-                "Empty: the ones installed with the package. "
-                "In Kubernetes cluster mode a place inside the image, for example local:///opt/mysql_cdc."
+                "If empty, the applications that are installed with the package are used. In Kubernetes cluster mode, "
+                "a folder inside the image, for example local:///opt/mysql_cdc."
             ),
             "version_added": __version__,
             "type": "string",
@@ -134,14 +134,14 @@ def _options() -> dict[str, Any]:
             "default": "",
         },
         "drain_schedule": {
-            "description": "Cron expression of the DAG mysql_cdc_drain; none: not scheduled.",
+            "description": "Cron expression of the DAG mysql_cdc_drain; none disables its schedule.",
             "version_added": __version__,
             "type": "string",
             "example": "*/15 * * * *",
             "default": "*/5 * * * *",
         },
         "pipeline_schedule": {
-            "description": "Cron expression of the DAG mysql_cdc_pipeline; none: not scheduled.",
+            "description": "Cron expression of the DAG mysql_cdc_pipeline; none disables its schedule.",
             "version_added": __version__,
             "type": "string",
             "example": "@hourly",
@@ -149,8 +149,8 @@ def _options() -> dict[str, Any]:
         },
         "backfill_schedule": {
             "description": (
-                "Cron expression of the DAG mysql_cdc_backfill, whose data intervals are read again; none: not "
-                "scheduled, and Airflow refuses to backfill it."
+                "Cron expression of the DAG mysql_cdc_backfill, which defines its data intervals; none disables its "
+                "schedule, and Airflow then refuses to backfill the DAG."
             ),
             "version_added": __version__,
             "type": "string",

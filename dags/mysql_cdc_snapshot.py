@@ -1,4 +1,4 @@
-"""The package's DAG ``mysql_cdc_snapshot``, as a DAG folder takes it in."""
+"""The package's DAG ``mysql_cdc_snapshot``, for a DAG folder."""
 
 from airflow_provider_mysql_cdc.example_dags.mysql_cdc_snapshot import dag
 

@@ -1,6 +1,6 @@
 """Take a snapshot of the captured tables: ``spark-submit snapshot_tables.py SPEC.json``.
 
-One that is taken again beside a stream is read behind a drain, whose spec comes here as well.
+A repeated snapshot of an active stream is read by a drain, so specs of drains are passed to this application too.
 """
 
 from airflow_provider_mysql_cdc.spark.jobs import run_job

@@ -4,8 +4,8 @@ A DAG that is scheduled on a table's asset runs when a task has written records 
 
     DAG("report", schedule=table_asset("mysql.example", "shop", "sales", "orders"), ...)
 
-The same URI in every process is what makes two assets one, so there is one way to write it: the host in lower case, the
-port always, and names percent-encoded, the dots inside of them too (``TableId.path``).
+Two assets are the same only when their URIs are equal, so there is one way to write a URI: the host in lower case,
+always with the port, and names percent-encoded, including the dots inside of them (``TableId.path``).
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def table_asset(host: str, prefix: str, db: str, table: str, port: int = MYSQL_P
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Return a URI of the scheme in its one form; Airflow calls this for every asset that has it.
+    """Return a URI of the scheme in its normal form; Airflow calls this for every asset of the scheme.
 
     Args:
         uri: The URI.
 
     Raises:
-        ValueError: It names no server or no pipeline, or its last part is no ``db.table``.
+        ValueError: It names no server or no pipeline, or its last part is not ``db.table``.
     """
     path = [part for part in uri.path.split("/") if part]
     if not uri.hostname or not 1 <= len(path) <= 2:
@@ -89,7 +89,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
         db, _, table = path[1].partition(".")
         if not db or not table or "." in table:
             raise ValueError(
-                f"{uri.geturl()}: {path[1]} is not db.table; a dot inside a name is written %2E (table_asset does so)"
+                f"{uri.geturl()}: {path[1]} is not db.table; write a dot inside a name as %2E, as table_asset does"
             )
         sanitized += f"/{TableId(unquote(db), unquote(table)).path()}"
     authority, _, resource_path = sanitized.removeprefix(f"{SCHEME}://").partition("/")
@@ -99,7 +99,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 def create_asset(
     *, host: str, prefix: str, port: int = MYSQL_PORT, db: str = "", table: str = "", extra: Any = None
 ) -> Any:
-    """Return an asset of the scheme; Airflow's factory for lineage collected by hooks.
+    """Return an asset of the scheme; Airflow calls this for lineage that hooks collect.
 
     Args:
         host: The MySQL server's name or address.

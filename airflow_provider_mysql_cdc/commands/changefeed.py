@@ -1,4 +1,4 @@
-"""``mysql-cdc changefeed``: the properties that write what a TiCDC changefeed writes."""
+"""``mysql-cdc changefeed``: the connector properties that are equivalent to a TiCDC changefeed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser: Takes them.
     """
     parser.add_argument("--sink-uri", required=True, help="kafka://host:port/topic?protocol=avro&...")
-    parser.add_argument("--schema-registry", default="", metavar="URL", help="address of the registry, without account")
+    parser.add_argument(
+        "--schema-registry", default="", metavar="URL", help="address of the schema registry, without an account"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="the changefeed's configuration file (TOML)")
 
 
@@ -26,13 +28,15 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
     """Print the properties as JSON and return the exit code.
 
     Args:
-        arguments: The command line.
+        arguments: The parsed command line.
         out: Where they are printed.
 
     Raises:
-        ConfigError: The changefeed has no equivalent, or the file cannot be read.
+        ConfigError: This provider has no equivalent for the changefeed, or the file cannot be read.
     """
-    _require_no_account(arguments.schema_registry, "--schema-registry", "every user of the machine sees it there")
+    _require_no_account(
+        arguments.schema_registry, "--schema-registry", "every user of the machine can read command lines"
+    )
     try:
         text = "" if arguments.config is None else arguments.config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -41,7 +45,7 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
         ) from None
     properties = changefeed_properties(arguments.sink_uri, arguments.schema_registry, text)
     _require_no_account(
-        properties["schema-registry"], f"--config {arguments.config}", "properties are printed in clear"
+        properties["schema-registry"], f"--config {arguments.config}", "the properties are printed in clear text"
     )
     print(json.dumps(properties, indent=2), file=out)
     return 0
@@ -50,8 +54,9 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
 def _require_no_account(url: str, where: str, why: str) -> None:
     if "@" in url:
         raise ConfigError(
-            "the registry's account stands in its address",
+            "the address of the schema registry contains its account",
             where=where,
             why=why,
-            remedy="give the address without it; set value.converter.basic.auth.user.info in the Airflow connection",
+            remedy="remove the account from the address; set value.converter.basic.auth.user.info in the Airflow "
+            "connection",
         )

@@ -1,6 +1,6 @@
 """``mysql-cdc offsets``: show, history, set, export and import of a stream's stored offset.
 
-Airflow is imported only when a connection or the asset state is named; with ``MYSQL_CDC_OFFSET_URL`` and properties
+Airflow is imported only when a connection or the asset state is used; with ``MYSQL_CDC_OFFSET_URL`` and properties
 from a file or the environment it need not be installed.
 """
 
@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 OFFSET_URL_VARIABLE = "MYSQL_CDC_OFFSET_URL"
-"""Environment variable with the offset database's SQLAlchemy address; an address holds a password."""
+"""Environment variable with the offset database's SQLAlchemy URL, which contains a password."""
 PROCESS_CONTEXT_VARIABLE = "_AIRFLOW_PROCESS_CONTEXT"
 
 
@@ -47,48 +47,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         subparser = commands.add_parser(name, help=text, description=text)
         _add_stream_options(subparser)
         if name == "history":
-            subparser.add_argument("--limit", type=int, default=20, help="most offsets shown (%(default)s)")
+            subparser.add_argument(
+                "--limit", type=int, default=20, help="number of offsets to show (default: %(default)s)"
+            )
         if name == "export":
             subparser.add_argument(
                 "--output", default="-", metavar="FILE", help="file to write (default: standard output)"
             )
         if name == "import":
-            subparser.add_argument("file", help="what export wrote; - is standard input")
-            subparser.add_argument(
-                "--replace", action="store_true", help="take the place of a state that is there already"
-            )
+            subparser.add_argument("file", help="file that export wrote; - for standard input")
+            subparser.add_argument("--replace", action="store_true", help="replace a state that is already stored")
         if name == "set":
             subparser.add_argument(
                 "offset", help="stored, current, earliest, or file:position at a transaction boundary"
             )
         if name in ("set", "import"):
             subparser.add_argument(
-                "--confirm", required=True, metavar="PREFIX", help="the stream's topic.prefix once more"
+                "--confirm", required=True, metavar="PREFIX", help="the stream's topic.prefix, as a confirmation"
             )
 
 
 def _add_stream_options(parser: argparse.ArgumentParser) -> None:
-    store = parser.add_argument_group("where the offset is kept").add_mutually_exclusive_group()
+    store = parser.add_argument_group("where the offset is stored").add_mutually_exclusive_group()
     store.add_argument(
-        "--offset-conn-id", metavar="ID", help=f"connection of a database (else ${OFFSET_URL_VARIABLE}, when it is set)"
+        "--offset-conn-id", metavar="ID", help=f"connection of a database (default: ${OFFSET_URL_VARIABLE}, if set)"
     )
-    store.add_argument("--asset", metavar="NAME", help="asset in whose state it is kept (else mysql_cdc_offsets)")
-    stream = parser.add_argument_group("which stream; what is not named comes from MYSQL_CDC_* in the environment")
+    store.add_argument("--asset", metavar="NAME", help="asset whose state stores it (default: mysql_cdc_offsets)")
+    stream = parser.add_argument_group(
+        "which stream; properties that are not set here come from MYSQL_CDC_* in the environment"
+    )
     stream.add_argument("--mysql-cdc-conn-id", metavar="ID", help="connection of type mysql_cdc")
     stream.add_argument("--kafka-conn-id", metavar="ID", help="connection of type kafka")
     stream.add_argument("--properties", metavar="FILE", help="JSON file with connector properties")
-    stream.add_argument("--topic-prefix", metavar="PREFIX", help="for show, history and export enough by itself")
+    stream.add_argument(
+        "--topic-prefix", metavar="PREFIX", help="topic.prefix of the stream; sufficient for show, history and export"
+    )
 
 
 def run(arguments: argparse.Namespace, out: TextIO) -> int:
     """Run a command and return the exit code.
 
     Args:
-        arguments: What the command line says.
-        out: Takes what the command prints.
+        arguments: The parsed command line.
+        out: Where the command prints.
 
     Raises:
-        CdcError: It cannot be done.
+        CdcError: The command failed.
     """
     with _as_server():
         return ACTIONS[arguments.action][1](arguments, out)
@@ -96,7 +100,7 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
 
 @contextmanager
 def _as_server() -> Iterator[None]:
-    """Let Airflow look for connections in its metadata database too, as ``airflow connections get`` does."""
+    """Let Airflow also search for connections in its metadata database, as ``airflow connections get`` does."""
     previous = os.environ.get(PROCESS_CONTEXT_VARIABLE)
     os.environ[PROCESS_CONTEXT_VARIABLE] = previous or "server"
     try:
@@ -111,7 +115,7 @@ def _show(arguments: argparse.Namespace, out: TextIO) -> int:
     state = _store(arguments, prefix).load()
     if state is None:
         print(
-            f"nothing is stored for {prefix}; the next run restores it from the ledger, when there is one",
+            f"no offset is stored for {prefix}; the next run restores it from the ledger, if there is one",
             file=sys.stderr,
         )
         return 1
@@ -139,7 +143,7 @@ def _export(arguments: argparse.Namespace, out: TextIO) -> int:
             Path(arguments.output).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(
-                "the document cannot be written", where=arguments.output, why=str(error), remedy="name another file"
+                "the export cannot be written", where=arguments.output, why=str(error), remedy="use another file"
             ) from None
     return 0
 
@@ -161,10 +165,10 @@ def _set(arguments: argparse.Namespace, out: TextIO) -> int:
 
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, TextIO], int]]] = {
     "show": ("Print the stored state as JSON.", _show),
-    "history": ("Print the offsets committed last, newest first.", _history),
+    "history": ("Print the last committed offsets, newest first.", _history),
     "set": ("Move the offset, as the DAG mysql_cdc_reset_offset does.", _set),
     "export": ("Write state and history as a document.", _export),
-    "import": ("Store an exported document, as far as the ledger confirms it.", _import),
+    "import": ("Store an exported document, as far as the ledger confirms its offset.", _import),
 }
 
 
@@ -178,7 +182,7 @@ def _log(line: str) -> None:
 
 
 def _owner(action: str) -> str:
-    """Return who does it, in the form of a task's owner: another person, or the same one later, is another owner."""
+    """Return an owner in the format of a task's owner; it differs for each user and each call."""
     return f"mysql-cdc offsets/{getpass.getuser()}@{socket.gethostname()} {time.time_ns()}/{action}/-1"
 
 
@@ -187,14 +191,18 @@ def _read_json(path: str) -> Any:
         return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            "the file cannot be read as JSON", where=path, why=str(error), remedy="give a JSON file"
+            "the file cannot be read as JSON", where=path, why=str(error), remedy="use a JSON file"
         ) from None
 
 
 def _config(arguments: argparse.Namespace) -> ConnectorConfig:
     properties = _read_json(arguments.properties) if arguments.properties else {}
     if not isinstance(properties, dict):
-        raise ConfigError("the properties are no JSON object", where=arguments.properties, remedy="give an object")
+        raise ConfigError(
+            "the properties are not a JSON object",
+            where=arguments.properties,
+            remedy='write the file as {"topic.prefix": "shop", ...}',
+        )
     if arguments.topic_prefix:
         properties["topic.prefix"] = arguments.topic_prefix
     if arguments.mysql_cdc_conn_id:
@@ -213,10 +221,10 @@ def _confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
     cfg = _config(arguments)
     if arguments.confirm != cfg.topic_prefix:
         raise ConfigError(
-            "this is not confirmed",
+            "the command is not confirmed",
             where=f"--confirm {arguments.confirm}",
             why=f"the stream's topic.prefix is {cfg.topic_prefix!r}",
-            remedy="give the topic.prefix of the stream that is meant",
+            remedy="set --confirm to the topic.prefix of the stream to change",
         )
     return cfg
 
@@ -238,14 +246,14 @@ def _store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
         try:
             return SqlOffsetStore(sqlalchemy.create_engine(url), prefix)
         except (sqlalchemy.exc.ArgumentError, ValueError, ImportError) as error:
-            # SQLAlchemy's own words show parts of an address that it cannot take apart, a password's among them.
-            why = str(error) if isinstance(error, ImportError) else "it is no SQLAlchemy address"
+            # SQLAlchemy's message shows parts of a URL that it cannot parse, possibly of the password.
+            why = str(error) if isinstance(error, ImportError) else "it is not an SQLAlchemy URL"
             raise ConfigError(
-                "the offset database's address cannot be used",
+                "the URL of the offset database cannot be used",
                 where=OFFSET_URL_VARIABLE,
                 why=why,
-                remedy="write dialect+driver://account:password@host:port/database; in account and password @ : / % "
-                "are written %40 %3A %2F %25",
+                remedy="write it as dialect+driver://account:password@host:port/database; in account and password "
+                "write @ : / % as %40 %3A %2F %25",
             ) from None
     if arguments.offset_conn_id:
         from airflow_provider_mysql_cdc.state.offset_database import sql_store

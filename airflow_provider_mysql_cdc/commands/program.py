@@ -1,4 +1,4 @@
-"""The program ``mysql-cdc``: what a person does beside Airflow."""
+"""The program ``mysql-cdc``: commands for use outside of Airflow."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from airflow_provider_mysql_cdc.commands import changefeed, offsets, spark_class
 from airflow_provider_mysql_cdc.environment import __main__
 
 _DOCUMENT_COMMANDS = {"offsets": offsets.run, "changefeed": changefeed.run, "spark-classes": spark_classes.run}
-"""Commands whose standard output is a document or a setting to copy."""
+"""Commands that print a document, or a setting to copy, to standard output."""
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="mysql-cdc", description="What a person does beside Airflow.")
+    parser = argparse.ArgumentParser(prog="mysql-cdc", description="Commands for use outside of Airflow.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     text = "Show and move the stored offset of a stream."
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
     __main__.add_arguments(commands.add_parser("environment", help=text, description=text))
-    text = "Print the properties that write what a TiCDC changefeed writes."
+    text = "Print the connector properties that are equivalent to a TiCDC changefeed."
     changefeed.add_arguments(commands.add_parser("changefeed", help=text, description=text))
-    text = "Keep the classes of Spark's driver in a file, from which its JVM starts with less work."
+    text = "Store the classes of Spark's driver in an archive, with which its JVM starts faster."
     spark_classes.add_arguments(commands.add_parser("spark-classes", help=text, description=text))
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code: 0 done, 1 an error that is named, 2 a wrong command line.
+    """Run a command and return the exit code: 0 for success, 1 for a named error, 2 for a wrong command line.
 
     Args:
-        argv: Command line without the program's name; None takes the process's.
+        argv: Command line without the program's name; None uses the process's.
     """
     arguments = command_line().parse_args(argv)
     if arguments.command == "environment":
         return __main__.run(arguments)
     out = sys.stdout
     try:
-        # Airflow logs to standard output; what the command prints must stay a document.
+        # Airflow logs to standard output, where only the command's document may go.
         with redirect_stdout(sys.stderr):
             return _DOCUMENT_COMMANDS[arguments.command](arguments, out)
     except CdcError as error:

@@ -1,8 +1,9 @@
-"""``mysql-cdc spark-classes``: keep the classes of a Spark driver in a file, which its JVM maps when it starts.
+"""``mysql-cdc spark-classes``: store the classes of a Spark driver in an archive that its JVM maps when it starts.
 
-A JVM that maps them does not read, check and link some 10,000 classes in each of its starts. It takes the file only
-when its classpath begins with the jars that it was made of, and no folder with files stands among them; else it starts
-as without. Source: JEP 350 and the manual page of ``java``, -XX:ArchiveClassesAtExit and -XX:SharedArchiveFile.
+With the archive a JVM does not read, verify and link some 10,000 classes in each start. It uses the archive only when
+its classpath begins with the jars from which the archive was made, without a folder that contains files; otherwise it
+starts as without the archive. Source: JEP 350 and the manual page of ``java``, -XX:ArchiveClassesAtExit and
+-XX:SharedArchiveFile.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import TextIO
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 _EMPTY_JOB = Path(__file__).resolve().parent.parent / "spark" / "empty_job.py"
-# Folders that Spark's launcher puts behind its jars; a classpath may have more than the file knows at its end.
+# Folders that Spark's launcher puts after its jars; a classpath may have additional entries at its end.
 _CLASSPATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _JOB_TIMEOUT_S = 600
 _ERROR_LINES = 5
-"""Last lines of a job's output that an error shows."""
+"""Number of last lines of a job's output that an error shows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: TextIO) -> int:
-    """Write the file and say how it is used; return the exit code.
+    """Write the archive and print how to use it; return the exit code.
 
     Args:
-        arguments: What the command line says.
-        out: Takes the text.
+        arguments: The parsed command line.
+        out: Where the text is printed.
 
     Raises:
         ConfigError: See ``archive_classes``.
@@ -49,18 +50,18 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
     path = arguments.output.resolve()
     archive_classes(path)
     conf = {"conf": {"spark.driver.defaultJavaOptions": f"-XX:SharedArchiveFile={path}"}}
-    print(f"use it with this in the extra of the Spark connection: {json.dumps(conf)}", file=out)
+    print(f"to use it, put this into the extra of the Spark connection: {json.dumps(conf)}", file=out)
     return 0
 
 
 def archive_classes(path: Path) -> None:
-    """Run an empty job on this host that leaves its classes in a file, and one that has to start from it.
+    """Run an empty job on this host that stores its classes in an archive, and a second one that must start from it.
 
     Args:
-        path: The file; it is replaced once the second job has ended well.
+        path: The archive; it is replaced once the second job has succeeded.
 
     Raises:
-        ConfigError: Spark or Java is missing, the JVM cannot keep the classes, or cannot start from them.
+        ConfigError: Spark or Java is missing, or the JVM cannot create the archive or start from it.
     """
     env = _env()
     _require_no_settings(env)
@@ -70,14 +71,14 @@ def archive_classes(path: Path) -> None:
             _submit(env, f"-XX:ArchiveClassesAtExit={archive}")
             if not archive.is_file():
                 raise _archive_error(
-                    env, "it left no file", "use Java 17 or newer, with the archive of its own classes"
+                    env, "the JVM created no archive", "use Java 17 or newer, with the archive of its own classes"
                 )
-            # Without "on" a JVM that cannot map the file goes on without.
+            # Without "on" a JVM that cannot map the archive starts without it.
             _submit(env, f"-XX:SharedArchiveFile={archive} -Xshare:on")
             archive.replace(path)
     except OSError as error:
         raise ConfigError(
-            "the file cannot be written", where=str(path), why=str(error), remedy="name another with --output"
+            "the archive cannot be written", where=str(path), why=str(error), remedy="use another path for --output"
         ) from error
 
 
@@ -94,11 +95,11 @@ def _require_no_settings(env: Mapping[str, str]) -> None:
     folder = Path(env.get("SPARK_CONF_DIR") or Path(env.get("SPARK_HOME", "")) / "conf")
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(
-            "the classes of this Spark cannot be kept in a file",
+            "the classes of this Spark cannot be stored in an archive",
             where=str(folder),
-            why="it has files and stands on the driver's classpath, and a JVM keeps no classes then",
-            remedy="jobs run as before; or put the settings into a file that the operator's properties_file names, "
-            "and set SPARK_CONF_DIR to an empty folder, here and for the tasks",
+            why="this folder contains files and is on the driver's classpath, and then a JVM creates no archive",
+            remedy="run jobs without an archive; or move the settings into a file, pass it to the operators as "
+            "properties_file, and set SPARK_CONF_DIR to an empty folder, here and for the tasks",
         )
 
 
@@ -106,7 +107,7 @@ def _submit(env: Mapping[str, str], option: str) -> None:
     from airflow_provider_mysql_cdc.hooks.spark_defaults import DEFAULT_CONF, JAVA_OPTIONS, with_defaults
 
     conf = with_defaults(DEFAULT_CONF, cluster={}, requested={"spark.ui.enabled": "false"}, env=env)
-    # Each class that cannot be kept is a warning.
+    # The JVM logs a warning for each class that it cannot store.
     conf[JAVA_OPTIONS] += f" -Xlog:cds=error -Xlog:cds+dynamic=error {option}"
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     command = ["spark-submit", "--master", "local[1]", *settings, str(_EMPTY_JOB)]
@@ -120,12 +121,15 @@ def _submit(env: Mapping[str, str], option: str) -> None:
     if result.returncode:
         lines = (result.stdout + result.stderr).strip().splitlines()[-_ERROR_LINES:]
         raise _archive_error(
-            env, " | ".join(lines), "run spark-submit by hand; jobs that do not name the file run without"
+            env, " | ".join(lines), "run spark-submit by hand to find the cause; jobs run without the archive as before"
         )
 
 
 def _archive_error(env: Mapping[str, str], why: str, remedy: str) -> ConfigError:
     where = f"SPARK_HOME={env.get('SPARK_HOME', '')}, JAVA_HOME={env.get('JAVA_HOME', '(not set)')}"
     return ConfigError(
-        "Spark's classes could not be kept in a file, or not used from it", where=where, why=why, remedy=remedy
+        "Spark's classes could not be stored in an archive, or the archive could not be used",
+        where=where,
+        why=why,
+        remedy=remedy,
     )

@@ -1,1 +1,1 @@
-"""The Python environment of Spark's drivers and executors as one archive: the core and what it needs, no Airflow."""
+"""The Python environment of Spark's drivers and executors as one archive: the core and its packages, no Airflow."""

@@ -21,27 +21,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser: Takes them.
     """
     parser.add_argument("--output", type=Path, default=Path("environment.tar.gz"), help="file to write (%(default)s)")
-    parser.add_argument("--python", help="interpreter to pack, as path or version (default: the one that runs this)")
+    parser.add_argument("--python", help="interpreter to pack, as a path or version (default: the current one)")
     parser.add_argument(
-        "--on-nodes", metavar="PATH", help="pack no interpreter: use this one, which is on every machine of the cluster"
+        "--on-nodes",
+        metavar="PATH",
+        help="pack no interpreter; use this one, which must exist on every machine of the cluster",
     )
     parser.add_argument(
-        "--with", dest="more", action="append", default=[], metavar="NAME", help="further installed package; repeatable"
+        "--with",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="additional installed package; repeatable",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Pack and say how the archive is used; return the exit code.
+    """Pack and print how to use the archive; return the exit code.
 
     Args:
-        arguments: What the command line says.
+        arguments: The parsed command line.
     """
     try:
         pack(arguments.output, python=arguments.python, on_nodes=arguments.on_nodes, more=arguments.more)
     except CdcError as error:
         print(f"{type(error).__name__}: {error.message()}", file=sys.stderr)
         return 1
-    print(f"use it with: archives={str(arguments.output) + '#environment'!r}")
+    print(f"to use it, pass this to the operators: archives={str(arguments.output) + '#environment'!r}")
     return 0
 
 

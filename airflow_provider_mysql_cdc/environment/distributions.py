@@ -1,4 +1,4 @@
-"""The packages that the core needs, as they are installed here."""
+"""The installed packages that the core needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 OWN_DISTRIBUTION = "airflow-provider-mysql-cdc"
 PACKAGE = Path(__file__).resolve().parent.parent
-# What of this package drivers and executors run.
+# The parts of this package that drivers and executors run.
 _PACKAGE_PARTS = ("__init__.py", "py.typed", "cdc", "spark", "spark_jobs")
 # Only Airflow's side needs these; pyspark comes with the cluster's Spark (SPARK_HOME/python).
 _EXCLUDED = re.compile(r"apache-airflow.*|pyspark.*|sqlalchemy")
@@ -23,13 +23,13 @@ NameAndExtras = tuple[str, frozenset[str]]
 
 
 def required_distributions(more: Iterable[str] = ()) -> dict[str, metadata.Distribution]:
-    """Return the installed distributions that the core needs, by name, with all they need themselves.
+    """Return the installed distributions that the core needs, by name, with their own dependencies.
 
     Args:
-        more: Names of further distributions, such as one with converters.
+        more: Names of additional distributions, such as one with converters.
 
     Raises:
-        ConfigError: One is not installed.
+        ConfigError: A distribution is not installed.
     """
     own_distribution = _installed(OWN_DISTRIBUTION)
     distributions = _with_dependencies(
@@ -63,15 +63,15 @@ def _installed(name: str) -> metadata.Distribution:
     except metadata.PackageNotFoundError as error:
         raise ConfigError(
             f"the package {name} is not installed",
-            where="the environment that packs",
-            remedy="run the command with the Python that has this provider installed (with pip or uv)",
+            where="the Python environment of this command",
+            remedy="run the command with the Python in which this provider is installed (with pip or uv)",
         ) from error
 
 
 def _requirements_of(
     distribution: metadata.Distribution, extras: frozenset[str], excluded: re.Pattern[str] | None
 ) -> list[NameAndExtras]:
-    # Airflow brings it; it is needed only here.
+    # Airflow depends on it; only this function needs it.
     from packaging.requirements import Requirement
 
     declared = [Requirement(text) for text in distribution.requires or ()]
@@ -87,8 +87,8 @@ def _normalized_name(name: str) -> str:
 
 
 def own_files() -> Iterator[tuple[str, Path]]:
-    """Yield each file of this package that drivers and executors run: name among the packages, and path."""
-    # In a checkout the applications stand beside the package.
+    """Yield each file of this package that drivers and executors run: name below site-packages, and path."""
+    # In a checkout the applications are next to the package.
     jobs = {} if (PACKAGE / "spark_jobs").is_dir() else {"spark_jobs": PACKAGE.parent / "spark_jobs"}
     for part in _PACKAGE_PARTS:
         root = jobs.get(part, PACKAGE / part)
@@ -100,21 +100,21 @@ def own_files() -> Iterator[tuple[str, Path]]:
 
 
 def installed_files(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield each installed file of a distribution: name among the packages, and path.
+    """Yield each installed file of a distribution: name below site-packages, and path.
 
     Raises:
-        ConfigError: It does not say which files are its own, or is installed editable.
+        ConfigError: It does not list its files, or is installed editable.
     """
     url = distribution.read_text("direct_url.json") or ""
     if distribution.files is None or re.search(r'"editable":\s*true', url):
         raise ConfigError(
-            f"the files of {distribution.metadata['Name']} are not known",
-            where="the environment that packs",
+            f"the installed files of {distribution.metadata['Name']} are not known",
+            where="the Python environment of this command",
             why="it is installed editable" if url else "it was installed by the system, without a RECORD",
-            remedy="install it with pip or uv, not editable; or name another interpreter with --python",
+            remedy="install it with pip or uv, not editable; or choose another interpreter with --python",
         )
     for file in distribution.files:
         name = file.as_posix()
-        # Programs and manuals lie outside (../../bin/...).
+        # Programs and manuals are outside of site-packages (../../bin/...).
         if not name.startswith(("../", "/")) and "__pycache__" not in file.parts:
             yield name, Path(str(distribution.locate_file(file)))

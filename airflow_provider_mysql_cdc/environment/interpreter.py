@@ -1,4 +1,4 @@
-"""What an interpreter says about itself, and the files it consists of."""
+"""The description of a Python interpreter, and its files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ print(json.dumps({
     "packages": site.getsitepackages([sys.base_prefix])[0],
 }))
 """
-# Tests, editors and what only builds other programs.
+# Tests, editors and files that are only used to build other programs.
 _EXCLUDED = re.compile(
     r"(test|idlelib|tkinter|turtledemo|turtle\.py|lib2to3|ensurepip|pydoc_data|site-packages|dist-packages|config-.*)(/|$)"
     r"|(.*/)?(__pycache__|tests?|idle_test)(/|$)"
 )
-# Of the C library, which must be that of the machine the program runs on (ld.so(8)).
+# Libraries of the C library, which must be those of the machine that runs the program (ld.so(8)).
 _SYSTEM_LIBRARY = re.compile(
     r"(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libutil|libresolv|libnsl)\.so\b.*"
 )
@@ -42,12 +42,12 @@ class Interpreter:
 
     Args:
         version: Its version, three numbers.
-        tag: Implementation and minor version, for example ``cpython-311``: what extension modules are built for.
+        tag: Implementation and minor version for which extension modules are built, for example ``cpython-311``.
         platform: For example ``linux-x86_64``.
-        program: Its program.
-        prefix: The folder that its paths are relative to.
+        program: Path of its program.
+        prefix: The folder to which its paths are relative.
         stdlib: The folder of its standard library.
-        packages: The folder where it looks for installed packages.
+        packages: The folder of installed packages.
     """
 
     version: tuple[int, int, int]
@@ -60,7 +60,7 @@ class Interpreter:
 
     @property
     def minor(self) -> str:
-        """Return for example ``3.11``: PySpark wants the same on the driver and on the executors."""
+        """Return for example ``3.11``; PySpark requires the same on the driver and on the executors."""
         return f"{self.version[0]}.{self.version[1]}"
 
     def is_compatible_with(self, other: Interpreter) -> bool:
@@ -69,7 +69,7 @@ class Interpreter:
 
 
 def describe_interpreter(program: str) -> Interpreter:
-    """Ask an interpreter what it is; one of a virtual environment answers for the one it was made from.
+    """Return the description of an interpreter; for a virtual environment, of the interpreter it was created from.
 
     Args:
         program: Its path.
@@ -87,20 +87,20 @@ def describe_interpreter(program: str) -> Interpreter:
             "the interpreter cannot be run",
             where=program,
             why=str(getattr(error, "stderr", "") or error).strip(),
-            remedy="name one with --python, as a path or as a version such as 3.12",
+            remedy="choose one with --python, as a path or as a version such as 3.12",
         ) from error
     paths = {name: Path(description[name]) for name in ("program", "prefix", "stdlib", "packages")}
     return Interpreter(tuple(description["version"]), description["tag"], description["platform"], **paths)
 
 
 def find_interpreter(path_or_version: str) -> str:
-    """Return the program of an interpreter that is named by path or by version.
+    """Return the program of an interpreter by its path or version.
 
     Args:
-        path_or_version: A path, or a version such as ``3.12``; uv also knows those that it manages.
+        path_or_version: A path, or a version such as ``3.12``; uv also finds the versions that it manages.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such interpreter.
     """
     if not re.fullmatch(r"\d+(\.\d+)*", path_or_version):
         return path_or_version
@@ -111,9 +111,9 @@ def find_interpreter(path_or_version: str) -> str:
     program = shutil.which(f"python{path_or_version}")
     if program is None:
         raise ConfigError(
-            f"there is no Python {path_or_version}",
+            f"Python {path_or_version} was not found",
             where="PATH",
-            remedy=f"install it (uv python install {path_or_version}), or name its path with --python",
+            remedy=f"install it (uv python install {path_or_version}), or pass its path with --python",
         )
     return program
 
@@ -122,7 +122,7 @@ def interpreter_files(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
     """Yield each file of an interpreter's program and standard library: name in the archive, and path.
 
     Raises:
-        ConfigError: Its standard library is not where its program would find it after a move.
+        ConfigError: Its program would not find its standard library after a move.
     """
     yield f"bin/python{interpreter.minor}", interpreter.program
     stdlib_name = relative_to_prefix(interpreter, interpreter.stdlib)
@@ -138,7 +138,7 @@ def relative_to_prefix(interpreter: Interpreter, path: Path) -> str:
     """Return a path relative to the interpreter's prefix.
 
     Raises:
-        ConfigError: It lies elsewhere.
+        ConfigError: The path is outside of the prefix.
     """
     for prefix in (interpreter.prefix, interpreter.prefix.resolve()):
         if path.is_relative_to(prefix):
@@ -146,15 +146,15 @@ def relative_to_prefix(interpreter: Interpreter, path: Path) -> str:
     raise ConfigError(
         "this interpreter cannot be moved",
         where=str(interpreter.program),
-        why=f"{path} does not lie in {interpreter.prefix}",
-        remedy="name another one with --python; those of uv (uv python install) can be moved",
+        why=f"{path} is not inside {interpreter.prefix}",
+        remedy="choose another one with --python; those of uv (uv python install) can be moved",
     )
 
 
 def shared_libraries(interpreter: Interpreter) -> list[tuple[str, Path]]:
     """Return the shared libraries that program and standard library load, without those of the C library.
 
-    Source: ldd(1); a library that is not found is left to the machine that runs it.
+    Source: ldd(1); a library that is not found must exist on the machine that runs the program.
     """
     ldd = shutil.which("ldd")
     if ldd is None:

@@ -1,4 +1,4 @@
-"""Put interpreter, packages and this package's core into one archive that Spark unpacks on every machine.
+"""Pack interpreter, packages and this package's core into one archive that Spark unpacks on every machine.
 
 ``spark-submit --archives environment.tar.gz#environment`` unpacks it into the working directory of driver (in cluster
 mode) and executors, where ``./environment/bin/python`` is the interpreter. The archive's bytes depend on its contents
@@ -32,15 +32,15 @@ from airflow_provider_mysql_cdc.environment import distributions, interpreter
 from airflow_provider_mysql_cdc.environment.interpreter import Interpreter
 
 MANIFEST = "mysql-cdc-environment.json"
-"""The first file of an archive: which versions it holds."""
-# Its libraries come first, and nobody's own packages (~/.local) take part.
+"""The first file of an archive; it lists the versions in the archive."""
+# The packed libraries come first, and packages of the user (~/.local) are not used.
 _LAUNCHER = """\
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 LD_LIBRARY_PATH="$here/../shared${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" PYTHONNOUSERSITE=1 \\
   exec "$here/python{minor}" "$@"
 """
-# Nobody else looks which Python the machines of the cluster have; Spark brings the words to the driver.
+# Nothing else checks the Python version on the machines of the cluster; Spark passes the message to the driver.
 _NODE_LAUNCHER = """\
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,7 +51,7 @@ if [ "$found" != {minor} ]; then
 fi
 PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}$here/../packages" PYTHONNOUSERSITE=1 exec {program} "$@"
 """
-# Level 6 packs 138 MB to 46 instead of 49 and takes three seconds more (measured).
+# Level 6 packs 138 MB to 46 MB instead of 49 MB and takes three seconds longer (measured).
 _COMPRESSION_LEVEL = 3
 
 
@@ -61,14 +61,16 @@ def pack(
     """Write the archive and return its manifest.
 
     Args:
-        output: The file to write; it is there whole or not at all.
-        python: Path or version of the interpreter to pack; None takes the one that this one was made from.
-        on_nodes: Path of an interpreter of the same minor version on all machines; it is used there, none is packed.
-        more: Names of further installed distributions.
+        output: The file to write; it is written completely or not at all.
+        python: Path or version of the interpreter to pack; None packs the current one, outside of its virtual
+            environment.
+        on_nodes: Path of an interpreter of the same minor version on all machines, which is used in place of a packed
+            one.
+        more: Names of additional installed distributions.
         log: Takes one line of text.
 
     Raises:
-        ConfigError: Something is missing, or cannot be packed.
+        ConfigError: A package or an interpreter is missing, or cannot be packed.
     """
     own_interpreter = interpreter.describe_interpreter(sys.executable)
     packed_interpreter = (
@@ -106,7 +108,7 @@ def pack(
 
 
 def read_manifest(archive: Path) -> dict[str, Any] | None:
-    """Return the manifest of an archive that ``pack`` wrote, or None when it is another file.
+    """Return the manifest of an archive that ``pack`` wrote, or None for any other file.
 
     Args:
         archive: The file.
@@ -129,7 +131,7 @@ def _copy(root: Path, files: Iterator[tuple[str, Path]]) -> None:
 
 
 def _install(packed_interpreter: Interpreter, target: Path, versions: dict[str, str]) -> None:
-    """Install packages for another interpreter with uv, or with its own pip; their settings and caches hold."""
+    """Install packages for another interpreter with uv, or with its own pip, using their settings and caches."""
     pinned = [f"{name}=={version}" for name, version in versions.items()]
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     program = str(packed_interpreter.program)
@@ -146,7 +148,7 @@ def _install(packed_interpreter: Interpreter, target: Path, versions: dict[str, 
             f"the packages for Python {packed_interpreter.minor} cannot be installed",
             where=" ".join(command),
             why=result.stderr.strip()[-2000:],
-            remedy="see whether the package index can be reached (UV_* and PIP_* variables are passed on)",
+            remedy="check that the package index can be reached (UV_* and PIP_* variables are passed on)",
         )
 
 
@@ -159,7 +161,7 @@ def _write_launchers(folder: Path, minor: str, on_nodes: str | None) -> None:
 
 
 def _compile(root: Path, packed_interpreter: Interpreter, own_interpreter: Interpreter) -> None:
-    """Compile all modules once here; unpacked files have other times, which must not matter (PEP 552)."""
+    """Compile all modules once; unpacking changes file times, on which the result must not depend (PEP 552)."""
     if packed_interpreter.version[:2] == own_interpreter.version[:2] and packed_interpreter.tag == own_interpreter.tag:
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         compileall.compile_dir(str(root), quiet=2, stripdir=str(root), invalidation_mode=mode)
@@ -174,7 +176,7 @@ def _check_environment(root: Path, packed_interpreter: Interpreter, on_nodes: st
     """Run the packed interpreter and import the core with it.
 
     Raises:
-        ConfigError: It does not start, or something is missing.
+        ConfigError: It does not start, or a module is missing.
     """
     if on_nodes and not Path(on_nodes).exists():
         return  # it is on the machines of the cluster only
@@ -187,10 +189,10 @@ def _check_environment(root: Path, packed_interpreter: Interpreter, on_nodes: st
             "the packed environment does not work",
             where=on_nodes or str(packed_interpreter.program),
             why=result.stderr.strip()[-2000:]
-            or f"it is Python {result.stdout.strip()}, wanted was {packed_interpreter.minor}",
-            remedy="name an interpreter of this minor version with --on-nodes, or let --python name theirs"
+            or f"it is Python {result.stdout.strip()}, expected was {packed_interpreter.minor}",
+            remedy="use an interpreter of this minor version for --on-nodes, or pass its version with --python"
             if on_nodes
-            else "name another interpreter with --python; those of uv (uv python install) can be moved",
+            else "choose another interpreter with --python; those of uv (uv python install) can be moved",
         )
 
 
@@ -210,7 +212,9 @@ def _write_archive(output: Path, root: Path, manifest: dict[str, Any]) -> None:
                 tar.add(path, path.relative_to(root).as_posix(), recursive=False, filter=_reproducible_member)
         partial.replace(output)
     except OSError as error:
-        raise ConfigError("the archive cannot be written", where=str(output), why=str(error)) from error
+        raise ConfigError(
+            "the archive cannot be written", where=str(output), why=str(error), remedy="use another path for --output"
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -1,6 +1,6 @@
-"""DAGs of this package; ``from airflow_provider_mysql_cdc.example_dags.NAME import dag`` puts one into a DAG folder.
+"""DAGs of this package; put ``from airflow_provider_mysql_cdc.example_dags.NAME import dag`` into a DAG file.
 
-With ``[core] load_examples`` Airflow shows all of them by itself.
+With ``[core] load_examples`` Airflow loads all of them.
 """
 
 from airflow_provider_mysql_cdc.airflow_version import require_airflow

@@ -1,4 +1,4 @@
-"""DAG ``mysql_cdc_adhoc_snapshot``: read tables again beside the stream."""
+"""DAG ``mysql_cdc_adhoc_snapshot``: read tables again while the stream continues."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncremental
 DOC = """
 ### Read tables again, without stopping the stream and without losing a change
 
-Asks for an ad-hoc snapshot (a signal) and drains until it is done: an `r` event for every row of the tables, or for
-those that fulfil the condition, between the changes of the stream. What is wrong with the form (a bad expression, SQL
-over a channel that is not trusted, a channel that nobody listens to) is said before anything starts.
+Requests an ad-hoc snapshot with a signal and drains until it is done. It writes an `r` event for every row of the
+tables, or for every row that meets the condition, between the changes of the stream. Errors in the form (an invalid
+expression, SQL over an untrusted channel, a channel that is not enabled) are reported before anything starts.
 
-While `mysql_cdc_drain` is at work on the same `topic.prefix`, that run reads the tables and this one waits. The signal
-`stop-snapshot` (`MySqlCdcSignalOperator`) gives it up.
+While `mysql_cdc_drain` runs for the same `topic.prefix`, that run reads the tables and this one waits. The signal
+`stop-snapshot` (`MySqlCdcSignalOperator`) cancels the snapshot.
 
 Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`),
 and GTIDs (`gtid_mode=ON`) or a signal table (`signal.data.collection`).

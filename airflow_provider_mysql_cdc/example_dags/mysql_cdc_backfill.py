@@ -22,21 +22,22 @@ from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncremental
 DOC = """
 ### Read the rows of each data interval again
 
-Each run becomes an incremental snapshot of the rows whose *column* lies in its data interval
+Each run is an incremental snapshot of the rows whose *column* is in its data interval
 (`updated_at >= start AND updated_at < end`), one task for each table, one task at a time. Use *Backfill* in the UI, or
 
     airflow backfill create --dag-id mysql_cdc_backfill --from-date 2026-11-01 --to-date 2026-11-07 \\
         --dag-run-conf '{"tables": ["shop.orders"], "column": "updated_at"}'
 
 Airflow runs a backfill only while the DAG is not paused. Then the schedule (`[mysql_cdc] backfill_schedule`, daily)
-makes runs as well: they read what the Airflow Variable `mysql_cdc_backfill` says
+also creates runs: they read the tables in the Airflow Variable `mysql_cdc_backfill`
 (`{"tables": [...], "column": "...", "time_zone": "..."}`) and do nothing without it.
 
-**Time zones.** The interval is compared in UTC, which is exact for TIMESTAMP whatever the server's zone. DATETIME has
-no zone; name the one in which the application writes. In the hour that a clock set back repeats, it cannot tell.
+**Time zones.** The interval is compared in UTC, which is exact for TIMESTAMP whatever the server's time zone. DATETIME
+has no time zone; enter the one in which the application writes. In the hour that is repeated when daylight saving time
+ends, DATETIME values are ambiguous.
 
-Rows that a later change has moved out of the interval are not read: the stream has brought their change. Index the
-column, or each interval reads the whole table.
+Rows that a later change has moved out of the interval are not read, because the stream contains that change. Create an
+index on the column; without one, each interval reads the whole table.
 """
 interval = schedule("backfill_schedule", "@daily")
 
@@ -59,7 +60,7 @@ with DAG(
         bounds = (context.get("data_interval_start"), context.get("data_interval_end"))
         return backfill_arguments(context["params"], stored, bounds)
 
-    # A backfill has a max_active_runs of its own, so the task itself says that there is one at a time.
+    # A backfill has its own max_active_runs, so the task itself limits itself to one at a time.
     MySqlCdcIncrementalSnapshotOperator.partial(
         task_id="snapshot", max_active_tis_per_dag=1, **reading_arguments(), **operator_arguments()
     ).expand_kwargs(choose())

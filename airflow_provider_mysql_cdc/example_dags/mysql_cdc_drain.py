@@ -1,4 +1,4 @@
-"""DAG ``mysql_cdc_drain``: bring Kafka up to date with the binlog, on a schedule."""
+"""DAG ``mysql_cdc_drain``: drain the binlog into Kafka, on a schedule."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 DOC = """
 ### Drain the MySQL binlog into Kafka
 
-Reads the binlog from the stored offset to where the server stands now and writes every change as a Debezium event,
-exactly once; then moves the offset. Runs every five minutes; `[mysql_cdc] drain_schedule` changes that.
+Reads the binlog from the stored offset to its current end and writes every change as a Debezium event, exactly once;
+then moves the offset. Runs every five minutes; `[mysql_cdc] drain_schedule` changes that.
 
 Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`).
 """

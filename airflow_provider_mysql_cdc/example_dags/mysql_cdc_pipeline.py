@@ -19,9 +19,10 @@ from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperat
 DOC = """
 ### MySQL to Kafka: snapshot once, then drain
 
-The first run snapshots the captured tables; every run then drains the binlog. The snapshot task ends at once when an
-offset is stored already. Not scheduled by default; `[mysql_cdc] pipeline_schedule` changes that. Use it in place of
-`mysql_cdc_snapshot` and `mysql_cdc_drain`, not beside them: of two runs at once for one `topic.prefix` one is refused.
+The first run takes a snapshot of the captured tables; every run then drains the binlog. The snapshot task ends at once
+when an offset is stored already. Not scheduled by default; `[mysql_cdc] pipeline_schedule` changes that. Use it in
+place of `mysql_cdc_snapshot` and `mysql_cdc_drain`, not together with them: of two concurrent runs for one
+`topic.prefix` one is refused.
 
 Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`).
 """

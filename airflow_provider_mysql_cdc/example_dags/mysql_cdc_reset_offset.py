@@ -13,13 +13,13 @@ from airflow_provider_mysql_cdc.operators.dag_params import (
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
 
 DOC = """
-### Go on from another offset
+### Continue from another offset
 
-Sets aside a batch that cannot be finished (its binlog was purged, its ledger was lost) and stores the offset from which
-the next drain reads. **Events between the old and the new offset are skipped, or come once more.** After skipping
-events take a new snapshot: `mysql_cdc_snapshot` with *Snapshot again*.
+Discards a batch that cannot be finished (its binlog was purged, its ledger was lost) and stores the offset from which
+the next drain reads. **Events between the old and the new offset are skipped, or written again.** After skipping
+events, take a new snapshot: `mysql_cdc_snapshot` with *Snapshot again*.
 
-Pause the DAG that drains this stream first; a run at work is never disturbed, the reset is refused while it lasts.
+Pause the DAG that drains this stream first: the reset is refused while a run is active.
 """
 
 CHOICE = {
@@ -29,11 +29,13 @@ CHOICE = {
         minLength=1,
         title="Offset",
         description=(
-            "stored: keep the stored offset, give up the unfinished batch only. current: the end of the binlog. "
-            "earliest: the first position the server still has. Or file:position, a transaction boundary."
+            "stored: keep the stored offset and only discard the unfinished batch. current: the end of the binlog. "
+            "earliest: the first position that the server still has. Or file:position, a transaction boundary."
         ),
     ),
-    "confirm": Param("", type="string", title="Confirm", description="The stream's topic.prefix, typed once more."),
+    "confirm": Param(
+        "", type="string", title="Confirm", description="Type the stream's topic.prefix to confirm the reset."
+    ),
 }
 
 with DAG(

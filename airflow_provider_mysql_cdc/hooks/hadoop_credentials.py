@@ -1,8 +1,8 @@
-"""A secret among the credentials that Hadoop hands from spark-submit to an application on YARN.
+"""A secret among the credentials that Hadoop passes from spark-submit to an application on YARN.
 
-It is the way that Hadoop has for passwords of jobs (Sqoop's, for example): the submitting process reads credentials
-from the files that a variable names, the resource manager gives them to the application's containers, and YARN
-forgets them with the application. Unlike configuration and files they never lie in the staging folder.
+Hadoop uses these credentials for passwords of jobs (Sqoop's, for example): the submitting process reads them from the
+files that a variable names, the resource manager passes them to the application's containers, and YARN deletes them
+with the application. Unlike configuration and files they are never in the staging folder.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from airflow_provider_mysql_cdc.cdc.model.job_names import YARN_CREDENTIAL
 
 TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
-"""A list of files, by commas; source: org.apache.hadoop.security.UserGroupInformation.createLoginUser (3.5)."""
+"""A comma-separated list of files; source: org.apache.hadoop.security.UserGroupInformation.createLoginUser (3.5)."""
 _MAGIC, _WRITABLE = b"HDTS", b"\0"
 
 
 def encode_credentials(secret: str) -> bytes:
-    """Return a file of credentials with one secret.
+    """Return the content of a credentials file with one secret.
 
     Source: org.apache.hadoop.security.Credentials.writeTokenStorageToStream and write (3.5): magic, format, number of
     tokens, number of secret keys, then name and value of each, with lengths as Hadoop's VInt.
@@ -34,11 +34,11 @@ def encode_credentials(secret: str) -> bytes:
 
 @contextmanager
 def credentials_file(secret: str, folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Make a file of credentials that a child process can read; where the system has that, one without a name.
+    """Create a credentials file that a child process can read, as an anonymous file where the system has these.
 
     Args:
         secret: The secret.
-        folder: Where it lies on systems without anonymous files; of mode 0700.
+        folder: Folder of mode 0700 for the file on systems without anonymous files.
 
     Yields:
         The file's path for the child, and the descriptors that it must inherit.

@@ -1,8 +1,8 @@
 """End a Spark application: its processes on this host, and its driver on a cluster, which spark-submit does not end.
 
-Airflow gives ``on_kill`` five seconds, then it kills the task's process; so each request is short, and a program that
-takes longer goes on by itself. Errors are logged with what a person can do: the task ends in any case, and a driver
-that goes on is fenced by the next try.
+Airflow gives ``on_kill`` five seconds, then it kills the task's process. So each request is short, and a program that
+takes longer is left running. Errors are logged with a command that ends the driver by hand: the task ends in any case,
+and a driver that keeps running is fenced by the next try.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = (1.0, 2.0)
 """Seconds to reach a server, and to wait for its answer."""
 CREATION_WAIT_S = 1.0
-"""Seconds within which what spark-submit has just asked for comes into being."""
+"""Seconds to wait for a pod or an application that spark-submit has just requested."""
 KILL_GRACE_S = 3.0
-"""Seconds for a driver to end by itself, of the five that Airflow gives ``on_kill``."""
+"""Seconds for a driver to end after SIGTERM, of the five that Airflow gives ``on_kill``."""
 ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 
 
 def kill_process_group(leader: int, is_alive: Callable[[], bool], grace_s: float = KILL_GRACE_S) -> None:
-    """Ask a process group to end, then end it.
+    """Send SIGTERM to a process group, then SIGKILL.
 
     Args:
         leader: Process id of its leader.
-        is_alive: Tells whether the leader is still there.
-        grace_s: Seconds between the two.
+        is_alive: Returns whether the leader still exists.
+        grace_s: Seconds between the two signals.
     """
     for sig, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 0.5)):
         try:
@@ -53,8 +53,8 @@ def kill_in_cluster(
     """End a driver on a cluster, from any process.
 
     Args:
-        driver: What ``CdcSparkSubmitHook.cluster_driver`` tells; empty for a driver that runs on no cluster.
-        auth: Authentication at YARN's resource manager.
+        driver: From ``CdcSparkSubmitHook.cluster_driver``; empty for a driver that does not run on a cluster.
+        auth: Authentication for YARN's resource manager.
         application: YARN's id of the application, when it is known.
         env: Environment of the program ``yarn``.
     """
@@ -68,20 +68,25 @@ def kill_in_cluster(
 
 
 def delete_driver_pod(namespace: str, name: str) -> None:
-    """Delete a driver's pod; its executors' pods belong to it and go with it.
+    """Delete a driver's pod; Kubernetes deletes its executors' pods with it.
 
     Args:
         namespace: Its namespace.
-        name: Its name, which is known before spark-submit has made it.
+        name: Its name, which is known before spark-submit has created it.
     """
     api, deadline = kubernetes_secret.core_api(), time.monotonic() + CREATION_WAIT_S
     while True:
         try:
-            # The driver has nothing to tidy up: whoever comes next takes over what it has begun.
+            # The driver needs no time to clean up: the next try takes over what it has begun.
             api.delete_namespaced_pod(name, namespace, grace_period_seconds=1, _request_timeout=TIMEOUT_S)
         except Exception as error:
             if getattr(error, "status", None) != 404:
-                log.error("The driver goes on: kubectl -n %s delete pod %s (%s)", namespace, name, error)
+                log.error(
+                    "The driver could not be ended and keeps running (%s). End it with: kubectl -n %s delete pod %s",
+                    error,
+                    namespace,
+                    name,
+                )
                 return
             if time.monotonic() < deadline:
                 time.sleep(0.2)
@@ -100,8 +105,8 @@ def kill_with_rest_api(address: str, auth: Any, application: str | None, tag: st
     Args:
         address: The resource manager's web address.
         auth: Authentication of the requests; None for none.
-        application: The application's id; None when spark-submit was ended before it told.
-        tag: The application's tag, by which it is found then.
+        application: The application's id; None when spark-submit was ended before it printed the id.
+        tag: The application's tag, by which it is found in that case.
     """
     import requests
 
@@ -115,7 +120,11 @@ def kill_with_rest_api(address: str, auth: Any, application: str | None, tag: st
         if not application_ids:
             log.info("There is no application with the tag %s.", tag)
     except requests.RequestException as error:
-        log.error("The application goes on: yarn application -kill %s (%s)", application or f"ID of tag {tag}", error)
+        log.error(
+            "The application could not be ended and keeps running (%s). End it with: yarn application -kill %s",
+            error,
+            application or f"ID of tag {tag}",
+        )
 
 
 def _applications_with_tag(address: str, auth: Any, tag: str) -> list[str]:
@@ -140,18 +149,22 @@ def kill_with_yarn_program(application: str | None, tag: str, env: Mapping[str, 
     """Kill an application with the program ``yarn``, which may outlive this task.
 
     Args:
-        application: The application's id; None when spark-submit was ended before it told.
+        application: The application's id; None when spark-submit was ended before it printed the id.
         tag: The application's tag, for the message.
         env: The program's environment.
     """
     program = shutil.which("yarn", path=env.get("PATH"))
     if application is None or program is None:
-        why = "no program yarn on the worker's PATH" if application else "spark-submit was ended before it told the id"
+        why = (
+            "the program yarn is not on the worker's PATH"
+            if application
+            else "spark-submit was ended before it printed the application's id"
+        )
         log.error(
-            "The application may go on: yarn application -kill %s (%s; the Spark connection names no "
-            "yarn_resourcemanager_webapp_address)",
-            application or f"ID of tag {tag}",
+            "The application could not be ended and may keep running (%s; the Spark connection has no "
+            "yarn_resourcemanager_webapp_address). End it with: yarn application -kill %s",
             why,
+            application or f"ID of tag {tag}",
         )
         return
     killer = subprocess.Popen(
@@ -164,4 +177,4 @@ def kill_with_yarn_program(application: str | None, tag: str, env: Mapping[str, 
     try:
         log.info("yarn application -kill %s: %s", application, killer.wait(TIMEOUT_S[1]))
     except subprocess.TimeoutExpired:
-        log.info("yarn application -kill %s is still at work.", application)
+        log.info("yarn application -kill %s is still running.", application)

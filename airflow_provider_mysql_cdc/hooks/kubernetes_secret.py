@@ -1,4 +1,4 @@
-"""A job's spec as a Kubernetes Secret, which only its driver's pod mounts."""
+"""A job spec as a Kubernetes Secret that only its driver's pod mounts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ OWNER_LABEL = "mysql-cdc-owner"
 TIMEOUT_S = (3.0, 10.0)
 """Seconds to reach the API server, and to wait for its answer."""
 POLL_S = 2.0
-"""Seconds between two looks whether a driver's pod runs."""
+"""Seconds between two checks whether a driver's pod runs."""
 STARTED_PHASES = ("Running", "Succeeded", "Failed")
 """Phases of a pod whose containers have started."""
 ABANDONED_S = 3600.0
-"""Age from which a Secret counts as left behind, unless its driver's pod waits to be started."""
+"""Age in seconds from which a Secret counts as abandoned, unless its driver's pod is still pending."""
 MAX_SECRET_BYTES = 1_000_000
 """Kubernetes refuses a Secret beyond 1 MiB."""
 
 
 def core_api() -> Any:
-    """Return Airflow's client of the Kubernetes API."""
+    """Return Airflow's client for the Kubernetes API."""
     from airflow.providers.cncf.kubernetes.kube_client import get_kube_client
 
     return get_kube_client()
@@ -61,7 +61,7 @@ def driver_pod_name(secret: str) -> str:
 
 @contextmanager
 def mounted_secret(spec: JobSpec, namespace: str) -> Iterator[dict[str, str]]:
-    """Create the Secret, and delete it afterwards; and those that were left by tasks whose worker was killed.
+    """Create the Secret and delete it afterwards; also delete Secrets of tasks whose worker was killed.
 
     Args:
         spec: The job.
@@ -71,14 +71,14 @@ def mounted_secret(spec: JobSpec, namespace: str) -> Iterator[dict[str, str]]:
         The Spark configuration that mounts it into the driver.
 
     Raises:
-        ConfigError: The service account may not do so, or the spec is too large.
+        ConfigError: The service account lacks permissions, or the spec is too large.
         StateError: The API server does not answer.
     """
     api, namespace = core_api(), namespace or "default"
     text = json.dumps(spec.to_json())
     if len(text) > MAX_SECRET_BYTES:
         raise ConfigError(
-            "the job's spec is too large for a Kubernetes Secret",
+            "the job spec is too large for a Kubernetes Secret",
             where=f"{len(text)} bytes",
             remedy="use deploy mode client, or capture fewer tables in one stream",
         )
@@ -99,10 +99,10 @@ def mounted_secret(spec: JobSpec, namespace: str) -> Iterator[dict[str, str]]:
 
 
 def _delete_earlier_tries(api: Any, namespace: str, owner: str) -> None:
-    """Delete what earlier tries of a task have left, with drivers that would wait for it without end.
+    """Delete the Secrets of a task's earlier tries, and their drivers, which would wait for their Secret forever.
 
-    A pod whose Secret is missing stays in phase Pending and keeps what it has reserved; source: kubernetes.io,
-    "Secrets" (optional Secrets). A driver that runs after all would be fenced.
+    A pod whose Secret is missing stays in phase Pending and keeps its reserved resources; source: kubernetes.io,
+    "Secrets" (optional Secrets). A driver that starts anyway would be fenced.
     """
     secrets = api.list_namespaced_secret(namespace, label_selector=f"{OWNER_LABEL}={owner}", _request_timeout=TIMEOUT_S)
     for old in secrets.items:
@@ -117,12 +117,12 @@ def _delete_earlier_tries(api: Any, namespace: str, owner: str) -> None:
 
 
 def _delete_abandoned(api: Any, namespace: str, created: Any) -> None:
-    """Delete what tasks have left that no other try comes after; age is told by the API server's own clock.
+    """Delete Secrets of tasks that have no later try; their age is measured by the API server's own clock.
 
     Args:
         api: The client.
-        namespace: Its namespace.
-        created: The Secret that was created just now.
+        namespace: The namespace.
+        created: The Secret that was just created.
     """
     try:
         secrets = api.list_namespaced_secret(namespace, label_selector=OWNER_LABEL, _request_timeout=TIMEOUT_S).items
@@ -132,10 +132,12 @@ def _delete_abandoned(api: Any, namespace: str, created: Any) -> None:
                 *STARTED_PHASES,
                 "",
             ):
-                log.info("Secret %s/%s was left by a task that was killed.", namespace, old.metadata.name)
+                log.info("Deleting Secret %s/%s of a task that was killed.", namespace, old.metadata.name)
                 delete_secret(api, namespace, old.metadata.name)
-    except Exception as error:  # the job goes on; another one looks again
-        log.warning("Secrets of killed tasks may be left in %s: %s", namespace, _short_message(error))
+    except Exception as error:  # the job continues; a later one tries again
+        log.warning(
+            "Secrets of killed tasks could not be deleted in namespace %s: %s", namespace, _short_message(error)
+        )
 
 
 def _phase(api: Any, namespace: str, pod: str) -> str:
@@ -150,9 +152,9 @@ def _phase(api: Any, namespace: str, pod: str) -> str:
 
 @contextmanager
 def deleted_once_mounted(driver: Mapping[str, str]) -> Iterator[None]:
-    """Delete a driver's Secret as soon as its pod runs, while its job goes on inside.
+    """Delete a driver's Secret as soon as its pod runs, while the job runs inside.
 
-    The volumes of a pod are there before its first container starts, and keep what they hold when their Secret goes.
+    A pod's volumes are mounted before its first container starts, and keep their content when the Secret is deleted.
     Source: kubernetes.io, "Pod Lifecycle" (phase Pending lasts until then) and "Secrets".
 
     Args:
@@ -173,7 +175,7 @@ def _delete_once_mounted(driver: Mapping[str, str], end: threading.Event) -> Non
     while not end.wait(POLL_S):
         try:
             phase = api.read_namespaced_pod(driver["pod"], namespace, _request_timeout=TIMEOUT_S).status.phase
-        except Exception as error:  # it is not there yet, or may not be looked at; the Secret goes with the job then
+        except Exception as error:  # no pod yet, or no permission; the Secret is then deleted with the job
             if getattr(error, "status", None) in (401, 403):
                 return
             continue
@@ -183,19 +185,19 @@ def _delete_once_mounted(driver: Mapping[str, str], end: threading.Event) -> Non
 
 
 def delete_secret(api: Any, namespace: str, name: str, timeout_s: tuple[float, float] = TIMEOUT_S) -> None:
-    """Delete a Secret; what keeps it there is logged, and the next try deletes it.
+    """Delete a Secret; an error is logged, and the next try deletes the Secret.
 
     Args:
         api: The client.
-        namespace: Its namespace.
-        name: Its name.
+        namespace: The Secret's namespace.
+        name: The Secret's name.
         timeout_s: Seconds to reach the API server, and to wait for its answer.
     """
     try:
         api.delete_namespaced_secret(name, namespace, _request_timeout=timeout_s)
     except Exception as error:
         if getattr(error, "status", None) != 404:
-            log.warning("Secret %s/%s is left behind: %s", namespace, name, _short_message(error))
+            log.warning("Secret %s/%s could not be deleted: %s", namespace, name, _short_message(error))
 
 
 @contextlib.contextmanager
@@ -206,22 +208,23 @@ def _named_errors(namespace: str) -> Iterator[None]:
         status = getattr(error, "status", None)
         if status in (401, 403):
             raise ConfigError(
-                "Kubernetes does not let the Airflow worker keep the job's secrets",
+                "Kubernetes denies the Airflow worker access to the job's Secrets",
                 where=f"namespace {namespace}",
                 why=_short_message(error),
-                remedy="allow create, delete and list of secrets, and get and delete of pods, in this namespace",
+                remedy="grant the worker's service account create, delete and list of secrets, and get and delete "
+                "of pods, in this namespace",
             ) from None
         raise StateError(
-            "the Kubernetes API server did not take the job's Secret",
+            "the Secret of the job could not be created over the Kubernetes API",
             where=f"namespace {namespace}",
             why=_short_message(error),
-            remedy="run the task again",
+            remedy="check that the worker reaches the API server; a retry creates the Secret again",
             retriable=True,
         ) from None
 
 
 def _short_message(error: Exception) -> str:
-    """Return an error without the request's body."""
+    """Return an error's text without the request's body."""
     reason = getattr(error, "reason", None)
     status = getattr(error, "status", "")
     return f"{type(error).__name__} {status} {reason}" if reason else f"{type(error).__name__}: {error}"[:300]

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource
 
 KAFKA_TIMEOUT_S = 10.0
-# librdkafka settings of consumers only; a Kafka connection made for Airflow's Kafka provider often carries them.
+# Consumer settings of librdkafka; a Kafka connection made for Airflow's Kafka provider often has them.
 _CONSUMER_ONLY = frozenset(
     {"group.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level"}
 )
 
 
 class MySqlCdcHook(BaseHook):  # type: ignore[misc]
-    """Read a ``mysql_cdc`` connection and give what a CDC run needs from Airflow.
+    """Read a ``mysql_cdc`` connection and provide what a CDC run needs from Airflow.
 
     Host, port, login and password of the connection are the MySQL server's. Its extra holds connector properties under
-    their Debezium names; a whole Kafka Connect JSON document (``{"name": ..., "config": {...}}``) is taken too.
+    their Debezium names; a whole Kafka Connect JSON document (``{"name": ..., "config": {...}}``) works as well.
 
     Args:
         mysql_cdc_conn_id: The connection.
         kafka_conn_id: A connection of type ``kafka`` whose extra holds client settings (``bootstrap.servers``, ...);
-            None takes the id from the key ``kafka_conn_id`` of the first connection's extra, if it is there.
+            None uses the id in the key ``kafka_conn_id`` of the first connection's extra, if it is there.
     """
 
     conn_name_attr = "mysql_cdc_conn_id"
@@ -49,7 +49,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         self.kafka_conn_id = kafka_conn_id
 
     def sources(self, properties: Mapping[str, Any] | None = None) -> list[PropertySource]:
-        """Return where properties come from; the first place that has one wins.
+        """Return the sources of properties; for each property the first source that has it wins.
 
         Args:
             properties: The task's own properties; ``schema_registry_conn_id`` among them names a connection of type
@@ -83,24 +83,24 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         return [*property_sources, sources.environment_source(os.environ)]
 
     def get_config(self, properties: Mapping[str, Any] | None = None) -> ConnectorConfig:
-        """Return the checked configuration: the task's properties, then the connections, then the environment.
+        """Return the validated configuration: the task's properties, then the connections, then the environment.
 
         Args:
-            properties: Connector properties that win over the connections; they show in Airflow's UI, so a secret is
+            properties: Connector properties that win over the connections. Airflow's UI shows them, so secrets are
                 refused here.
 
         Raises:
-            ConfigError: Anything is wrong; every problem is named.
+            ConfigError: A property is wrong or missing; the error lists every problem.
         """
         from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
         from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret
 
         if leaked := sorted(name for name in _without_blanks(properties or {}) if holds_secret(name)):
             raise ConfigError(
-                "a secret stands in the task's properties, where Airflow shows it",
+                "the task's properties contain a secret, and Airflow stores and shows these properties",
                 where=", ".join(map(hide_salt, leaked)),
-                remedy=f"put it into the connection {self.mysql_cdc_conn_id}, the Kafka connection or that of the "
-                "schema registry, and change it",
+                remedy=f"move it into the connection {self.mysql_cdc_conn_id}, the Kafka connection or the schema "
+                "registry connection, and change the secret",
             )
         resolved = sources.merge_sources(self.sources(properties))
         mask_secrets(resolved.properties)
@@ -114,16 +114,16 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
     def get_offset_store(
         self, cfg: ConnectorConfig, *, accessor: Any = None, offset_conn_id: str | None = None
     ) -> OffsetStore:
-        """Return where the offset is kept.
+        """Return the store of the offset.
 
         Args:
-            cfg: The configuration; ``topic.prefix`` tells pipelines apart.
+            cfg: The configuration; ``topic.prefix`` identifies the pipeline.
             accessor: Airflow's accessor of an asset's state (``context["asset_state_store"][asset]``).
             offset_conn_id: Connection of a database; it wins over the asset.
 
         Raises:
             ConfigError: The connection does not exist, or cannot be used; see ``open_engine``.
-            StateError: Neither is there, or the database does not answer.
+            StateError: There is neither an accessor nor a connection, or the database does not answer.
         """
         from airflow_provider_mysql_cdc.cdc.config import fields as F
 
@@ -134,8 +134,8 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             return sql_store(offset_conn_id, prefix)
         if accessor is None:
             raise StateError(
-                "this Airflow has no asset state to keep the offset in",
-                why="asset state came with Airflow 3.3",
+                "the offset cannot be stored: this Airflow has no asset state",
+                why="asset state was added in Airflow 3.3",
                 remedy="set offset_conn_id to a database connection, or upgrade Airflow",
             )
         from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
@@ -143,7 +143,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         return AssetOffsetStore(accessor, prefix)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check server, account, settings and Kafka; the text holds every finding."""
+        """Check server, account, settings, Kafka and schema registry; the text lists every finding."""
         try:
             cfg = self.get_config()
         except CdcError as error:
@@ -157,7 +157,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         """Return an open pymysql connection to the source server.
 
         Raises:
-            CdcError: The named error of what went wrong.
+            CdcError: The server cannot be reached, or the configuration is wrong.
         """
         from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 
@@ -165,7 +165,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
 
 
 def mask_secrets(properties: Mapping[str, Any]) -> None:
-    """Make Airflow mask the values of secret properties, and salts, in everything the task logs."""
+    """Make Airflow mask the values of secret properties, and salts, in the task log."""
     from airflow.sdk.log import mask_secret
 
     from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret, salt_of

@@ -1,4 +1,4 @@
-"""The hook of the connection type ``schema_registry``: where a registry is, and who asks it."""
+"""The hook of the connection type ``schema_registry``: a registry's address and account, and the connection test."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
     """Read a ``schema_registry`` connection.
 
     Its host is the registry's address (``https://registry:8081``; several, comma-separated), login and password are its
-    account. Its extra holds what else says how to reach it, in Confluent's names without ``value.converter.`` before
-    them: ``bearer.auth.token``, ``schema.registry.ssl.ca.location``, ``http.read.timeout.ms`` ...
+    account. Its extra holds the other settings of the registry's client, under Confluent's names without the prefix
+    ``value.converter.``: ``bearer.auth.token``, ``schema.registry.ssl.ca.location``, ``http.read.timeout.ms`` ...
 
     Args:
         schema_registry_conn_id: The connection.
@@ -40,10 +40,10 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         self.schema_registry_conn_id = schema_registry_conn_id
 
     def settings(self) -> dict[str, str]:
-        """Return a converter's properties, without the converter's name before theirs, **secrets in clear**.
+        """Return a converter's properties without the prefix ``value.converter.``, with **secrets in clear text**.
 
         Raises:
-            ConfigError: The connection does not exist, or its fields do not go together.
+            ConfigError: The connection does not exist, or its fields contradict each other.
         """
         from airflow_provider_mysql_cdc.cdc.config.registry_fields import connection_names
         from airflow_provider_mysql_cdc.connections import find_connection, read_extra
@@ -52,10 +52,10 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         extra = {name: str(value) for name, value in read_extra(conn).items() if value not in (None, "")}
         if unknown := sorted(extra.keys() - connection_names()):
             raise self._config_error(
-                "the connection's extra has settings that do not say how to reach the registry",
+                "the connection's extra has settings that are not for connecting to the registry",
                 ", ".join(unknown),
-                "put those of converters, such as auto.register.schemas, into the task's properties; the extra takes "
-                + ", ".join(sorted(connection_names())),
+                "put settings of converters, such as auto.register.schemas, into the task's properties; the extra "
+                "accepts " + ", ".join(sorted(connection_names())),
             )
         settings = {_URL: self._url(conn), **self._account(conn, extra), **extra}
         return {name: value for name, value in settings.items() if value}
@@ -66,15 +66,21 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             host = f"{scheme}://{host}"
         if "://" not in host:
             raise self._config_error(
-                "the connection has no address", f"host is {host!r}", "write it as https://registry.example.com:8081"
+                "the connection has no registry address",
+                f"host is {host!r}",
+                "write the host as https://registry.example.com:8081",
             )
         if port and ("," in host or urlsplit(host).port):
             raise self._config_error(
-                "a port stands in the address and beside it", f"port is {port}", "empty the field port"
+                "the connection has two ports: one in the address and one in the field port",
+                f"port is {port}",
+                "clear the field port",
             )
         if "@" in urlsplit(host).netloc and (conn.login or conn.password):
             raise self._config_error(
-                "an account stands in the address and beside it", "", "take it out of the address, which Airflow shows"
+                "the connection has two accounts: one in the address and one in the user and password fields",
+                "",
+                "remove the account from the address, which Airflow shows",
             )
         authority, slash, path = host.partition("://")[2].partition("/")
         return f"{host.partition('://')[0]}://{authority}:{port}{slash}{path}" if port else host
@@ -85,15 +91,15 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             return {}
         if not login or ":" in login:
             raise self._config_error(
-                "the connection has a password without a user" if not login else "the user's name has a colon",
+                "the connection has a password without a user" if not login else "the user name contains a colon",
                 "",
-                "fill in the user; a token belongs into the field bearer.auth.token",
+                "enter a user name without a colon; put a token into the field bearer.auth.token",
             )
         if clash := sorted(n for n in extra if n.startswith(("basic.auth.", "bearer.auth."))):
             raise self._config_error(
-                "the connection has an account twice",
-                f"user and password stand beside {', '.join(clash)}",
-                "keep one: user and password, or a token",
+                "the connection has two ways to authenticate",
+                f"user and password are set, and so are {', '.join(clash)}",
+                "keep one of them: user and password, or a token",
             )
         return {_SOURCE: "USER_INFO", _ACCOUNT: f"{login}:{password}"}
 
@@ -104,10 +110,10 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         """Return the properties of the converters that write Avro.
 
         Args:
-            other_sources: The other places that properties come from.
+            other_sources: The other sources of properties.
 
         Raises:
-            ConfigError: Nothing is written as Avro, another place says too how to reach the registry, or see
+            ConfigError: Nothing is written as Avro, another source also configures the registry's client, or see
                 ``settings``.
         """
         from airflow_provider_mysql_cdc.cdc.config import property_sources, read_properties
@@ -120,10 +126,10 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         parts = ("value",) if is_ticdc(get) else tuple(part for part in PARTS if is_avro(get, part))
         if not parts:
             raise self._config_error(
-                "a schema registry is named, and neither keys nor values are written as Avro",
+                "a schema registry is configured, but neither keys nor values are written as Avro",
                 "",
                 "set key.converter and value.converter to io.confluent.connect.avro.AvroConverter, or value.format to "
-                f"ticdc-avro, or leave out {REGISTRY_CONN_ID}",
+                f"ticdc-avro; or remove {REGISTRY_CONN_ID}",
             )
         registry_properties = {
             f"{part}.converter.{name}" for part in PARTS for name in connection_names(with_retries=False)
@@ -132,17 +138,17 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             name for name in resolved.properties if read_properties.canonical_name(name) in registry_properties
         ):
             raise ConfigError(
-                "two places say how to reach the schema registry",
+                "the schema registry is configured twice",
                 where=", ".join(f"{name} ({resolved.origins[name]})" for name in duplicates),
-                why=f"connection {self.schema_registry_conn_id} does so as well",
-                remedy=f"leave these properties out, or {REGISTRY_CONN_ID}",
+                why=f"connection {self.schema_registry_conn_id} configures it as well",
+                remedy=f"remove these properties, or {REGISTRY_CONN_ID}",
             )
         values = {f"{part}.converter.{name}": value for part in parts for name, value in self.settings().items()}
         original_names = {name: name.partition(".converter.")[2] for name in values}
         return property_sources.PropertySource(f"connection {self.schema_registry_conn_id}", values, original_names)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Ask the registry for its subjects."""
+        """Request the registry's subjects."""
         from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
         try:
@@ -152,7 +158,7 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             return False, str(error)
 
 
-# What a configuration needs beside the registry's settings, which alone are looked at.
+# Required properties that the connection test does not use.
 _PLACEHOLDER_PROPERTIES = {
     "topic.prefix": "test",
     "database.hostname": "localhost",
@@ -164,13 +170,13 @@ _PLACEHOLDER_PROPERTIES = {
 
 
 def check_registry(cfg: ConnectorConfig) -> tuple[bool, str]:
-    """Ask the registries of a configuration for their subjects.
+    """Request the subjects of each registry of a configuration.
 
     Args:
         cfg: The configuration.
 
     Returns:
-        Whether all answer, and a line for each.
+        Whether all registries answer, and a line for each.
     """
     from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
     from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS

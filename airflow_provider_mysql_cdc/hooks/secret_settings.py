@@ -1,7 +1,7 @@
-"""Spark settings that hold secrets: in a properties file without a name, and not among a program's arguments.
+"""Spark settings that hold secrets: passed in an anonymous properties file, not among a program's arguments.
 
-Every account of a host may read arguments (``ps``). Whoever may read the anonymous file may read the memory of
-spark-submit too, and it ends with it.
+Every account of a host may read arguments (``ps``). The anonymous file is readable only for accounts that may also read
+the memory of spark-submit, and it is gone when spark-submit ends.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-# Source: spark.redaction.regex, its default (4.3); Spark hides what it matches in its web page and event logs.
+# Source: the default of spark.redaction.regex (4.3); Spark redacts matching settings in its web page and event logs.
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-# These name Secrets of Kubernetes and hold none; source: "Running Spark on Kubernetes" (4.3).
+# These contain names of Kubernetes Secrets and no secret; source: "Running Spark on Kubernetes" (4.3).
 _SECRET_REFERENCE = re.compile(r"spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\.")
 _PROPERTIES_FILE_OPTION, _CONF_OPTION = "--properties-file", "--conf"
 
 
 def holds_secret(name: str) -> bool:
-    """Return whether Spark hides the value of a setting.
+    """Return whether Spark redacts the value of a setting.
 
     Args:
         name: The setting's name.
@@ -34,7 +34,7 @@ class SecretSettings:
     """An anonymous file that spark-submit inherits, for the settings that hold secrets.
 
     Args:
-        fd: Its file descriptor; None on systems without anonymous files, where the arguments stay as they are.
+        fd: Its file descriptor; None on systems without anonymous files, where the arguments are not changed.
     """
 
     def __init__(self, fd: int | None) -> None:
@@ -46,16 +46,16 @@ class SecretSettings:
         return () if self._fd is None else (self._fd,)
 
     def move_secrets(self, arguments: Sequence[str]) -> list[str]:
-        """Return arguments of spark-submit without the settings that hold secrets, which the file has now.
+        """Move the settings that hold secrets into the file and return the remaining arguments of spark-submit.
 
-        Source: org.apache.spark.deploy.SparkSubmitArguments (4.0 to 4.3): a properties file that is named takes the
-        place of spark-defaults.conf, unless --load-spark-defaults stands beside it; --conf wins over both.
+        Source: org.apache.spark.deploy.SparkSubmitArguments (4.0 to 4.3): --properties-file replaces
+        spark-defaults.conf, unless --load-spark-defaults is given as well; --conf wins over both.
 
         Args:
             arguments: With ``--conf`` and ``NAME=VALUE``, and at most one ``--properties-file``.
 
         Raises:
-            ConfigError: The properties file that the task names cannot be read.
+            ConfigError: The task's properties file cannot be read.
         """
         conf_indexes = [i for i, word in enumerate(arguments) if word == _CONF_OPTION]
         secret_indexes = [i for i in conf_indexes if holds_secret(arguments[i + 1].partition("=")[0])]
@@ -81,7 +81,7 @@ class SecretSettings:
 
 @contextmanager
 def secret_settings() -> Iterator[SecretSettings]:
-    """Make the file, and forget it here; spark-submit keeps it as long as it lives."""
+    """Create the file and close it here afterwards; spark-submit keeps it open until it ends."""
     fd = os.memfd_create("mysql-cdc-settings") if hasattr(os, "memfd_create") else None
     try:
         yield SecretSettings(fd)
@@ -101,8 +101,8 @@ def _read_properties_file(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(
-            "the properties file of Spark cannot be read",
+            "Spark's properties file cannot be read",
             where=path,
             why=str(error),
-            remedy="name a file that the Airflow worker can read in properties_file",
+            remedy="set properties_file to a file that the Airflow worker can read",
         ) from error

@@ -1,4 +1,4 @@
-"""What a cluster's administrator and the Spark connection have set, and how our own defaults are added to it."""
+"""Spark configuration of the cluster and of the Spark connection, and the defaults that this provider adds to it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest,
-# and without a limit for new objects it fills a sixth of its first heap, 1/64 of the machine, before it looks for room.
+# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
+# Without a limit the young generation grows to a sixth of the initial heap (1/64 of the memory) before a collection.
 DEFAULT_CONF = {
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m",
-    # A second copy of a writer fences the first one.
+    # A speculative second copy of a writer would fence the first one.
     "spark.speculation": "false",
-    # Each driver has a web page on a port of its own; beyond 16 on a host Spark's JVM would end without a word.
+    # Each driver has a web page on a port of its own; beyond 16 on a host Spark's JVM would end without an error.
     "spark.port.maxRetries": "200",
 }
 CLUSTER_WINS = ("spark.port.maxRetries",)
-"""Defaults that give way to the cluster's own."""
+"""Defaults that the cluster's own settings override."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # One JVM has one collector: it refuses to start with two (-XX:+UseG1GC and -XX:+UseSerialGC).
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
-# What stands on the command line wins over the environment and over what Spark puts before it, so a limit of ours would
-# take the place of theirs without a word; by a ratio, too, new objects would have no more room than our limit.
+# Options on the command line win over the environment and over those that Spark puts before them, so our limit would
+# silently replace the user's; with a ratio (NewRatio), too, our limit would cap the young generation.
 _YOUNG_GENERATION_SIZE = re.compile(r"-Xmn\S+|-XX:(?:MaxNewSize|NewSize|NewRatio)=\S+")
 _OVERRIDABLE_OPTIONS = (_COLLECTOR, _YOUNG_GENERATION_SIZE)
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -39,14 +39,14 @@ _PROPERTY_LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*$")
 
 
 def cluster_defaults(env: Mapping[str, str], properties_file: str | None = None) -> dict[str, str]:
-    """Return what spark-submit reads by itself: the properties file, else ``spark-defaults.conf``.
+    """Return the settings that spark-submit reads by itself: the properties file, else ``spark-defaults.conf``.
 
-    Source: org.apache.spark.deploy.SparkSubmitArguments.mergeDefaultSparkProperties (4.x): a properties file that is
-    named replaces spark-defaults.conf.
+    Source: org.apache.spark.deploy.SparkSubmitArguments.mergeDefaultSparkProperties (4.x): a given
+    properties file replaces spark-defaults.conf.
 
     Args:
         env: The environment of spark-submit.
-        properties_file: The file that the job names.
+        properties_file: The job's properties file.
     """
     folder = env.get("SPARK_CONF_DIR") or f"{env.get('SPARK_HOME', '')}/conf"
     try:
@@ -57,7 +57,7 @@ def cluster_defaults(env: Mapping[str, str], properties_file: str | None = None)
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a properties file, without comments; a backslash at the end goes on in the next line.
+    """Yield the lines of a properties file, without comments; a backslash at the end continues a line.
 
     Source: java.util.Properties.load; a comment is never continued.
     """
@@ -80,10 +80,10 @@ def connection_conf(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
 
     Args:
         extra: The connection's extra.
-        where: Names the connection in messages.
+        where: Names the connection in the error.
 
     Raises:
-        ConfigError: It is no object.
+        ConfigError: It is not an object.
     """
     raw_conf = extra.get("conf") or {}
     try:
@@ -92,11 +92,11 @@ def connection_conf(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
         parsed_conf = None
     if not isinstance(parsed_conf, dict):
         raise ConfigError(
-            "conf in the extra of the Spark connection is not an object",
+            "conf in the extra of the Spark connection is not a JSON object",
             where=where,
             remedy='write it as {"conf": {"spark.pyspark.python": "/opt/env/bin/python"}}',
         )
-    # As Spark writes them.
+    # Spark writes booleans in lower case.
     return {n: str(v).lower() if isinstance(v, bool) else v for n, v in parsed_conf.items() if v is not None}
 
 
@@ -107,12 +107,12 @@ def with_defaults(
     requested: Mapping[str, Any],
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the configuration to submit: what was asked for, and our defaults added to what the cluster has.
+    """Return the configuration to submit: the requested settings, and this provider's defaults.
 
     Args:
-        defaults: Our defaults.
-        cluster: What spark-submit reads by itself.
-        requested: What the job and its connection say; it wins.
+        defaults: This provider's defaults.
+        cluster: Settings that spark-submit reads by itself.
+        requested: Settings of the job and its connection; they win.
         env: The environment of spark-submit.
     """
     merged = {
@@ -126,6 +126,6 @@ def with_defaults(
         all_options = " ".join(str(options or "") for options in (cluster_options, *other_options))
         chosen = [kind for kind in _OVERRIDABLE_OPTIONS if kind.search(all_options)]
         added = [o for o in str(defaults[JAVA_OPTIONS]).split() if not any(kind.fullmatch(o) for kind in chosen)]
-        # What stands later wins in a JVM: theirs.
+        # Of two JVM options the later one wins, so the cluster's come last.
         merged[JAVA_OPTIONS] = " ".join([*added, cluster_options]).strip()
     return merged

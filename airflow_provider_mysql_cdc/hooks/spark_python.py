@@ -1,4 +1,4 @@
-"""Which Python runs the driver and the executors, and with which environment variables the driver starts."""
+"""The Python of driver and executors, and the environment variables of the driver."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.environment.packed import read_manifest
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-# What the driver may inherit: what it needs to start, to reach a cluster and to be known there. The rest of an Airflow
-# task's environment (connections, the API token, the metadata database's address) is none of its business.
+# Variables that the driver inherits, because it needs them to start, and to reach a cluster and log in there. It must
+# not get the rest of an Airflow task's environment (connections, the API token, the metadata database's address).
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|JAVA_HOME|LD_LIBRARY_PATH|PYTHONPATH"
     r"|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|YARN_\w+|KRB5\w*|SSL_CERT_(FILE|DIR)"
@@ -32,12 +32,12 @@ def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) 
     """Return the environment for spark-submit and the driver that it starts on this host.
 
     Args:
-        base: The environment of the Airflow task; only names that a driver needs are taken from it.
-        extra: Variables that win over everything else.
+        base: The environment of the Airflow task; only variables that a driver needs are copied.
+        extra: Variables that override all others.
 
     Returns:
-        Variables with SPARK_HOME and PATH such that the driver finds Spark; ``choose_python`` adds what depends on the
-        master.
+        Variables with SPARK_HOME and PATH that let the driver find Spark; ``choose_python`` adds those that depend on
+        the master.
     """
     env = {name: value for name, value in base.items() if _INHERITED.fullmatch(name)}
     if "SPARK_HOME" not in env and (home := _pyspark_folder() or _home_on_path(env.get("PATH"))):
@@ -48,7 +48,7 @@ def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) 
 
 
 def require_programs(binary: str, env: Mapping[str, str]) -> None:
-    """Check that spark-submit and Java are there.
+    """Check that spark-submit and Java are installed.
 
     Args:
         binary: spark-submit's name or path.
@@ -74,7 +74,7 @@ def require_programs(binary: str, env: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SparkPython:
-    """What spark-submit is told about Python.
+    """Hold the settings of spark-submit that choose a Python.
 
     Args:
         env: Environment variables.
@@ -95,31 +95,32 @@ def choose_python(
     requested_env: Mapping[str, Any] | None = None,
     cluster_settings: Collection[str] = (),
 ) -> SparkPython:
-    """Return the environment, and what is to be added to Spark's configuration, so that the right Python runs.
+    """Return environment variables and Spark settings with which the right Python runs driver and executors.
 
-    A local driver and its tasks run in this interpreter. Elsewhere the executors' Python is what somebody named, or the
-    one in an archive of ``mysql-cdc``'s environment; this interpreter and its packages are not assumed to be there. A
-    driver in client mode runs in this interpreter; one in cluster mode in the executors'.
+    A local driver and its tasks run in this interpreter. On a cluster, the executors run in the Python that the user or
+    the cluster configured, or in the one of an archive that ``mysql-cdc environment`` packed; this interpreter and its
+    packages are not assumed to exist there. A driver in client mode runs in this interpreter, one in cluster mode in
+    the executors'.
 
     Source: org.apache.spark.deploy.PythonRunner: ``spark.pyspark.driver.python``, then ``spark.pyspark.python``, then
-    PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON say what runs the driver (4.x). org.apache.spark.deploy.yarn.Client puts
-    spark-submit's own PYTHONPATH, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON into the containers.
+    PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON choose the driver's Python (4.x). org.apache.spark.deploy.yarn.Client
+    puts spark-submit's own PYTHONPATH, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON into the containers.
 
     Args:
         master: The master.
-        deploy_mode: ``client`` or ``cluster_settings``.
+        deploy_mode: ``client`` or ``cluster``.
         env: The driver's environment so far.
         conf: Spark's configuration, with the cluster's defaults.
         archives: The job's archives.
-        requested_env: Environment variables that the user named.
-        cluster_settings: Settings that nobody but the cluster's administrator has named.
+        requested_env: Environment variables that the user set.
+        cluster_settings: Names of settings that only the cluster's administrator has set.
     """
     python_env = dict(env)
     if master.startswith("local"):
         python_env.setdefault("PYSPARK_PYTHON", sys.executable)
         python_env.setdefault("PYSPARK_DRIVER_PYTHON", python_env["PYSPARK_PYTHON"])
         python_env["PYTHONPATH"] = _join_paths([str(_PACKAGE.parent)], python_env.get("PYTHONPATH", ""))
-        # The administrator's interpreter is that of the cluster's machines; as a setting it would win over variables.
+        # The administrator's setting names a Python of the cluster's machines and would win over the variables.
         own = {EXECUTOR_PYTHON: python_env["PYSPARK_PYTHON"], DRIVER_PYTHON: python_env["PYSPARK_DRIVER_PYTHON"]}
         return SparkPython(python_env, {name: python for name, python in own.items() if name in cluster_settings})
     if "PYTHONPATH" not in (requested_env or {}):
@@ -139,10 +140,10 @@ def choose_python(
 
 
 def packed_python(archives: str | None) -> str | None:
-    """Return the interpreter inside the first archive that holds a packed environment, as executors name it.
+    """Return the executors' path of the interpreter in the first archive with a packed environment.
 
     Args:
-        archives: Paths with ``#alias``, comma-separated; only files on this host can be looked into.
+        archives: Paths with ``#alias``, comma-separated; only files on this host can be read.
     """
     for archive in (archives or "").split(","):
         path, _, alias = archive.strip().partition("#")
@@ -158,14 +159,14 @@ def _installed_here() -> bool:
 
 
 def _pyspark_folder() -> str | None:
-    """Return the Spark that the package pyspark holds; pyspark-client has the same folder without a Spark in it."""
+    """Return the Spark in the package pyspark; pyspark-client has the same folder without a Spark."""
     spec = importlib.util.find_spec("pyspark")
     folder = os.path.dirname(spec.origin) if spec and spec.origin else ""
     return folder if folder and os.path.isfile(os.path.join(folder, "bin", "spark-submit")) else None
 
 
 def _home_on_path(path: str | None) -> str | None:
-    """Return the Spark whose spark-submit stands on PATH, or is linked there: its settings count too."""
+    """Return the Spark whose spark-submit is on PATH, also as a link; its spark-defaults.conf then applies."""
     program = shutil.which("spark-submit", path=path)
     home = os.path.dirname(os.path.dirname(os.path.realpath(program))) if program else ""
     return home if home and os.path.isdir(os.path.join(home, "jars")) else None

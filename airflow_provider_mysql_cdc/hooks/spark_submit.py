@@ -1,4 +1,4 @@
-"""spark-submit for this provider: the Spark provider's hook, made strict about master, environment and processes."""
+"""spark-submit for this provider: the Spark provider's hook, strict about master, environment and processes."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ from airflow_provider_mysql_cdc.hooks.spec_delivery import (
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
-# A line of this provider's Spark jobs that names the error they end with.
+# The output line of this provider's Spark jobs that names their error.
 _DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
 _KUBERNETES = "airflow.providers.cncf.kubernetes"
 _EXIT_FAIL = 78
 DEPLOY_MODES = ("client", "cluster")
-# Of the five seconds that Airflow gives on_kill: a driver may need some to end, a spark-submit beside it does not.
+# Of the five seconds that Airflow gives on_kill. A spark-submit without the driver inside needs no time to clean up.
 _SUBMIT_GRACE_S = 1.0
 
 
 def application_path(name: str) -> str:
     """Return the path of one of this provider's Spark applications.
 
-    Looked for in this order: the folder of the option ``[mysql_cdc] spark_jobs_folder``; ``spark_jobs`` inside the
-    installed package; ``spark_jobs`` beside the package (a source checkout).
+    The search order is: the folder of the option ``[mysql_cdc] spark_jobs_folder``, without which ``spark_jobs`` inside
+    the installed package, then ``spark_jobs`` next to the package (a source checkout).
 
     Args:
         name: File name, for example ``drain_binlog.py``.
 
     Raises:
-        ConfigError: It is in none of them.
+        ConfigError: None of these folders has the file.
     """
     configured = conf.get("mysql_cdc", "spark_jobs_folder", fallback="") or ""
     folders = [Path(configured)] if configured else [_PACKAGE / "spark_jobs", _PACKAGE.parent / "spark_jobs"]
     for folder in folders:
-        # A folder such as local:///opt/jobs names a place inside a container image; only Spark can look there.
+        # A folder such as local:///opt/jobs is inside a container image, where only Spark can read it.
         if "://" in configured:
             return f"{configured.rstrip('/')}/{name}"
         if (folder / name).is_file():
@@ -68,8 +68,8 @@ def application_path(name: str) -> str:
     raise ConfigError(
         "the Spark application was not found",
         where=name,
-        why="looked in " + ", ".join(map(str, folders)),
-        remedy="set [mysql_cdc] spark_jobs_folder or the operator's application argument",
+        why="it is not in " + ", ".join(map(str, folders)),
+        remedy="set [mysql_cdc] spark_jobs_folder, or the operator's argument application",
     )
 
 
@@ -77,12 +77,12 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
     """Submit a CDC job.
 
     Differences from the Spark provider's hook: a connection that is missing or has no usable master is an error (there
-    it silently becomes ``yarn``); the driver gets a clean environment instead of the whole one of the Airflow task;
-    the driver runs in a process group of its own, which ``on_kill`` ends. The connection's extra may hold ``conf`` (an
-    object of Spark configuration, under the job's own) and ``archives``.
+    the master silently becomes ``yarn``); the driver gets a clean environment instead of the Airflow task's; the driver
+    runs in a process group of its own, which ``on_kill`` ends. The connection's extra may hold ``conf`` (a JSON object
+    of Spark configuration, which the job's own overrides) and ``archives``.
 
     Args:
-        master: Spark master; wins over the connection, which may then be missing.
+        master: Spark master; overrides the connection, which may then be missing.
         driver_env: Environment of spark-submit.
         kwargs: Arguments of ``SparkSubmitHook``.
 
@@ -109,32 +109,34 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             _require_connection(self, self._conn_id)
         try:
             data: dict[str, Any] = super()._resolve_connection()
-        except ValueError as error:  # of the Spark provider: no named error, so it would be tried again in vain
+        except ValueError as error:  # from the Spark provider; Airflow would retry it, and no retry can help
             raise _bad_extra(self._conn_id, str(error)) from error
         if self._master is not None:
             data["master"] = self._master
         data["deploy_mode"] = self._deploy_mode or data["deploy_mode"] or "client"
         if data["deploy_mode"] not in DEPLOY_MODES:
-            raise _bad_extra(self._conn_id, f"deploy mode {data['deploy_mode']!r} is none of {', '.join(DEPLOY_MODES)}")
+            raise _bad_extra(
+                self._conn_id, f"deploy mode {data['deploy_mode']!r} is not one of {', '.join(DEPLOY_MODES)}"
+            )
         if not _MASTER.fullmatch(str(data["master"])):
             raise _bad_master(self._conn_id, f"{data['master']!r} is not a Spark master")
         if str(data["master"]).startswith("local"):
-            # Nothing outside this host has to reach a local driver, and its web page knows no password.
+            # No other host has to reach a local driver, and its web page has no password.
             self._driver_env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         _require_supported(str(data["master"]), str(data["deploy_mode"]))
         self._complete_conf(str(data["master"]), str(data["deploy_mode"]))
         return data
 
     def _create_keytab_path_from_base64_keytab(self, base64_keytab: str, principal: str | None) -> str:
-        """Keep the connection's keytab until something is submitted; the base class leaves it in /tmp for everybody."""
+        """Keep the connection's keytab in memory until a job is submitted; the base class leaves it in /tmp."""
         try:
             self._keytab = base64.b64decode(base64_keytab, validate=True)
         except ValueError as error:
-            raise _bad_extra(self._conn_id, f"its keytab is no base64: {error}") from None
+            raise _bad_extra(self._conn_id, f"its keytab is not base64: {error}") from None
         return "the connection's keytab"
 
     def _complete_conf(self, master: str, deploy_mode: str) -> None:
-        """Complete configuration and environment by what the connection, the cluster and the master ask for."""
+        """Complete configuration and environment with the settings of connection, cluster and master."""
         connection_extra = {} if self._master is not None else self.get_connection(self._conn_id).extra_dejson
         requested = {**connection_conf(connection_extra, f"connection {self._conn_id}"), **self._conf}
         self._archives = self._archives or connection_extra.get("archives")
@@ -165,10 +167,10 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         )
 
     def use_delivery(self, delivery: SpecDelivery) -> None:
-        """Take a job's spec along with what is submitted.
+        """Add a job spec to the next submission.
 
         Args:
-            delivery: How it is carried.
+            delivery: How the spec reaches the driver.
         """
         self._delivery = delivery
         self._application_args = [delivery.argument]
@@ -190,7 +192,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)
-        # The base class would merge this with the task's whole environment; submit() passes a complete one instead.
+        # The base class would merge this with the task's environment; submit() passes a complete one instead.
         self._env = None
         return command
 
@@ -202,12 +204,12 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             kwargs: Arguments for ``subprocess.Popen``.
 
         Raises:
-            ConfigError: spark-submit or Java is not there.
-            AirflowException: It ended with an error.
+            ConfigError: spark-submit or Java is missing.
+            AirflowException: spark-submit ended with an error, or the task was killed before.
         """
         self.check_programs()
         if self._kill_requested:
-            raise AirflowException("the job was ended before it was submitted")
+            raise AirflowException("The task was killed before its job was submitted. A retry submits it again.")
         driver = self.cluster_driver(self._delivery.job_id) if self._delivery.job_id else {}
         with (
             kubernetes_secret.deleted_once_mounted(driver) if "pod" in driver else nullcontext(),
@@ -218,16 +220,16 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
 
     @contextmanager
     def spark_submit_context(self, *, outlives: bool = False) -> Iterator[dict[str, Any]]:
-        """Prepare what spark-submit inherits; its command is to be built, and it is to be started, inside.
+        """Prepare what spark-submit inherits; build its command and start it inside.
 
         Args:
-            outlives: Whether spark-submit goes on when this is left.
+            outlives: Whether spark-submit may still run after this context.
 
         Yields:
             Arguments for ``subprocess.Popen``: a complete environment, a session of its own, and open files.
         """
         with ExitStack() as stack:
-            # The descriptor is closed then, and its number may become that of another file.
+            # Afterwards the descriptor is closed, and another file may get its number.
             stack.callback(setattr, self, "_secrets", SecretSettings(None))
             self._secrets = stack.enter_context(secret_settings())
             fds = (*self._delivery.fds, *self._secrets.fds)
@@ -237,10 +239,10 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             yield {"env": {**self._driver_env, **self._delivery.env}, "start_new_session": True, "pass_fds": fds}
 
     def check_programs(self) -> None:
-        """Check that spark-submit and Java are there, and that the options of tracking fit the master.
+        """Check that spark-submit and Java are installed, and that the tracking options match the master.
 
         Raises:
-            ConfigError: One is missing, or does not fit.
+            ConfigError: A program is missing, or an option does not match.
         """
         require_programs(self._connection["spark_binary"], self._driver_env)
         try:
@@ -248,7 +250,12 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
                 self._validate_track_driver_via_k8s_api_config()
             self._validate_yarn_track_via_rm_api_config()
         except (ValueError, RuntimeError) as error:
-            raise ConfigError("the job cannot be tracked as asked for", where="Spark", why=str(error)) from error
+            raise ConfigError(
+                "the job cannot be tracked with these arguments",
+                where="track_driver_via_k8s_api, yarn_track_via_rm_api",
+                why=str(error),
+                remedy="change the arguments, or the Spark connection, as the message says",
+            ) from error
 
     def driver_error(self) -> tuple[str, bool] | None:
         """Return the named error that the driver on this host ended with, and whether a retry can help."""
@@ -259,7 +266,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         return (error_line, self._submit_sp.returncode != _EXIT_FAIL) if error_line else None
 
     def _record_driver_error(self, lines: Iterator[Any]) -> Iterator[Any]:
-        """Pass the driver's lines on; the base class keeps the last ones only, and a JVM may say much at its end."""
+        """Yield the driver's lines; the base class keeps only the last ones, and a JVM may print many at its end."""
         for line in lines:
             if match := _DRIVER_ERROR.match(line.strip()):
                 self._driver_error_line = match[1]
@@ -267,16 +274,16 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         if self._kill_requested and self._submit_sp is not None:
-            # The end was asked for while the process was being started.
+            # The task was killed while the process was being started.
             self._kill_spark_submit(kill_application.KILL_GRACE_S)
         super()._process_spark_submit_log(self._record_driver_error(itr))
 
     def on_kill(self) -> None:
-        """End spark-submit with all its processes, and the driver where it runs on a cluster."""
+        """End spark-submit with all its processes, and a driver on a cluster."""
         self._kill_requested = True
         cluster_mode = self.deploy_mode == "cluster"
         if self._submit_sp is not None and self._submit_sp.poll() is None:
-            # What is submitted before spark-submit has ended is ended after it.
+            # An application that it submits until then is ended below.
             self._kill_spark_submit(_SUBMIT_GRACE_S if cluster_mode else kill_application.KILL_GRACE_S)
         if cluster_mode and self._delivery.argument:
             self.kill_in_cluster(self.cluster_driver(self._delivery.job_id))
@@ -287,7 +294,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         kill_application.kill_process_group(process.pid, lambda: process.poll() is None, grace_s)
 
     def cluster_driver(self, job: str) -> dict[str, str]:
-        """Return by what a driver on a cluster is found, from any process; nothing of it is secret.
+        """Return what identifies a driver on a cluster, without secrets, so that any process can end it.
 
         Args:
             job: The submission's id.
@@ -307,7 +314,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         return {"tag": yarn_tag(job), "address": address}
 
     def kill_in_cluster(self, driver: Mapping[str, str]) -> None:
-        """End a driver on a cluster; this hook may have submitted it or not.
+        """End a driver on a cluster, whether this hook has submitted it or not.
 
         Args:
             driver: From ``cluster_driver``.
@@ -323,17 +330,17 @@ def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
         raise _bad_master(conn_id, str(error)) from error
     read_extra(conn, '{"deploy-mode": "client", "conf": {...}, ...}')
     if not conn.host and conn.conn_type != "yarn":
-        raise _bad_master(conn_id, "it has no host, which is where the master stands")
+        raise _bad_master(conn_id, "it has no host, which is the field for the master")
 
 
 def _bad_master(conn_id: str, why: str) -> ConfigError:
     return ConfigError(
-        "the Spark connection names no usable master",
+        "the Spark connection has no usable master",
         where=f"connection {conn_id}",
         why=why,
         remedy=(
-            "create it with type spark and as host a master such as local[2], yarn, spark://host:7077 or"
-            " k8s://https://host:443; as a URI, local[2] is written spark://local%5B2%5D"
+            "create it with type spark and a master as its host: local[2], yarn, spark://host:7077 or"
+            " k8s://https://host:443; in a connection URI, write local[2] as spark://local%5B2%5D"
         ),
     )
 
@@ -343,22 +350,22 @@ def _bad_extra(conn_id: str, why: str) -> ConfigError:
         "the settings of the Spark connection cannot be used",
         where=f"connection {conn_id}, or the task's arguments",
         why=why,
-        remedy="correct the connection's extra; which Spark runs is said by SPARK_HOME of the Airflow worker",
+        remedy="correct the connection's extra; to choose a Spark, set SPARK_HOME on the Airflow worker",
     )
 
 
 def _require_supported(master: str, deploy_mode: str) -> None:
-    """Check what the Spark provider or Spark itself would fail at without saying what is wrong."""
+    """Refuse combinations with which the Spark provider or Spark itself would fail without a clear error."""
     if master.startswith("spark://") and deploy_mode == "cluster":
         raise ConfigError(
-            "Spark standalone runs no Python driver on its workers",
+            "a Spark standalone cluster cannot run Python drivers",
             where=f"{master}, deploy mode cluster",
-            why="Spark supports cluster deploy mode for Python on YARN and Kubernetes only",
-            remedy="use deploy mode client: the driver runs beside the Airflow task, the work on the cluster",
+            why="Spark supports deploy mode cluster for Python on YARN and Kubernetes only",
+            remedy="use deploy mode client: the driver runs on the Airflow worker, its executors on the cluster",
         )
     if master.startswith("k8s://") and not _importable(_KUBERNETES):
         raise ConfigError(
-            "a package is missing for Spark on Kubernetes",
+            "a Python package for Spark on Kubernetes is missing",
             where=master,
             why=f"{_KUBERNETES} cannot be imported",
             remedy="install apache-airflow-providers-cncf-kubernetes into the Airflow worker's environment",

@@ -1,8 +1,8 @@
-"""How a job's spec and its secrets reach the driver in each deploy mode (docs/adr/0015-secrets-on-the-way.md).
+"""How a job spec and its secrets reach the driver in each deploy mode (docs/adr/0015-secrets-on-the-way.md).
 
-What lies in a file is sealed, and the key goes another way, one that ends with the processes that need it: the
-driver's environment where spark-submit starts it, the application's credentials on YARN. On Kubernetes the whole spec
-is a Secret.
+A spec in a file is encrypted. Its key takes another way, which ends with the processes that need it: the driver's
+environment where spark-submit starts the driver, the application's credentials on YARN. On Kubernetes the whole spec is
+a Secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
 POD_NAME, YARN_TAGS = "spark.kubernetes.driver.pod.name", "spark.yarn.tags"
-"""Settings by which a driver on a cluster is found, also when spark-submit is ended before it tells which it is."""
+"""Settings that identify a driver on a cluster, also when spark-submit is ended before it prints the driver's id."""
 FOLDER_PREFIX = "mysql-cdc-job-"
 _NEW_FOLDER_PREFIX = "mysql-cdc-new-"
 _LOCK_FILE = "held"
@@ -34,13 +34,13 @@ _LOCK_FILE = "held"
 
 @dataclass(frozen=True, slots=True)
 class SpecDelivery:
-    """Say what to add to a submission, so that its driver finds the spec and can read it.
+    """Hold what a submission needs so that its driver finds the spec and can read it.
 
     Args:
         argument: The application's argument.
         job_id: The submission's id.
         files: Files for ``--files``.
-        conf: Spark configuration; nothing in it is secret, for it stands on the command line and in Spark's web page.
+        conf: Spark configuration without secrets: it is on the command line and in Spark's web page.
         env: Variables of spark-submit.
         fds: File descriptors that spark-submit inherits.
     """
@@ -55,14 +55,14 @@ class SpecDelivery:
 
 @dataclass(frozen=True, slots=True)
 class DriverTarget:
-    """Say where a driver will run.
+    """Describe where a driver will run.
 
     Args:
         master: Spark master.
         deploy_mode: ``client`` or ``cluster``.
         namespace: Namespace on Kubernetes.
         own_login: Whether spark-submit logs in by itself, with a keytab or as another user.
-        token_files: Files of Hadoop credentials that the environment names already.
+        token_files: Hadoop credentials files that the environment already names.
     """
 
     master: str
@@ -92,14 +92,14 @@ def yarn_tag(job: str) -> str:
 
 @contextmanager
 def deliver_spec(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery]:
-    """Put the spec where the driver will find it, and take it away again.
+    """Provide the spec for the driver, and remove it afterwards.
 
     Args:
         spec: The job.
         target: Where its driver will run.
 
     Raises:
-        ConfigError: There is no way that is safe.
+        ConfigError: The key cannot be passed to the driver securely.
     """
     deliver_in_cluster = _on_kubernetes if target.master.startswith("k8s://") else _on_yarn
     with (deliver_in_cluster if target.deploy_mode == "cluster" else _in_client_mode)(spec, target) as delivery:
@@ -108,7 +108,7 @@ def deliver_spec(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery]:
 
 @contextmanager
 def _in_client_mode(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery]:
-    """Client mode: spark-submit's environment becomes the driver's, and ends with it."""
+    """Client mode: the key is in spark-submit's environment, which the driver inherits."""
     with private_folder() as (path, lock_fd):
         key = spec.write_encrypted(path / SPEC_FILE)
         yield SpecDelivery(str(path / SPEC_FILE), spec.id, env={KEY_VARIABLE: key}, fds=(lock_fd,))
@@ -116,13 +116,13 @@ def _in_client_mode(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDeliver
 
 @contextmanager
 def _on_yarn(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery]:
-    """YARN: the file is localised beside the driver, the key is one of the application's credentials."""
+    """YARN: the file is localised to the driver's container, the key is one of the application's credentials."""
     if target.own_login:
         raise ConfigError(
-            "in cluster mode on YARN the job's key cannot be handed over with a login of Spark's own",
-            where="keytab, principal or proxy_user",
-            why="Spark drops the submitting user's credentials for such a login, and every other way leaves copies",
-            remedy="keep a ticket on the worker (airflow kerberos, use_krb5ccache), or use deploy mode client",
+            "the key of the job spec cannot be passed to a driver on YARN when Spark logs in by itself",
+            where="keytab, principal or proxy_user, in deploy mode cluster",
+            why="for such a login Spark drops the submitting user's credentials, and every other way leaves copies",
+            remedy="keep a Kerberos ticket on the worker (airflow kerberos, use_krb5ccache), or use deploy mode client",
         )
     with private_folder() as (path, lock_fd):
         key = spec.write_encrypted(path / SPEC_FILE)
@@ -140,7 +140,7 @@ def _on_yarn(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery]:
 
 @contextmanager
 def _on_kubernetes(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery]:
-    """Kubernetes: a Secret that only the driver's pod mounts; nothing goes over Spark's upload path."""
+    """Kubernetes: the spec is a Secret that only the driver's pod mounts; Spark's upload path is not used."""
     with kubernetes_secret.mounted_secret(spec, target.namespace) as conf:
         pod = {POD_NAME: pod_name(spec.id)}
         yield SpecDelivery(f"{kubernetes_secret.MOUNT_PATH}/{SPEC_FILE}", spec.id, conf={**conf, **pod})
@@ -148,13 +148,13 @@ def _on_kubernetes(spec: JobSpec, target: DriverTarget) -> Iterator[SpecDelivery
 
 @contextmanager
 def private_folder(*, outlives: bool = False) -> Iterator[tuple[Path, int]]:
-    """Make a folder of mode 0700 and remove it afterwards, with those of tasks that died before they could.
+    """Create a folder of mode 0700 and remove it afterwards; also remove folders of tasks that died before.
 
-    A lock on a file inside tells whether it is needed: the system gives it up with the last process that has the file
-    open, whatever ended that (flock(2)). spark-submit inherits it, for a driver that starts may outlive its task.
+    A lock on a file inside shows that the folder is in use: the system frees it when the last process that has the file
+    open ends, however it ends (flock(2)). spark-submit inherits the lock, because a driver may outlive its task.
 
     Args:
-        outlives: Leave it to a later task to remove the folder, when the last process that holds it has ended.
+        outlives: Do not remove the folder; a later task does, when the last process that holds it has ended.
 
     Yields:
         The folder, and the file descriptor that holds its lock.
@@ -165,7 +165,7 @@ def private_folder(*, outlives: bool = False) -> Iterator[tuple[Path, int]]:
     lock_fd = os.open(new_folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
-        # Only what is held has a name that others sweep.
+        # Other tasks remove folders with this prefix, so the folder gets it only once it is locked.
         new_folder.rename(path)
         yield path, lock_fd
     except BaseException:
@@ -179,10 +179,10 @@ def private_folder(*, outlives: bool = False) -> Iterator[tuple[Path, int]]:
 
 @contextmanager
 def keytab_file(keytab: bytes, *, outlives: bool = False) -> Iterator[tuple[str, int]]:
-    """Put a keytab where the driver can read it as long as it lives: it logs in anew when its ticket ends.
+    """Write a keytab that the driver can read as long as it runs, because it logs in again when its ticket expires.
 
     Args:
-        keytab: What is in it.
+        keytab: The content.
         outlives: As for ``private_folder``.
 
     Yields:
@@ -196,7 +196,7 @@ def keytab_file(keytab: bytes, *, outlives: bool = False) -> Iterator[tuple[str,
 
 
 def remove_abandoned_folders() -> None:
-    """Remove the folders of this account's tasks that were killed, when no driver of theirs is at work."""
+    """Remove the folders of this account's killed tasks whose driver no longer runs."""
     for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):
             if path.stat().st_uid == os.getuid() and _is_abandoned(path / _LOCK_FILE):

@@ -1,6 +1,6 @@
-"""A driver that outlives the process of its task, as the processes that come after this one find it.
+"""What later tries, and the triggerer, know about a driver that outlives the process of its task.
 
-The triggerer reads this too, so nothing here imports Spark's provider, which takes seconds.
+The triggerer imports this module, so it must not import Spark's provider, which takes seconds.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from airflow_provider_mysql_cdc.hooks.kill_application import kill_in_cluster, k
 from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, delete_secret
 
 STATE_KEY = "mysql_cdc_submission"
-"""Key of the task's state store; what it holds is kept over tries."""
+"""Key in the task's state store, which is kept over tries."""
 LOG_TAIL_LINES = 500
-"""Last lines of a driver's output that come to the task log."""
+"""Number of last lines of a driver's output that are copied to the task log."""
 START_TIMEOUT_S = 300.0
-"""Seconds for which a driver that nobody can see may still be starting on another host."""
+"""Seconds during which a driver without a lock may still be starting on another host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Remember a driver for the tries and processes that come after this one; it is written before the driver starts.
+    """Identify a driver for later tries and other processes; it is stored before the driver starts.
 
     Args:
         job: The submission's id (``JobSpec.id``).
-        name: Name of the Spark application, which no other try has.
+        name: Name of the Spark application, unique for each try.
         host: The worker's host.
         output: File with the output of spark-submit.
-        pid: Process id of spark-submit there, which leads a group of its own; 0 when it was not known yet.
+        pid: Process id of spark-submit on that host, which leads its own process group; 0 when it is not known.
         run: The task instance with the number of times it was cleared (``common.run_key``).
-        at: When it was written, in seconds since 1970 by the source server's clock: those of two hosts may differ.
-        worked: Whether its driver was seen at work.
-        cluster: By what its driver is found on a cluster (``CdcSparkSubmitHook.cluster_driver``).
+        at: When it was stored, in seconds since 1970 by the source server's clock, because hosts' clocks may differ.
+        worked: Whether its driver has held the lock.
+        cluster: What identifies its driver on a cluster (``CdcSparkSubmitHook.cluster_driver``).
     """
 
     job: str
@@ -51,14 +51,14 @@ class Submission:
 
     @classmethod
     def from_context(cls, context: Any) -> Submission | None:
-        """Return what this task instance has started last, or None when it is not known."""
+        """Return the last submission of this task instance, or None when there is none."""
         store = context.get("task_state_store")
         data = None if store is None else store.get(STATE_KEY)
         return cls.from_json(data) if data else None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Submission:
-        """Return what ``to_json`` gave; what other versions have added is left out.
+        """Return the submission from what ``to_json`` returned; unknown members of other versions are ignored.
 
         Args:
             data: A mapping.
@@ -70,14 +70,14 @@ class Submission:
         return asdict(self)
 
     def save(self, context: Any) -> Submission:
-        """Keep it over tries; return it."""
+        """Store it for later tries; return it."""
         store = context.get("task_state_store")
         if store is not None:
             store.set(STATE_KEY, self.to_json())
         return self
 
     def mark_worked(self, context: Any) -> Submission:
-        """Remember that its driver was seen at work."""
+        """Store that its driver has held the lock."""
         return replace(self, worked=True).save(context)
 
     @property
@@ -86,7 +86,7 @@ class Submission:
         return self.host == socket.gethostname()
 
     def find_pid(self) -> int | None:
-        """Return its process on this host, if it is there; one that has its number by chance has another name.
+        """Return its process id on this host, if it runs; an unrelated process with the same id has another name.
 
         Source: proc(5), /proc/pid/cmdline.
         """
@@ -96,35 +96,35 @@ class Submission:
         return next((pid for pid in pids if self.name.encode() in _command_line(pid)), None)
 
     def may_start(self, age_s: float = 0.0) -> bool:
-        """Return whether its driver, which is not at work, may come to work yet.
+        """Return whether its driver, which does not hold the lock, may still be starting.
 
         Args:
-            age_s: Seconds since it was written.
+            age_s: Seconds since it was stored.
         """
         if self.on_this_host:
             return self.find_pid() is not None
         return not self.worked and age_s < START_TIMEOUT_S
 
     def kill(self) -> None:
-        """End spark-submit with all its processes, where this is its host, and a driver on a cluster from anywhere."""
+        """End spark-submit with all its processes when it runs on this host, and a driver on a cluster."""
         if (pid := self.find_pid()) is not None:
             kill_process_group(pid, lambda: self.find_pid() is not None)
         kill_in_cluster(self.cluster)
 
     def delete_secret(self) -> None:
-        """Delete the Secret that a driver at work has read, where its task died before it could."""
+        """Delete the Secret that a running driver has read, in case its task died before it could."""
         if "secret" in self.cluster:
             delete_secret(core_api(), self.cluster["namespace"], self.cluster["secret"])
 
     def relay_output(self, log: Callable[..., None]) -> list[str]:
-        """Bring the driver's last lines to the task log and remove the file; return them.
+        """Copy the driver's last lines to the task log and remove the file; return the lines.
 
         Args:
             log: Takes a line.
         """
         path = Path(self.output)
         if not self.on_this_host or not path.is_file():
-            log("The driver's output stands on %s: %s", self.host, self.output)
+            log("The driver's output is on host %s, file %s.", self.host, self.output)
             return []
         with path.open(errors="replace") as lines:
             tail = [line.rstrip("\n") for line in deque(lines, LOG_TAIL_LINES)]

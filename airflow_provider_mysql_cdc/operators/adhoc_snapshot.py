@@ -75,7 +75,7 @@ class AdhocSnapshot:
 
         Raises:
             AirflowFailException: The deadline has passed.
-            StateError: The snapshot was refused, stopped or given up.
+            StateError: The snapshot was refused, stopped or aborted.
         """
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_done
 

@@ -1,4 +1,4 @@
-"""Arguments of operators as people give them: from a form, a template, or the result of another task."""
+"""Arguments of operators from a form, a template, or the result of another task."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ _FLAGS = {
 REJECTED_ARGUMENTS = {
     "application_args": "the only argument of the application is the job spec, which this operator writes",
     "conn_id": "use spark_conn_id",
-    "durable": "a retry goes on from the ledger and never attaches to an older driver",
-    "reconnect_on_retry": "a retry goes on from the ledger and never attaches to an older driver",
+    "durable": "a retry continues from the ledger and does not re-attach to an older driver",
+    "reconnect_on_retry": "a retry continues from the ledger and does not re-attach to an older driver",
     "java_class": "the application is a Python file",
 }
 """Arguments of ``SparkSubmitOperator`` that have no effect here, and why."""
 NAME_LENGTH = 63
-"""Characters of a Kubernetes label's value, which the name of a Spark application becomes."""
+"""Longest value of a Kubernetes label, in characters; the name of a Spark application becomes one."""
 
 
 def reject_arguments(operator_name: str, arguments: Mapping[str, Any], rejected: Mapping[str, str]) -> None:
-    """Refuse arguments that would be passed over without a word.
+    """Refuse arguments that would be ignored silently.
 
     Args:
         operator_name: The operator's name.
-        arguments: What was given.
+        arguments: The operator's keyword arguments.
         rejected: Arguments that have no effect, and why.
 
     Raises:
-        TypeError: One of them is there.
+        TypeError: One of them is among the arguments.
     """
     if problems := [f"{name} ({why})" for name, why in rejected.items() if name in arguments]:
         raise TypeError(f"{operator_name} does not take {'; '.join(problems)}")
 
 
 def parse_bool(value: Any, argument: str) -> bool:
-    """Return a truth value as forms, templates and Variables give it.
+    """Return a boolean from a form, a template or a Variable.
 
     Args:
         value: True, False, a number, or text such as ``true``, ``False``, ``1``, ``no``; None and empty text are False.
         argument: The operator's argument, for the error.
 
     Raises:
-        ConfigError: It is something else, which must not pass for either.
+        ConfigError: The value is neither true nor false.
     """
     parsed = _FLAGS.get(str(value).strip().lower())
     if parsed is None:
-        raise ConfigError(f"{value!r} is neither true nor false", where=argument, remedy="give true or false")
+        raise ConfigError(f"{value!r} is neither true nor false", where=argument, remedy="use true or false")
     return parsed
 
 
 def parse_text_map(value: Any, argument: str) -> dict[str, str]:
-    """Return settings given as a mapping or as its JSON text; None as a value leaves one out.
+    """Return settings from a mapping or its JSON text; a setting whose value is None is left out.
 
     Args:
-        value: The settings; None and empty text are none.
+        value: The settings; None and empty text mean no settings.
         argument: The operator's argument, for the error.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: The value is neither.
     """
     try:
         parsed = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
@@ -75,18 +75,18 @@ def parse_text_map(value: Any, argument: str) -> dict[str, str]:
         return {}
     if not isinstance(parsed, Mapping):
         raise ConfigError(
-            f"{argument} is no mapping",
+            f"{argument} is not a mapping",
             where=argument,
             why=f"it is a {type(parsed).__name__}",
-            remedy='give a mapping, or its JSON text: {"name": "value", ...}',
+            remedy='use a mapping, or its JSON text: {"name": "value", ...}',
         )
     return {str(name): _setting_text(setting) for name, setting in parsed.items() if setting is not None}
 
 
 def application_name(mode: str, context: Any) -> str:
-    """Return a name for the Spark application of one try of a task; no other has the same.
+    """Return a unique name for the Spark application of one try of a task.
 
-    It is made of lower-case letters, digits and hyphens, which YARN, Kubernetes and event logs all take.
+    It consists of lower-case letters, digits and hyphens, which YARN, Kubernetes and event logs all accept.
 
     Args:
         mode: ``drain`` or ``snapshot``.
@@ -98,7 +98,7 @@ def application_name(mode: str, context: Any) -> str:
     tail = f"-try{getattr(ti, 'try_number', 1)}"
     full_name = "-".join(["mysql-cdc", mode, *map(str, parts)])
     name = re.sub(r"[^a-z0-9]+", "-", full_name.lower()).strip("-")
-    # Other characters, or a part cut off, could make two names one.
+    # Without the digest, replaced characters or a cut-off part could make two names equal.
     digest = hashlib.sha256("\0".join(map(str, [mode, *parts])).encode()).hexdigest()[:8]
     return f"{name[: NAME_LENGTH - len(tail) - len(digest) - 1].rstrip('-')}-{digest}{tail}"
 

@@ -1,4 +1,4 @@
-"""Asset events of a task: for its offset, its pipeline and each table, and only when something happened."""
+"""Asset events of a task: for its offset, its pipeline and each table, and only when records were written."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
 EVENT_ALIAS = AssetAlias("mysql_cdc")
-"""Outlet of every task that can move an offset. Airflow makes an event for each asset among the outlets whenever a task
-succeeds, also when it did nothing; of an alias only those that the task adds, for assets known then only."""
+"""Outlet of every task that can move an offset. Airflow creates an event for each asset among the outlets whenever a
+task succeeds, also when it did nothing. For an alias it creates only the events that the task adds, and their assets
+need not be known before the task runs."""
 
 
 def add_run_events(
     context: Any, cfg: ConnectorConfig, offset_asset: Asset, offset: Mapping[str, Any] | None, tally: RunTally
 ) -> None:
-    """Add the events of what a run has written; they replace those of its earlier jobs, which are counted too.
+    """Add the events for what a run has written; they replace the events of its earlier jobs and include their counts.
 
-    The asset of the offset gets one when a batch is complete, that of the pipeline when records were written, and that
-    of a table when records of its rows were. Each says which batches it is about: ``batches`` of them, from the offset
-    ``from`` to ``offset``.
+    The asset of the offset gets an event when a batch is complete, the asset of the pipeline when records were written,
+    and the asset of a table when records of its rows were written. Each event names its batches: ``batches`` of them,
+    from the offset ``from`` to ``offset``.
 
     Args:
         context: Airflow's context.
@@ -58,8 +59,8 @@ def add_asset_event(context: Any, asset: Asset | str, extra: Mapping[str, Any]) 
 
     Args:
         context: Airflow's context.
-        asset: The asset, or its URI; under whatever name a DAG knows the URI, its event reaches that DAG.
-        extra: What the event says.
+        asset: The asset, or its URI; the event reaches each DAG that uses the URI, whatever asset name it uses.
+        extra: The event's extra.
     """
     events = context["outlet_events"][EVENT_ALIAS]
     if isinstance(asset, Asset):
@@ -67,5 +68,5 @@ def add_asset_event(context: Any, asset: Asset | str, extra: Mapping[str, Any]) 
         return
     try:
         events.add(Asset.ref(uri=asset), extra=dict(extra))
-    except AirflowRuntimeError:  # no DAG refers to it
+    except AirflowRuntimeError:  # no DAG references the asset
         events.add(Asset(asset), extra=dict(extra))

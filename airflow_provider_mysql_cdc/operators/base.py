@@ -55,39 +55,39 @@ if TYPE_CHECKING:
 class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type: ignore[misc]
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
-    The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
-    plan to a Spark job through a file that only this account can read, wait, then learn the outcome from the ledger.
-    So a retry is always safe: it goes on where Kafka's committed markers say, also after this process, the driver or
-    Airflow died. For the same reason the job is never re-attached (``durable`` is off); an older driver that still runs
-    is fenced by the new one.
+    The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), pass the
+    plan to a Spark job through a file that only this account can read, wait, then read the outcome from the ledger.
+    So a retry is always safe: it continues from Kafka's committed markers, also after this process, the driver or
+    Airflow died. For the same reason a retry does not re-attach to the job (``durable`` is off); an older driver that
+    still runs is fenced by the new one.
 
     Args:
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
         schema_registry_conn_id: Connection of type ``schema_registry``, for Avro; None when the first connection's
-            extra names it, or properties say where the registry is. (templated)
+            extra names it, or properties configure the registry. (templated)
         spark_conn_id: Connection of type ``spark``; it must exist and name a master. (templated)
-        master: Spark master; wins over the connection, which may then be missing. (templated)
-        properties: Connector properties that win over the connections: a mapping, its JSON text, or a list of these
-            where later ones win and empty values are left out. No secrets; Airflow shows them. (templated)
-        offset_asset: Asset in whose state the offset is kept; it becomes an inlet of the task. When something happened
-            there are events: of this asset, of the pipeline's, and of those of the tables (``assets.mysql_cdc``).
-        offset_conn_id: Connection of a database to keep the offset in instead. (templated)
-        run_for: How long to go on batch after batch, as timedelta or seconds; 0 does one batch. (templated)
-        writers: Number of writers (Spark tasks that write to Kafka); None leaves it to the properties. (templated)
-        conf: Spark configuration, a mapping or its JSON text; wins over the connection's. (templated)
-        env_vars: Environment variables for the driver, a mapping or its JSON text; the driver does not get the Airflow
-            task's own. (templated)
-        application: Path of the Spark application; None takes the one of this provider. (templated)
-        name: Name of the Spark application; None makes one of DAG, task, run and try. (templated)
-        deferrable: Whether to defer the task while the driver runs; None takes ``[operators] default_deferrable`` where
+        master: Spark master; overrides the connection, which may then be missing. (templated)
+        properties: Connector properties that override the connections: a mapping, its JSON text, or a list of these
+            where later ones win and empty values are left out. No secrets: Airflow shows them. (templated)
+        offset_asset: Asset whose state stores the offset; it becomes an inlet of the task. When records were written
+            there are events of this asset, of the pipeline's and of the tables' (``assets.mysql_cdc``).
+        offset_conn_id: Connection of a database that stores the offset instead. (templated)
+        run_for: How long to drain batch after batch, as timedelta or seconds; 0 drains one batch. (templated)
+        writers: Number of writers (Spark tasks that write to Kafka); None uses the properties. (templated)
+        conf: Spark configuration, a mapping or its JSON text; overrides the connection's. (templated)
+        env_vars: Environment variables for the driver, a mapping or its JSON text; the driver does not inherit the
+            Airflow task's own. (templated)
+        application: Path of the Spark application; None uses the one of this provider. (templated)
+        name: Name of the Spark application; None builds one from DAG, task, run and try. (templated)
+        deferrable: Whether to defer the task while the driver runs; None uses ``[operators] default_deferrable`` where
             it is possible. (templated)
         poll_interval: Seconds between two polls of the triggerer.
         kwargs: Arguments of ``SparkSubmitOperator``; its cores, memory, executors, queue and deploy mode are templated
             here too. Those that have no effect (``arguments.REJECTED_ARGUMENTS``) are refused.
 
     Raises:
-        TypeError: An argument has no effect, or offset_asset is not known when the DAG is read.
+        TypeError: An argument has no effect, or offset_asset is not known when the DAG is parsed.
         AirflowFailException: A retry will not help; the text names the error and what to do.
         AirflowException: A retry can help.
     """
@@ -234,7 +234,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """Continue after the deferral; end the driver when ``execution_timeout`` has passed.
 
-        Airflow tells the trigger nothing about the timeout and fails the task on a worker
+        Airflow does not notify the trigger of the timeout; it fails the task on a worker
         (``SchedulerJobRunner.check_trigger_timeouts``).
 
         Args:

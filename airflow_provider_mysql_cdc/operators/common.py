@@ -1,4 +1,4 @@
-"""What every operator of this provider does with its arguments and its errors."""
+"""Shared handling of arguments and errors in the operators of this provider."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ Properties = Mapping[str, Any] | str
 
 
 def airflow_error(error: CdcError) -> AirflowException:
-    """Return the Airflow exception that retries the task or fails it at once, as the error says."""
+    """Return the Airflow exception that lets Airflow retry the task, or fails it for good, depending on the error."""
     kind = AirflowException if error.can_retry else AirflowFailException
     return kind(f"{type(error).__name__}: {error}")
 
 
 def owner_of(context: Any) -> str:
-    """Return ``dag_id/run_id/task_id/map_index``: the same for every try of a task instance."""
+    """Return ``dag_id/run_id/task_id/map_index``, which is the same for every try of a task instance."""
     ti = context["ti"]
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{getattr(ti, 'map_index', -1)}"
 
 
 def generation_of(context: Any) -> int:
-    """Return which time a task instance is done: 0 until somebody clears it, then another number with each clearing.
+    """Return a number that changes each time the task instance is cleared; 0 before that.
 
-    Clearing a task instance sets max_tries to its tries so far plus the task's retries; a retry leaves it alone.
+    Clearing a task instance sets max_tries to its tries so far plus the task's retries; a retry does not change it.
     """
     ti = context["ti"]
     return max(0, int(getattr(ti, "max_tries", 0) or 0) - int(ti.task.retries or 0))
 
 
 def run_key(context: Any) -> str:
-    """Return what all tries of a task instance have in common, until somebody clears it."""
+    """Return an id that all tries of a task instance share until it is cleared."""
     return f"{owner_of(context)}#{generation_of(context)}"
 
 
 def parse_seconds(value: timedelta | float | str | None, argument: str = "run_for") -> float:
-    """Return a duration given as timedelta, number or text, in seconds.
+    """Return a duration in seconds.
 
     Args:
-        value: The duration; None and empty text are 0.
+        value: The duration as timedelta, number or text in seconds; None and empty text are 0.
         argument: The operator's argument, for the error.
 
     Raises:
-        ConfigError: It is none of these, or negative.
+        ConfigError: The value is none of these, or negative.
     """
     try:
         number = value.total_seconds() if isinstance(value, timedelta) else float(value or 0)
@@ -59,17 +59,19 @@ def parse_seconds(value: timedelta | float | str | None, argument: str = "run_fo
             raise ValueError("negative")
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{value!r} is not a duration", where=argument, remedy="give a timedelta or a number of seconds"
+            f"{value!r} is not a duration",
+            where=argument,
+            remedy="use a timedelta or a number of seconds that is not negative",
         ) from error
     return number
 
 
 def with_registry(properties: Properties | Sequence[Properties] | None, conn_id: str | None) -> list[Properties]:
-    """Return the properties of a task with the name of its schema registry's connection, as a list of layers.
+    """Return the properties of a task with the id of its schema registry connection, as a list of layers.
 
     Args:
         properties: A mapping, its JSON text, or a list of these.
-        conn_id: The connection; None or empty leaves it to the properties.
+        conn_id: The connection; None or empty uses the one in the properties.
     """
     return [*_property_layers(properties), {REGISTRY_CONN_ID: conn_id}]
 
@@ -79,13 +81,13 @@ def _property_layers(properties: Properties | Sequence[Properties] | None) -> li
 
 
 def merge_properties(properties: Properties | Sequence[Properties] | None) -> dict[str, Any]:
-    """Return the properties of a task: of several layers the later ones win, and empty values are left out.
+    """Return the merged properties of a task: later layers win, and empty values are left out.
 
     Args:
         properties: A mapping, its JSON text, or a list of these.
 
     Raises:
-        ConfigError: A text is not a JSON object.
+        ConfigError: A layer is text that is not a JSON object.
     """
     merged: dict[str, Any] = {}
     for layer in _property_layers(properties):
@@ -98,10 +100,10 @@ def trigger_properties(properties: Properties | Sequence[Properties] | None, con
 
     Args:
         properties: The operator's argument, rendered.
-        conn_id: The connection that a secret belongs into.
+        conn_id: The connection in which a secret belongs.
 
     Raises:
-        AirflowFailException: A value holds a secret under a name that does not say so.
+        AirflowFailException: A value contains a secret although the property's name does not indicate one.
     """
     from airflow_provider_mysql_cdc.cdc.config.property_names import redact
 
@@ -109,18 +111,18 @@ def trigger_properties(properties: Properties | Sequence[Properties] | None, con
     if leaked := sorted(name for name, value in merged.items() if redact(name, str(value)) != str(value)):
         raise airflow_error(
             ConfigError(
-                "a secret stands in the task's properties, where Airflow shows it",
+                "the task's properties contain a secret, and Airflow stores and shows these properties",
                 where=", ".join(leaked),
-                remedy=f"put it into the connection {conn_id} or the Kafka connection",
+                remedy=f"move it into the connection {conn_id} or the Kafka connection, and change the secret",
             )
         )
     return merged
 
 
 def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
-    """Make Airflow mask the secrets that rendered properties should not hold, before it shows them as rendered fields.
+    """Make Airflow mask secrets in rendered properties, where they are not allowed, before it stores rendered fields.
 
-    The task refuses them later (``MySqlCdcHook.get_config``); by then they would stand in the UI.
+    The task refuses them later (``MySqlCdcHook.get_config``), when the UI would already show them.
 
     Args:
         properties: The operator's argument, rendered.
@@ -132,9 +134,9 @@ def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
 
 
 def mask_spark_settings(settings: Any) -> None:
-    """Make Airflow mask what rendered settings of Spark, or of a driver's environment, hold as secrets.
+    """Make Airflow mask secrets in rendered settings of Spark, or of a driver's environment.
 
-    Airflow masks members of a mapping by a few names, and nothing of a text.
+    By itself Airflow masks members of a mapping under a few names, and nothing in a text.
 
     Args:
         settings: A mapping, or its JSON text.
@@ -159,14 +161,14 @@ REQUIRED_FIELDS = (
     "confirm",
     "timeout",
 )
-"""Templated arguments for which None is no value."""
+"""Templated arguments for which the text ``None`` is not replaced by None."""
 
 
 class MaskedPropertiesMixin:
-    """Mask secrets among rendered properties before Airflow stores the rendered fields; a base of operators.
+    """Mask secrets in rendered properties before Airflow stores the rendered fields; a base class of operators.
 
-    A template of something that is not given renders as the text ``None``, which is no id, no condition and no path.
-    A mapped task is rendered by ``MappedOperator``, which calls this method of the unmapped one and none else.
+    A template of a missing value renders as the text ``None``, which becomes None again. A mapped task is rendered by
+    ``MappedOperator``, which calls only this method of the unmapped operator.
     """
 
     properties: Any
@@ -184,7 +186,7 @@ class MaskedPropertiesMixin:
 
 
 def parse_properties(layer: Properties) -> Mapping[str, Any]:
-    """Return properties given as a mapping or as its JSON text.
+    """Return properties from a mapping or its JSON text.
 
     Raises:
         ConfigError: The text is not a JSON object.

@@ -1,4 +1,4 @@
-"""What this provider's DAGs have in common: trigger form, templates and defaults of their tasks."""
+"""What this provider's DAGs share: the fields of their trigger forms, templates and default arguments."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
 
 BACKFILL_VARIABLE = "mysql_cdc_backfill"
-"""Airflow Variable (JSON) with tables, column and time_zone of scheduled backfills."""
+"""Airflow Variable (JSON) with tables, column and time_zone of scheduled runs of the backfill DAG."""
 MAX_COLUMN_NAME_LENGTH = 64
-"""Characters of a column's name in MySQL."""
+"""Longest column name in MySQL, in characters."""
 
 DataInterval = tuple[datetime | None, datetime | None]
 
 
 def reject_unknown_fields(context: Any) -> None:
-    """End a task whose run was triggered with a field that its form does not have: Airflow passes such fields over.
+    """Fail a task whose run was triggered with a field that its form does not have; Airflow ignores such fields.
 
     Args:
         context: The task's context; this is a ``pre_execute`` hook.
 
     Raises:
-        AirflowFailException: There is one; the text names it.
+        AirflowFailException: There is such a field; the text names it.
     """
     form_fields = set(context["dag"].params)
     unknown = sorted(set(context["params"]) - form_fields)
@@ -40,9 +40,9 @@ def reject_unknown_fields(context: Any) -> None:
         guesses = {name: get_close_matches(name, form_fields, 1) for name in unknown}
         suggestions = (f"{name} (did you mean {found[0]}?)" if found else name for name, found in guesses.items())
         error = ConfigError(
-            "the form has no such field",
+            "the DAG run was triggered with a field that the form does not have",
             where=", ".join(suggestions),
-            remedy=f"use {', '.join(sorted(form_fields))}; nothing was started",
+            remedy=f"trigger the DAG again with fields among {', '.join(sorted(form_fields))}; nothing was started",
         )
         raise airflow_error(error)
 
@@ -74,21 +74,21 @@ def connection_params(*, spark: bool = True) -> dict[str, Param]:
             type=["null", "string"],
             section=section,
             title="Kafka connection",
-            description="Empty: the MySQL CDC connection says where Kafka is.",
+            description="If empty, the MySQL CDC connection names the Kafka connection or holds its settings.",
         ),
         "schema_registry_conn_id": Param(
             None,
             type=["null", "string"],
             section=section,
             title="Schema registry connection",
-            description="Where keys or values are Avro. Empty: the MySQL CDC connection says where the registry is.",
+            description="Required for Avro keys or values. If empty, the MySQL CDC connection names it.",
         ),
         "offset_conn_id": Param(
             None,
             type=["null", "string"],
             section=section,
             title="Offset database connection",
-            description="Empty: the offset is kept in Airflow's asset state (Airflow 3.3 and later).",
+            description="Database that stores the offset. If empty, Airflow's asset state stores it.",
         ),
     }
     return fields if spark else {name: field for name, field in fields.items() if name != "spark_conn_id"}
@@ -102,8 +102,8 @@ def properties_param() -> dict[str, Param]:
             type="object",
             title="Connector properties",
             description=(
-                "Properties by their Debezium names, for this run; they win over the connection and over the Airflow "
-                f"Variable {PROPERTIES_VARIABLE}. No secrets: this form is stored and shown."
+                "Connector properties for this run, under their Debezium names. They override the connection and the "
+                f"Airflow Variable {PROPERTIES_VARIABLE}. Do not enter secrets: Airflow stores and shows this form."
             ),
         )
     }
@@ -118,24 +118,25 @@ def tables_param() -> dict[str, Param]:
             items={"type": "string"},
             title="Tables",
             description=(
-                "One regular expression for database.table per line (as in table.include.list); empty: as the "
-                "connection says. A first snapshot captures no others, and the drain must capture the same tables: it "
-                "has no rows from before for others. With Snapshot again the stream captures what it did before."
+                "One regular expression for database.table per line, as in table.include.list. If empty, the "
+                "connection's table.include.list applies. A first snapshot captures only these tables, and the drain "
+                "must capture the same ones. With Snapshot again, the tables that the stream captures do not change."
             ),
         )
     }
 
 
 def again_param() -> dict[str, Param]:
-    """Return the form field that asks for a new snapshot."""
+    """Return the form field that requests a new snapshot."""
     return {
         "again": Param(
             False,
             type="boolean",
             title="Snapshot again",
             description=(
-                "Read the tables although an offset is stored already; every row is written once more. The stream is "
-                "drained to its end first, and stands while they are read. mysql_cdc_adhoc_snapshot reads beside it."
+                "Read the tables although an offset is stored already, and write every row again. The stream is "
+                "drained to the end of the binlog first and waits while the tables are read. To read tables while the "
+                "stream continues, use mysql_cdc_adhoc_snapshot."
             ),
         )
     }
@@ -149,7 +150,7 @@ def drain_params() -> dict[str, Param]:
             type="number",
             minimum=0,
             title="Run for (minutes)",
-            description="Go on draining batch after batch in one Spark session; 0 drains one batch.",
+            description="How long one Spark session drains batch after batch; 0 drains one batch.",
         ),
         "writers": Param(
             None,
@@ -157,7 +158,7 @@ def drain_params() -> dict[str, Param]:
             minimum=1,
             maximum=64,
             title="Writers",
-            description="Spark tasks that decode and write in parallel; empty: as the properties say.",
+            description="Spark tasks that decode and write in parallel. If empty, drain.writers applies.",
         ),
     }
 
@@ -171,20 +172,22 @@ def adhoc_params() -> dict[str, Param]:
             items={"type": "string", "minLength": 1},
             minItems=1,
             title="Tables",
-            description='One database.table, or a regular expression for such names, per line; "db"."t.x" for a dot.',
+            description='One database.table or regular expression per line. Write a name with a dot as "db"."t.x".',
         ),
         "condition": Param(
             None,
             type=["null", "string"],
             title="Condition",
-            description="SQL that the rows have to fulfil, as behind WHERE; it runs with the rights of the account.",
+            description="SQL condition as in a WHERE clause; only rows that meet it are read. It runs with the "
+            "privileges of the connection's account.",
         ),
         "kind": Param(
             "incremental",
             type="string",
             enum=["incremental", "blocking"],
             title="Kind",
-            description="incremental reads beside the stream; blocking lets the stream wait until the tables are read.",
+            description="incremental reads while the stream continues; blocking pauses the stream until the tables are "
+            "read.",
         ),
         "channel": Param(
             "airflow",
@@ -192,22 +195,22 @@ def adhoc_params() -> dict[str, Param]:
             enum=["airflow", "source", "kafka"],
             title="Channel",
             description=(
-                "How the drain is asked: a record of the ledger (airflow), a row of signal.data.collection (source), "
-                "a record of signal.kafka.topic (kafka)."
+                "Where the signal is written: as a record of the ledger (airflow), a row of signal.data.collection "
+                "(source), or a record of signal.kafka.topic (kafka)."
             ),
         ),
         "surrogate_key": Param(
             None,
             type=["null", "string"],
             title="Surrogate key",
-            description="Column to cut the tables by in place of the key.",
+            description="Column that divides the tables into chunks in place of the primary key.",
         ),
         **reading_params(),
     }
 
 
 def reading_params() -> dict[str, Param]:
-    """Return the form fields that say how an ad-hoc snapshot reads, and how long."""
+    """Return the form fields for the chunk size and the timeout of an ad-hoc snapshot."""
     return {
         "chunk_size": Param(
             None,
@@ -215,14 +218,15 @@ def reading_params() -> dict[str, Param]:
             minimum=1,
             maximum=2**31 - 1,
             title="Chunk size (rows)",
-            description="incremental.snapshot.chunk.size of the drains that this task runs; empty: as configured.",
+            description="incremental.snapshot.chunk.size of the drains that this task runs. If empty, the configured "
+            "value applies.",
         ),
         "timeout_minutes": Param(
             360,
             type="number",
             exclusiveMinimum=0,
             title="Timeout (minutes)",
-            description="The task fails then; what is read is kept, and the next drain goes on with the rest.",
+            description="Then the task fails; rows that were read are kept, and the next drain continues.",
         ),
     }
 
@@ -236,23 +240,23 @@ def backfill_params() -> dict[str, Param]:
             items={"type": "string", "minLength": 1},
             title="Tables",
             description=(
-                "One database.table per line, each a task of its own. Empty: those of the Airflow Variable "
-                f"{BACKFILL_VARIABLE}; without it the run does nothing."
+                "One database.table per line; each becomes a task of its own. If empty, the tables of the Airflow "
+                f"Variable {BACKFILL_VARIABLE} are read; without that Variable the run does nothing."
             ),
         ),
         "column": Param(
             None,
             type=["null", "string"],
             title="Column",
-            description=f"Column that tells the time of a row. Empty: that of {BACKFILL_VARIABLE}, or updated_at.",
+            description=f"Column with the time of a row. If empty, the column in {BACKFILL_VARIABLE}, or updated_at.",
         ),
         "time_zone": Param(
             None,
             type=["null", "string"],
             title="Time zone of the column",
             description=(
-                "UTC for TIMESTAMP, whatever the server's zone. DATETIME has no zone: the one in which the application "
-                f"writes. Empty: that of {BACKFILL_VARIABLE}, or UTC."
+                "For TIMESTAMP use UTC, whatever the server's time zone. DATETIME has no time zone; enter the one in "
+                f"which the application writes. If empty, the zone in {BACKFILL_VARIABLE}, or UTC."
             ),
         ),
         **reading_params(),
@@ -282,12 +286,12 @@ def reading_arguments() -> dict[str, Any]:
 def backfill_arguments(
     params: Mapping[str, Any], variable: Mapping[str, Any], interval: DataInterval
 ) -> list[dict[str, str]]:
-    """Return the arguments that differ from table to table: which one, and the condition on its rows.
+    """Return the arguments that differ by table: its name, and the condition on its rows.
 
     Args:
         params: The form of ``backfill_params``.
         variable: The Variable ``mysql_cdc_backfill``; the form wins.
-        interval: Start and end of the run's data interval, which it may lack.
+        interval: Start and end of the run's data interval; None for a run without one.
 
     Raises:
         ConfigError: The run has no data interval, or the column or its time zone cannot be used.
@@ -303,18 +307,18 @@ def backfill_arguments(
 
 
 def interval_condition(column: str, interval: DataInterval, time_zone: str = "UTC") -> str:
-    """Return SQL for the rows of a data interval: its start belongs to it, its end to the next one.
+    """Return the SQL condition for the rows of a data interval, start included and end excluded.
 
-    The tables are read with ``time_zone='+00:00'``, so a TIMESTAMP compares in UTC whatever the server's zone is. A
-    DATETIME compares as it was written.
+    The tables are read with ``time_zone='+00:00'``, so a TIMESTAMP is compared in UTC whatever the server's time zone.
+    A DATETIME is compared as it was written.
 
     Args:
         column: The column, without quotes.
         interval: Its start and end.
-        time_zone: Zone in which the column's values are to be read.
+        time_zone: Time zone of the column's values.
 
     Raises:
-        ConfigError: There is no interval, no such zone, or no column of that name can exist.
+        ConfigError: There is no interval, no such time zone, or MySQL allows no such column name.
     """
     from airflow_provider_mysql_cdc.cdc.model.table import quote_name
 
@@ -326,12 +330,14 @@ def interval_condition(column: str, interval: DataInterval, time_zone: str = "UT
             remedy="use a schedule with data intervals ([mysql_cdc] backfill_schedule), or trigger with a logical date",
         )
     if not column.strip() or len(column) > MAX_COLUMN_NAME_LENGTH or "\0" in column:
-        raise ConfigError("no column has this name", where=f"column={column!r}", remedy="name a column of the tables")
+        raise ConfigError(
+            "MySQL allows no such column name", where=f"column={column!r}", remedy="enter the name of a column"
+        )
     try:
         zone = ZoneInfo(time_zone)
     except (KeyError, ValueError, OSError) as error:
         raise ConfigError(
-            "the time zone is not known", where=f"time_zone={time_zone!r}", remedy="name one as in Europe/Berlin"
+            "unknown time zone", where=f"time_zone={time_zone!r}", remedy="use an IANA name such as Europe/Berlin"
         ) from error
     low, high = (at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S.%f") for at in (start, end))
     name = quote_name(column.strip())

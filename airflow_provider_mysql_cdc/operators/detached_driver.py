@@ -81,7 +81,7 @@ class DetachedDriver:
         """Wait for a driver of an earlier try, as long as it may be starting."""
         from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
 
-        # The source may be another server by now, with a clock that is behind; the wait still ends.
+        # The source may be another server by now, whose clock may be slow; the wait still ends.
         began, age = time.monotonic(), 0.0 if earlier.on_this_host else max(0.0, server_time(self.cfg) - earlier.at)
         if not earlier.may_start(age):
             return
@@ -151,16 +151,16 @@ def resolve_deferrable(
     executor: str | None,
     log: Callable[..., None],
 ) -> bool:
-    """Return whether to defer a task while its driver runs; log why not where only the default asks for it.
+    """Return whether to defer a task while its driver runs; log why not when only the default requests it.
 
     Args:
-        deferrable: The operator's argument; None and empty text take ``[operators] default_deferrable``.
+        deferrable: The operator's argument; None and empty text use ``[operators] default_deferrable``.
         new_hook: Makes a hook, which knows the deploy mode.
-        executor: The task's executor; None takes the first one of the configuration.
+        executor: The task's executor; None uses the first one of the configuration.
         log: Takes a line with its arguments.
 
     Raises:
-        ConfigError: The argument asks for it, and the driver would end with the task's process.
+        ConfigError: The argument requests it, and the driver would end with the task's process.
     """
     explicit = deferrable not in (None, "", "None")
     requested = (
@@ -183,7 +183,7 @@ def attached_reason(hook: CdcSparkSubmitHook, executor: str | None) -> str:
 
     Args:
         hook: The hook, with its connection.
-        executor: The task's executor; None takes the first one of the configuration.
+        executor: The task's executor; None uses the first one of the configuration.
     """
     if hook.deploy_mode == "cluster":
         return ""

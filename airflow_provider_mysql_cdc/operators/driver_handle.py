@@ -47,7 +47,7 @@ class DriverHandle:
         self._ti, self._submission = ti, submission
 
     def kill(self, log: Callable[..., None]) -> None:
-        """End the driver when somebody has ended the task or its time is over; otherwise leave it to the next try.
+        """End the driver when the task was ended or its timeout has passed; otherwise leave it to the next try.
 
         Airflow sends the same signal when a restarted scheduler has assigned the task to another try, when the worker
         shuts down, and when the heartbeats of this process came too late. In these cases the task is unfinished.

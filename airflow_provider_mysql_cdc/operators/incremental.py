@@ -59,13 +59,13 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcSparkOperator):
     Args:
         tables: Names ``database.table`` or regular expressions for them; one, a list, or a list's JSON text.
             (templated)
-        condition: SQL that the rows of these tables have to fulfil, with the rights of the connection's account.
+        condition: SQL condition for the rows of these tables; it runs with the privileges of the connection's account.
             (templated)
         kind: ``incremental``, or ``blocking``: the stream waits until the tables are read. (templated)
-        chunk_size: Rows of a chunk in the drains of this task; None leaves it to the properties. (templated)
-        surrogate_key: Column to cut the tables by in place of the key. (templated)
-        channel: How to ask: ``airflow``, ``source`` or ``kafka``. (templated)
-        timeout: How long to go on, as timedelta or seconds; the task fails then, and is not retried. (templated)
+        chunk_size: Rows of a chunk in the drains of this task; None uses the properties. (templated)
+        surrogate_key: Column that divides the tables into chunks in place of the primary key. (templated)
+        channel: Channel of the signal: ``airflow``, ``source`` or ``kafka``. (templated)
+        timeout: How long the task may take, as timedelta or seconds; then it fails and is not retried. (templated)
         kwargs: As for ``MySqlCdcSparkOperator``.
 
     Raises:

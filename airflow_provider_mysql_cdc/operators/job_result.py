@@ -1,4 +1,4 @@
-"""What an Airflow task ends with when its Spark job has ended: one judgement for every deploy mode."""
+"""The exception that an Airflow task ends with when its Spark job has ended, for every deploy mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.operators.common import airflow_error
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 
-# How spark-submit, trackers and cluster managers tell the exit code of a driver.
+# How spark-submit, trackers and cluster managers report the exit code of a driver.
 # Source: SparkSubmitHook._poll_k8s_driver_via_api and its exit code of the log's last container status (6.3.4);
 # org.apache.spark.deploy.yarn.ApplicationMaster, "User application exited with status" (4.3).
 _EXIT_CODE = re.compile(r"(?:exit[_ ]code(?: is)?|error code is|exited with status)[=:]? ?(\d+)", re.IGNORECASE)
@@ -30,10 +30,10 @@ OTHER_RUN_ERRORS = (RunInProgressError, OffsetConflictError)
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """Judge how a job ended.
+    """Decide between success, retry and failure after a job has ended.
 
-    What this very submission wrote into the ledger comes first, as every deploy mode has it; then the last words of a
-    driver on this host; then its exit code as the cluster manager tells it.
+    The error that this submission wrote into the ledger comes first, because every deploy mode has the ledger; then the
+    error in the output of a driver on this host; then the exit code that the cluster manager reports.
 
     Args:
         failure: What submitting or tracking the job raised.
@@ -44,10 +44,10 @@ class JobResult:
     driver_error: tuple[str, bool] | None
 
     def exception(self, outcome: JobOutcome) -> AirflowException | None:
-        """Return what the task ends with; None when all is well.
+        """Return the exception that the task ends with; None when the job succeeded.
 
         Args:
-            outcome: What the ledger says.
+            outcome: How the job ended according to the ledger.
         """
         if outcome.error is not None and not (outcome.complete and isinstance(outcome.error, FencedError)):
             return airflow_error(outcome.error)
@@ -56,25 +56,25 @@ class JobResult:
         return self._driver_exception() or airflow_error(
             StateError(
                 "the Spark job ended without finishing its batch",
-                why=str(self.failure) if self.failure else "the ledger holds no outcome",
-                remedy="read the driver's log; a retry goes on from the last committed marker",
+                why=str(self.failure) if self.failure else "the ledger has no outcome of this batch",
+                remedy="read the driver's log; a retry continues from the last committed marker",
                 retriable=not self._is_permanent(),
             )
         )
 
     def unsettled_exception(self, error: CdcError) -> AirflowException:
-        """Return what the task ends with when the ledger or the offset store cannot be brought up to date.
+        """Return the exception that the task ends with when ledger and offset store cannot be reconciled.
 
         Args:
-            error: What keeps them from it.
+            error: Why they cannot.
         """
         if self.failure is None:
             return airflow_error(error)
         return self._driver_exception() or airflow_error(
             type(error)(
-                f"the Spark job failed, and what it has done cannot be looked up: {error.what}",
+                f"the Spark job failed, and its result cannot be read from the ledger: {error.what}",
                 where=error.where,
-                why=f"{error.why}; the job: {self.failure}",
+                why=f"{error.why}; error of the job: {self.failure}",
                 remedy=error.remedy,
                 retriable=error.can_retry and not self._is_permanent(),
             )
@@ -86,12 +86,12 @@ class JobResult:
         return (AirflowException if self.driver_error[1] else AirflowFailException)(self.driver_error[0])
 
     def _is_permanent(self) -> bool:
-        """Return whether the driver's exit code says that a person is needed."""
+        """Return whether the driver's exit code says that a retry cannot help."""
         return str(_EXIT_FAIL) in _EXIT_CODE.findall(str(self.failure))
 
 
 def is_other_run_error(error: Exception) -> bool:
-    """Return whether an error says that another run of the stream is active; a driver's error comes as text.
+    """Return whether an error says that another run of the stream is active; a driver's error arrives as text.
 
     Args:
         error: What a job ended with.

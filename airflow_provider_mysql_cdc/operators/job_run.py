@@ -80,7 +80,7 @@ class JobRun:
         return self.logger.info
 
     def run_or_defer(self, plan_job: PlanJob, deadline: float) -> dict[str, Any]:
-        """Run one job; defer the task while the driver works, where that is asked for.
+        """Run one job; defer the task while the driver works, where that is requested.
 
         Args:
             plan_job: Plans it.

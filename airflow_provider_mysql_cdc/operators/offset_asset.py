@@ -1,4 +1,4 @@
-"""The asset in whose state the offset is kept, also for mapped tasks."""
+"""The asset whose state stores the offset, also for mapped tasks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DEFAULT_ASSET = "mysql_cdc_offsets"
 
 
 def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, emits_events: bool = True) -> Asset:
-    """Return the asset that keeps the offset, and make it an inlet of a task.
+    """Return the asset that stores the offset, and make it an inlet of a task.
 
     Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
-    nothing references. It is no outlet, for then each success would be an event.
+    nothing references. The asset is not an outlet, because then each success would create an event.
 
     Args:
         asset: The asset or its name.
@@ -25,14 +25,13 @@ def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, emits_even
         emits_events: Whether the task adds asset events, for which it gets the outlet ``EVENT_ALIAS``.
 
     Raises:
-        TypeError: It is neither; Airflow has to know it when it reads the DAG.
+        TypeError: It is neither; Airflow must know the asset when it parses the DAG.
     """
     offset_asset = Asset(asset) if isinstance(asset, str) else asset
     if not isinstance(offset_asset, Asset):
         raise TypeError(
-            f"offset_asset is a {type(offset_asset).__name__}: give an Asset or a name that stands when the DAG "
-            "is read, "
-            "neither a template nor the result of a task"
+            f"offset_asset is a {type(offset_asset).__name__}; use an Asset or an asset's name that is known when the "
+            "DAG is parsed, neither a template nor the result of a task"
         )
     for argument, entry in (("inlets", offset_asset), ("outlets", EVENT_ALIAS))[: 2 if emits_events else 1]:
         entries = list(arguments.get(argument) or [])
@@ -53,10 +52,11 @@ def accessor_of(context: Any, asset: Asset) -> Any:
         return accessors[asset]
     except KeyError as error:
         raise ConfigError(
-            "the task has no access to the state of the asset that keeps its offset",
+            "the task has no access to the state of the asset that stores its offset",
             where=f"asset {asset.name}",
-            why="Airflow gives it for inlets and outlets only, and did not know of this one when it read the DAG",
-            remedy="give offset_asset to partial(), not to expand(); pipelines with a topic.prefix each share it",
+            why="Airflow grants access for inlets and outlets only, and the asset was not one when the DAG was parsed",
+            remedy="pass offset_asset to partial(), not to expand(); pipelines with different topic.prefix values can "
+            "share one asset",
         ) from error
 
 

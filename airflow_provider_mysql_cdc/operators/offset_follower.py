@@ -1,4 +1,4 @@
-"""Move Airflow's offset behind each batch, while a task waits for its Spark job."""
+"""Move Airflow's offset after each batch, while a task waits for its Spark job."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
 LEDGER_POLL_S = 10.0
-"""Seconds between two looks at the ledger."""
+"""Seconds between two reads of the ledger."""
 POLL_BACKOFF = 20
-"""A look that takes long is followed by this many times its duration."""
+"""The pause after a read is at least this many times the read's duration."""
 JOIN_TIMEOUT_S = 30.0
-"""Seconds for a look to end when the job has."""
+"""Seconds to wait for a read in progress when the job has ended."""
 
 
 @contextmanager
 def following_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iterator[None]:
-    """Let the stored offset follow the ledger inside; what goes wrong is left to the settling afterwards.
+    """Let the stored offset follow the ledger inside; errors are left to the settlement after the job.
 
     Args:
         cfg: The connector's configuration.
@@ -49,6 +49,6 @@ def _follow(cfg: ConnectorConfig, store: OffsetStore, log: Log, end: threading.E
         started = time.monotonic()
         try:
             follow_ledger(cfg, store, log)
-        except Exception as error:  # of the store's database too; the job goes on whatever this thread meets
-            log(f"the stored offset stays where it is for now: {type(error).__name__}: {error}")
+        except Exception as error:  # also of the store's database; the job must not end because of this thread
+            log(f"The stored offset could not be moved yet: {type(error).__name__}: {error}")
         pause = max(LEDGER_POLL_S, POLL_BACKOFF * (time.monotonic() - started))

@@ -1,4 +1,4 @@
-"""The operator by which a person moves the stored offset."""
+"""The operator that moves the stored offset by hand."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
 
 
 class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
-    """Set aside an unfinished plan and go on from another offset.
+    """Discard an unfinished plan and continue from another offset.
 
-    For the cases that end with "a person has to decide": a batch whose binlog was purged, a ledger that was lost, a
-    state copied from elsewhere. What lies between the old and the new offset is skipped, or comes once more.
+    Use it for the cases in which a person has to decide: a batch whose binlog was purged, a ledger that was lost, a
+    state that was copied from elsewhere. Events between the old and the new offset are skipped, or written again.
 
     Args:
-        offset: ``stored`` keeps the stored offset, ``current`` takes the end of the server's binlog, ``earliest`` the
-            first position that is left, ``file:position`` a transaction boundary. (templated)
-        confirm: The topic.prefix once more, so that nobody resets the wrong stream. (templated)
+        offset: ``stored`` keeps the stored offset, ``current`` uses the end of the server's binlog, ``earliest`` the
+            first position that the server still has, ``file:position`` a transaction boundary. (templated)
+        confirm: The stream's topic.prefix, so that the wrong stream is not reset by mistake. (templated)
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
         properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
-        offset_asset: Asset in whose state the offset is kept.
-        offset_conn_id: Connection of a database that keeps the offset instead. (templated)
+        offset_asset: Asset whose state stores the offset.
+        offset_conn_id: Connection of a database that stores the offset instead. (templated)
         kwargs: Arguments of ``BaseOperator``.
 
     Raises:
@@ -103,7 +103,7 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
                     "the reset is not confirmed",
                     where=f"confirm={self.confirm!r}",
                     why=f"the connection's topic.prefix is {cfg.topic_prefix!r}",
-                    remedy="write the topic.prefix of the stream that is to be reset into confirm",
+                    remedy="set confirm to the topic.prefix of the stream to reset",
                 )
             accessor = accessor_of(context, self.offset_asset)
             store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)

@@ -20,10 +20,10 @@ from airflow_provider_mysql_cdc.operators.common import (
 
 
 class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
-    """Send a signal, which the next drain carries out: ask for a snapshot, stop or pause it, write a line into the log.
+    """Send a signal, which the next drain executes: start, stop or pause a snapshot, or write a log line.
 
-    What the drain would refuse for its form is refused here, before anything is sent. Every try of a task sends the
-    same id, so a retry asks for nothing twice.
+    A signal that the drain would refuse because of its format is refused here, before it is sent. Every try of a task
+    sends the same id, so a retry requests nothing twice.
 
     Args:
         signal_type: ``execute-snapshot``, ``stop-snapshot``, ``pause-snapshot``, ``resume-snapshot``, ``log``,

@@ -1,4 +1,4 @@
-"""What the sensors of this provider share: configuration, deferring, and errors by name."""
+"""The base of this provider's sensors: configuration, deferral and errors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore[misc]
-    """Wait for something of a stream.
+    """Wait for a condition of a stream.
 
-    In the modes ``poke`` and ``reschedule`` a worker looks; with ``deferrable=True`` the triggerer does, where all
-    sensors of one server share one poll. When the trigger fires, the task looks once more itself, and defers again when
-    the wait is not over by now, for example because a scheduled drain came first.
+    In the modes ``poke`` and ``reschedule`` a worker checks it; with ``deferrable=True`` the triggerer does, where all
+    sensors of one server share one poll. When the trigger fires, the task checks again itself, and defers again when
+    the condition no longer holds, for example because a scheduled drain has run meanwhile.
 
     Args:
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
@@ -50,7 +50,7 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
     Raises:
         AirflowFailException: A retry will not help; the text names the error and what to do.
         AirflowException: A retry can help.
-        AirflowSensorTimeout: ``timeout`` is over.
+        AirflowSensorTimeout: ``timeout`` has passed.
     """
 
     template_fields: Sequence[str] = ("mysql_cdc_conn_id", "kafka_conn_id", "properties")
@@ -74,36 +74,36 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
 
     @abstractmethod
     def check(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
-        """Look once.
+        """Check the condition once.
 
         Args:
             cfg: The connector's configuration.
             context: Airflow's context.
 
         Raises:
-            CdcError: There is nothing to wait for, or one cannot look.
+            CdcError: The condition can never hold, or it cannot be checked.
         """
 
     @abstractmethod
     def trigger(self, arguments: Mapping[str, Any]) -> MySqlCdcTrigger:
-        """Return the trigger that goes on waiting after ``check``.
+        """Return the trigger that continues to wait after ``check``.
 
         Args:
-            arguments: Those that every trigger takes.
+            arguments: The arguments that every trigger takes.
         """
 
     def poke(self, context: Any) -> PokeReturnValue:
-        """Look once; the XCom tells what was seen."""
+        """Check the condition once; the XCom holds what was found."""
         try:
             return self.check(self._config(), context)
         except CdcError as error:
             raise airflow_error(error) from error
 
     def execute(self, context: Any) -> Any:
-        """Wait.
+        """Wait until the condition holds.
 
         Returns:
-            What was seen at the end, also pushed as XCom.
+            What the last check found, also pushed as XCom.
         """
         if not self.deferrable:
             return super().execute(context)
@@ -116,15 +116,15 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
             raise
 
     def resume(self, context: Any, event: Mapping[str, Any], until: str | None = None) -> Any:
-        """Go on after the trigger has fired.
+        """Continue after the trigger has fired.
 
         Args:
             context: Airflow's context.
             event: The trigger's event.
-            until: When the timeout is over, ISO 8601; ``dag.test`` does not hand it on.
+            until: End of the timeout, ISO 8601; ``dag.test`` does not pass it.
 
         Returns:
-            What was seen at the end, also pushed as XCom.
+            What the last check found, also pushed as XCom.
         """
         if event["status"] == "failed":
             raise airflow_error(from_json(event["error"]))

@@ -1,4 +1,4 @@
-"""The sensor that waits until the binlog has moved beyond the stored offset."""
+"""The sensor that waits until the binlog has events after the stored offset."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
 
 
 class MySqlBinlogSensor(MySqlCdcSensor):
-    """Wait until the server's binlog has moved beyond the stored offset, so that a drain has something to do.
+    """Wait until the server's binlog has events after the stored offset, so that a drain has something to do.
 
-    Without a threshold anything new ends the wait, exactly what the next drain would find; of several thresholds the
-    first one reached does. It ends at once when there is something that only a run can settle: no offset yet, an
-    unfinished batch, an offset that the server's binlog no longer holds.
+    Without a threshold any new event ends the wait, exactly what the next drain would find; of several thresholds the
+    first one reached ends it. It ends at once when only a run can continue: there is no offset yet, a batch is
+    unfinished, or the server's binlog no longer holds the offset.
 
     Args:
-        bytes_behind: Bytes of binlog beyond the offset. (templated)
-        transactions_behind: Transactions beyond it, counted by GTIDs; needs gtid_mode=ON. (templated)
-        seconds_behind: Seconds (or a timedelta) since the last batch was settled, when anything is new. (templated)
-        offset_asset: Asset in whose state the offset is kept; it becomes an inlet of the task.
-        offset_conn_id: Connection of a database that keeps the offset instead. (templated)
+        bytes_behind: Bytes of binlog after the offset. (templated)
+        transactions_behind: Transactions after it, counted by GTIDs; needs gtid_mode=ON. (templated)
+        seconds_behind: Seconds (or a timedelta) since the last batch was settled, when there are new events.
+            (templated)
+        offset_asset: Asset whose state stores the offset; it becomes an inlet of the task.
+        offset_conn_id: Connection of a database that stores the offset instead. (templated)
         kwargs: As for ``MySqlCdcSensor``.
     """
 
@@ -92,7 +93,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         return PokeReturnValue(current_lag.reached, current_lag.to_json() if current_lag.reached else None)
 
     def trigger(self, arguments: Mapping[str, Any]) -> MySqlBinlogTrigger:
-        """Return the trigger that compares the binlog with the offset just seen."""
+        """Return the trigger that compares the binlog with the offset that ``check`` has read."""
         from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
         assert self._drained is not None  # check() comes first
@@ -110,7 +111,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
 
 
 def _is_unset(value: Any) -> bool:
-    """Return whether an argument is not given; a template renders None as text."""
+    """Return whether an argument has no value; a template renders None as text."""
     return value in (None, "", "None")
 
 
@@ -118,6 +119,6 @@ def _whole_number(name: str, value: int | str | None) -> int | None:
     try:
         return None if _is_unset(value) else int(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{value!r} is not a whole number", where=name, remedy="give a number or leave it out") from (
-            error
-        )
+        raise ConfigError(
+            f"{value!r} is not a whole number", where=name, remedy="use a whole number, or remove the argument"
+        ) from (error)

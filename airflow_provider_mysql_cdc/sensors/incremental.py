@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
-    """Wait until the snapshot that a signal asked for is done, or until none is at work; fail when it was given up.
+    """Wait until the snapshot that a signal requested is done, or until no snapshot is active; fail when it is aborted.
 
-    It reads the ledger and drives nothing: a drain that runs beside it does (``mysql_cdc_drain``). A signal that no
-    drain has seen yet is waited for as well.
+    The sensor only reads the ledger; a drain that runs at the same time reads the tables (``mysql_cdc_drain``). A
+    signal that no drain has read yet is waited for as well.
 
     Args:
-        signal_id: The signal's id, for example what ``MySqlCdcSignalOperator`` returned; None waits until no snapshot
-            is waiting or at work. (templated)
+        signal_id: The signal's id, for example the result of ``MySqlCdcSignalOperator``; None waits until no snapshot
+            is waiting or running. (templated)
         kwargs: As for ``MySqlCdcSensor``.
     """
 
     template_fields: Sequence[str] = (*MySqlCdcSensor.template_fields, "signal_id")
-    # An id that a template has lost would mean all snapshots.
+    # A missing id would mean all snapshots.
     required_fields: Sequence[str] = (*REQUIRED_FIELDS, "signal_id")
 
     def __init__(self, *, signal_id: str | None = None, **kwargs: Any) -> None:
@@ -40,18 +40,18 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
         """Read the ledger.
 
         Raises:
-            ConfigError: The template of the signal's id gave none.
-            StateError: The snapshot was refused, stopped or given up.
+            ConfigError: The template of the signal's id rendered as empty.
+            StateError: The snapshot was refused, stopped or aborted.
         """
         from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_done, status_json
 
         if self.signal_id is not None and self.signal_id.strip() in ("", "None"):
-            # Taken for "all", it would end at once.
+            # As "all snapshots" the wait would end at once.
             raise ConfigError(
                 "the signal's id is empty",
                 where=f"signal_id={self.signal_id!r}",
-                remedy="give the id that the task before returned, or leave signal_id out to wait for all snapshots",
+                remedy="pass the id that the upstream task returned, or remove signal_id to wait for all snapshots",
             )
         status = snapshot_status(peek_ledger(cfg), self.signal_id)
         done = snapshot_done(status, self.signal_id)
@@ -59,7 +59,7 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
         return PokeReturnValue(done, status_json(status) if done else None)
 
     def trigger(self, arguments: Mapping[str, Any]) -> MySqlIncrementalSnapshotTrigger:
-        """Return the trigger that goes on reading the ledger."""
+        """Return the trigger that continues to read the ledger."""
         from airflow_provider_mysql_cdc.triggers.incremental import MySqlIncrementalSnapshotTrigger
 
         return MySqlIncrementalSnapshotTrigger(signal_id=self.signal_id, **arguments)

@@ -1,1 +1,1 @@
-"""Runs the core's jobs on Spark: imports pyspark and the core, never Airflow."""
+"""The core's jobs on Spark; this package imports pyspark and the core, never Airflow."""

@@ -1,4 +1,4 @@
-"""A job that does nothing but what each job's start does: ``spark-submit empty_job.py``."""
+"""A job that only does what every job does at its start: ``spark-submit empty_job.py``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ def no_op(index: int, arguments: Mapping[str, Any]) -> int:
 
     Args:
         index: The number.
-        arguments: Not looked at.
+        arguments: Unused.
     """
     return index
 

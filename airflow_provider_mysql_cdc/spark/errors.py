@@ -1,4 +1,4 @@
-"""Named errors across Spark, which brings a task's exception back to the driver as text only."""
+"""Named errors of tasks and of Spark itself; Spark returns a task's exception to the driver as text only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ERROR_MARK = "mysql-cdc-error:"
 
 
 def named_error(error: BaseException) -> CdcError | None:
-    """Return the CdcError behind an error, also one that came back from a task.
+    """Return the CdcError that an error is or contains, also one from a task; None when there is none.
 
     Args:
-        error: What a job raised.
+        error: The exception of a job.
     """
     if isinstance(error, CdcError):
         return error
@@ -30,33 +30,33 @@ def named_error(error: BaseException) -> CdcError | None:
 
 
 _PACKAGE = "airflow_provider_mysql_cdc"
-_PACK_HINT = f"python -m {_PACKAGE}.environment packs one that serves (docs/spark.md)"
-# What Spark's own messages say about executors whose Python is not what the driver's is.
+_PACK_HINT = f"python -m {_PACKAGE}.environment packs a suitable one (docs/spark.md)"
+# Spark's messages about executors whose Python differs from the driver's.
 _EXECUTOR_PROBLEMS = (
     (
         re.compile(r"No module named '?(\w+)"),
-        "the executors' Python lacks a module",
-        f"let spark.pyspark.python name an environment that has it; {_PACK_HINT}",
+        "a Python module is missing on the executors",
+        f"set spark.pyspark.python to an environment that has it; {_PACK_HINT}",
     ),
     (
         re.compile(rf"Can't get attribute \S+ on <module '{_PACKAGE}[^>]*"),
         "driver and executors run different versions of airflow-provider-mysql-cdc",
-        f"give the executors the driver's version; {_PACK_HINT}",
+        f"install the driver's version on the executors; {_PACK_HINT}",
     ),
     (
         re.compile(r'Cannot run program "([^"]+)"'),
-        "the executors' Python is not there",
-        f"let spark.pyspark.python name a program on the executors, or one in an archive (archives=); {_PACK_HINT}",
+        "the Python program of the executors does not exist",
+        f"set spark.pyspark.python to a program on the executors, or to one in an archive (archives=); {_PACK_HINT}",
     ),
     (
         re.compile(r"PYTHON_VERSION_MISMATCH\S* (.{0,200})", re.DOTALL),
-        "the executors' Python is of another version than the driver's",
-        f"let both have the same minor version (spark.pyspark.driver.python, spark.pyspark.python); {_PACK_HINT}",
+        "driver and executors run different Python versions",
+        f"use the same minor version for both (spark.pyspark.driver.python, spark.pyspark.python); {_PACK_HINT}",
     ),
 )
 
 
-# Spark has stopped its context by itself; what it says of it stands in the driver's log only.
+# Spark has stopped its context by itself; only the driver's log has its message.
 _APPLICATION_ENDED = re.compile(
     r"Master removed our application: \w+|All masters are unresponsive[^\n]{0,100}"
     r"|Cannot call methods on a stopped SparkContext|because SparkContext was shut down"
@@ -65,40 +65,40 @@ _APPLICATION_ENDED = re.compile(
 
 
 def application_error(error: BaseException, stopped: bool = False) -> CdcError | None:
-    """Return that the cluster has ended the application, when that is why a call of Spark failed.
+    """Return an error when a call of Spark failed because the cluster has ended the application.
 
     Source: org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend.dead, org.apache.spark.deploy.client.
     StandaloneAppClient, org.apache.spark.SparkContext.assertNotStopped, DAGScheduler.cleanUpAfterSchedulerStop (4.x).
 
     Args:
-        error: What Spark raised.
-        stopped: Whether the context has stopped by itself; a call that met it fails with whatever was gone first.
+        error: The exception of Spark.
+        stopped: Whether the context has stopped by itself; then a call may fail with any exception.
     """
     match = _APPLICATION_ENDED.search(str(error))
     if match is None and not stopped:
         return None
     return StateError(
-        "Spark has ended this job's application",
+        "Spark has ended the application of this job",
         where="Spark cluster",
         why=match[0] if match else " ".join(str(error).split())[:200],
-        remedy="read Spark's own lines above (Application has been killed. Reason: ...): the driver has to reach the "
-        "master, with the cluster's own spark.authenticate, spark.network.crypto and spark.ssl, and executors have to "
-        "start; the next try goes on behind the last commit",
+        remedy="read Spark's own lines above (Application has been killed. Reason: ...): the driver must reach the "
+        "master, with the cluster's own spark.authenticate, spark.network.crypto and spark.ssl, and executors must "
+        "start; a retry continues after the last commit",
         retriable=True,
     )
 
 
-# SparkContext finds them out before it asks any cluster.
+# SparkContext validates its settings before it connects to a cluster.
 _SETTINGS_REFUSED = re.compile(r"IllegalArgumentException: ([^\n]{1,300})|(\[INVALID_SPARK_CONFIG[^\n]{1,300})")
 
 
 def settings_error(error: BaseException) -> CdcError | None:
-    """Return that Spark refuses its own settings, when that is why no context could be made.
+    """Return an error when no context could be created because Spark refuses its settings.
 
     Source: org.apache.spark.SparkConf.validateSettings, org.apache.spark.SecurityManager.initializeAuth (4.x).
 
     Args:
-        error: What Spark raised.
+        error: The exception of Spark.
     """
     match = _SETTINGS_REFUSED.search(str(error))
     if match is None:
@@ -107,22 +107,22 @@ def settings_error(error: BaseException) -> CdcError | None:
         "Spark refuses its settings",
         where="conf of the task or of its Spark connection, or the cluster's spark-defaults.conf",
         why=match[1] or match[2],
-        remedy="correct the setting that Spark names",
+        remedy="correct the setting that the message names",
     )
 
 
-# A task that ended without an error of its own, with the executor it ran on or alone.
+# A task that ended without an error of its own, with its executor or alone.
 _TASK_LOST = re.compile(r"(ExecutorLostFailure \([^\n]{0,300}|Python worker exited unexpectedly[^\n]{0,100})")
 
 
 def executor_error(error: BaseException) -> CdcError | None:
-    """Return what happened on the executors, when that is why a stage failed.
+    """Return an error when a stage failed because of its executors.
 
     Source: messages of org.apache.spark.api.python.PythonWorkerFactory and PythonRunner, of
     org.apache.spark.ExecutorLostFailure and of pyspark/worker_util.py (4.x).
 
     Args:
-        error: What Spark raised.
+        error: The exception of Spark.
     """
     text = str(error)
     for pattern, what, remedy in _EXECUTOR_PROBLEMS:
@@ -133,7 +133,7 @@ def executor_error(error: BaseException) -> CdcError | None:
             "Spark lost a task of this job",
             where="Spark executors",
             why=match[0],
-            remedy="read the executor's stderr (killed, out of memory?); the next try goes on behind the last commit",
+            remedy="read the executor's stderr (killed, out of memory?); a retry continues after the last commit",
             retriable=True,
         )
     return None

@@ -1,4 +1,4 @@
-"""Executors of a standalone cluster that end before they have come: how many, and of what."""
+"""Executors of a standalone cluster that end before they register: how many, and why."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 
 MAX_RETRIES_SETTING, DEFAULT_MAX_RETRIES = "spark.deploy.maxExecutorRetries", 10
-"""After how many ends in a row Spark's master gives an application up, and its default; negative for never."""
+"""Consecutive failures after which Spark's master fails an application, and the default; negative for never."""
 _BACKEND = "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend"
 _REMOVED = re.compile(r"Executor (\S+) removed: (.*)")
 
 
 class ExecutorFailures:
-    """Count what Spark's driver says of executors that have ended.
+    """Count the executors that have ended, from the log of Spark's driver.
 
-    A worker starts another executor for each that ends. The master gives an application up after some, but not while
-    another of its executors counts as running, which of two workers that start them in turn is always so (org.apache.
-    spark.deploy.master.Master, ExecutorStateChanged, 4.3: 1,767 executors in two minutes, and no end). The driver
-    hears of each end, and only logs it: such executors have never registered, so no listener is told.
+    A worker starts another executor for each that ends. The master fails an application after some of them, but not
+    while another of its executors counts as running, which is always the case when two workers start them in turn
+    (org.apache.spark.deploy.master.Master, ExecutorStateChanged, 4.3: 1,767 executors in two minutes, without an end).
+    The driver only logs each end: such executors have never registered, so Spark calls no listener.
 
     Args:
         jvm: The driver's JVM (py4j).
@@ -37,14 +37,14 @@ class ExecutorFailures:
         self.count, self.last_reason = 0, ""
 
     def poll(self) -> None:
-        """Take in what was said since the last look."""
+        """Read the log lines since the last call."""
         text = str(self._log_buffer.toString())
         self._log_buffer.reset()
         for _, reason in _REMOVED.findall(text):
             self.count, self.last_reason = self.count + 1, reason.strip()
 
     def reset(self) -> None:
-        """Begin to count anew: a task has run."""
+        """Restart the count, because a task has run."""
         self._log_buffer.reset()
         self.count, self.last_reason = 0, ""
 
@@ -57,9 +57,9 @@ class ExecutorFailures:
         return StateError(
             "the executors of this job end before they can run a task",
             where=master,
-            why=f"{self.count} have ended and none is there; the last one: {self.last_reason}",
-            remedy="read an executor's stderr (the master's web page, the application, logs): it has to start a JVM "
-            "with spark.executor.memory and spark.executor.extraJavaOptions, to reach the driver (spark.driver.host, "
-            "spark.driver.port), and to share spark.authenticate and spark.network.crypto with it",
+            why=f"{self.count} executors have ended and none is running; the last one: {self.last_reason}",
+            remedy="read an executor's stderr (on the master's web page: the application, logs). It must start a JVM "
+            "with spark.executor.memory and spark.executor.extraJavaOptions, reach the driver (spark.driver.host, "
+            "spark.driver.port), and have the driver's spark.authenticate and spark.network.crypto",
             retriable=True,
         )

@@ -1,4 +1,4 @@
-"""Which job a spec asks for."""
+"""The job of each mode of a job spec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOBS: dict[str, Callable[[JobSpec, TaskRunner, Log], Any]] = {
 
 
 def run_job(spec: JobSpec, runner: TaskRunner, log: Log) -> Any:
-    """Run the job that the spec asks for.
+    """Run the job of a spec.
 
     Args:
         spec: The job; its mode is ``drain`` or ``snapshot``.

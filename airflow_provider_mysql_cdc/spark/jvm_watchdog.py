@@ -1,4 +1,4 @@
-"""End a driver's Python with the JVM that has started it."""
+"""End the driver's Python process when its JVM has ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import threading
 import time
 
 POLL_S = 1.0
-"""Seconds between two looks at the JVM."""
+"""Seconds between two checks of the JVM."""
 
 
 def exit_with_parent(code: int) -> None:
-    """End this process once the one that has started it is gone.
+    """End this process when its parent process has ended.
 
     spark-submit's JVM starts the driver's Python (org.apache.spark.deploy.PythonRunner) and ends it in a shutdown hook.
-    A JVM that is killed, by a person or because the machine is out of memory, runs none: Python would find out at its
-    next call of Spark, and hold the stream's lock until then, which without new events is the end of ``run_for``.
+    A JVM that is killed, by a person or because the machine is out of memory, runs no hook. Python would notice at its
+    next call of Spark, and hold the stream's lock until then; without new events that is the end of ``run_for``.
 
     Args:
-        code: Exit code. What is committed stays, everything else ends as if this process had been killed.
+        code: Exit code. Committed records stay; everything else ends as if this process had been killed.
     """
     threading.Thread(target=_watch, args=(os.getppid(), code), name="cdc-lifeline", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Entry of every Spark job: read the spec file, run, and end with a clear line and an exit code."""
+"""Entry point of every Spark job: read the spec file, run the job, and end with an error line and an exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
 
 EXIT_RETRY, EXIT_FAIL = 75, 78
-"""Exit codes: a retry can help (EX_TEMPFAIL), or a person is needed (EX_CONFIG)."""
+"""Exit codes: a retry can help (EX_TEMPFAIL), or it cannot (EX_CONFIG)."""
 
 JobFunction = Callable[[JobSpec, TaskRunner, Log], Any]
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
@@ -33,8 +33,8 @@ def log(line: str) -> None:
 def main(run: JobFunction, arguments: list[str] | None = None) -> None:
     """Run a job on Spark and exit.
 
-    The error that the job ends with goes to three places, for the operator reads what it can reach: the ledger, the
-    driver's output, and the exit code.
+    The error that the job ends with goes to the ledger, to the driver's output, and into the exit code, because the
+    operator cannot reach all of these in every deploy mode.
 
     Args:
         run: ``run_drain`` or ``run_snapshot``.
@@ -49,20 +49,20 @@ def main(run: JobFunction, arguments: list[str] | None = None) -> None:
         with reporting_job_error(spec, log, lambda error: named_error(error) or application_error(error)):
             _on_spark(run, spec)
     except CdcError as error:
-        # On one line: whoever reads the output finds the error by its name, which stands at its beginning.
+        # One line: the operator finds the error in the output by its name at the beginning.
         log(" ".join(f"{type(error).__name__}: {error.message()}".split()))
         sys.exit(EXIT_RETRY if error.can_retry else EXIT_FAIL)
 
 
 def spec_key() -> str | None:
-    """Return the key that the operator has handed over beside a sealed spec; None when there is none.
+    """Return the key of an encrypted spec; None when there is no key.
 
-    It stands in this process's environment where spark-submit started it, else among the credentials that YARN gave to
-    the application (``hooks.spec_delivery``).
+    The key is in this process's environment when spark-submit has started it, otherwise among the credentials that YARN
+    passes to the application (``hooks.spec_delivery``).
     """
     if key := os.environ.pop(KEY_VARIABLE, None):
         return key
-    if _GATEWAY_VARIABLE not in os.environ:  # nobody's Spark application
+    if _GATEWAY_VARIABLE not in os.environ:  # not started by spark-submit
         return None
     from pyspark import SparkContext
 
@@ -80,9 +80,13 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
     require_same_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
     conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
-    # The jobs are submitted with false, which wins over the cluster's own settings.
+    # The operators submit jobs with false, which overrides the cluster's own settings.
     if str(conf.get("spark.speculation", "false")).strip().lower() == "true":
-        raise ConfigError("spark.speculation=true starts writers twice", where="conf", remedy="set it to false")
+        raise ConfigError(
+            "spark.speculation=true would start a second copy of a writer, which fences the first one",
+            where="conf",
+            remedy="set spark.speculation to false",
+        )
     try:
         context = SparkContext(conf=conf)
     except Exception as error:

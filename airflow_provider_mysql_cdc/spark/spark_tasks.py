@@ -1,4 +1,4 @@
-"""Tasks as Spark tasks."""
+"""The runner that executes a job's tasks as Spark tasks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from airflow_provider_mysql_cdc.spark.executor_failures import (
 from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
 
 COORDINATOR_PREFIX = "spark.mysqlcdc.coordinator."
-"""``host``, ``bindAddress`` and ``port`` of the channel from tasks to driver; Spark's own are the default."""
+"""``host``, ``bindAddress`` and ``port`` of the channel from tasks to driver; by default those of Spark's driver."""
 SETTLE_S = 2.0
-"""Seconds without a further slot after which all executors count as there."""
+"""Seconds without another slot after which all executors count as registered."""
 REGISTRATION_WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 DEFAULT_REGISTRATION_WAIT_MS = 30_000
 RESOURCE_SETTINGS = (
@@ -37,14 +37,14 @@ RESOURCE_SETTINGS = (
     "spark.cores.max",
     "spark.task.cpus",
 )
-"""What keeps a cluster from giving executors."""
+"""Settings because of which a cluster may not start executors."""
 
 
 class SparkRunner:
     """Run tasks as one Spark stage with one partition for each task.
 
-    The partitions carry no rows: a task reads MySQL and writes Kafka by itself and returns only counters. So plain RDD
-    tasks do, without the cost of a SQL session, Arrow and pandas in every Python worker (docs/adr/0002).
+    The partitions carry no rows: a task reads MySQL and writes Kafka itself and returns only counters. So plain RDD
+    tasks are sufficient, without the cost of a SQL session, Arrow and pandas in every Python worker (docs/adr/0002).
 
     Args:
         context: The Spark context.
@@ -56,7 +56,7 @@ class SparkRunner:
         conf = context.getConf()
         self.endpoint = endpoint(conf)
         self._local = str(context.master).startswith("local[") or context.master == "local"
-        # A local master has no executors to come and go (org.apache.spark.util.Utils.isDynamicAllocationEnabled).
+        # A local master has no dynamic allocation (org.apache.spark.util.Utils.isDynamicAllocationEnabled).
         dynamic_allocation = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
         self._dynamic_allocation = dynamic_allocation and not self._local
         self._slots_awaited = False
@@ -65,14 +65,14 @@ class SparkRunner:
         self._stage_error: CdcError | None = None
 
     def slots(self, required: int = 0) -> int:
-        """Return how many tasks can run at once on the executors that are there, at least one.
+        """Return how many tasks can run at once on the registered executors, at least one.
 
-        Executors register one after the other: as many slots as are wanted are waited for, as long as Spark itself
-        would wait (``spark.scheduler.maxRegisteredResourcesWaitingTime``); without a number, until no more come.
+        Executors register one after the other. This waits for the required slots as long as Spark itself would wait
+        (``spark.scheduler.maxRegisteredResourcesWaitingTime``); without a number, until no more executors register.
 
-        ``defaultParallelism`` is not that number: it is 2 while no executor has registered and on one core, or what
-        ``spark.default.parallelism`` says. A barrier stage of more tasks than slots never starts: Spark looks 40 times,
-        every 15 s, and gives up (``spark.scheduler.barrier.maxConcurrentTasksCheck.*``).
+        ``defaultParallelism`` is not that number: it is 2 while no executor has registered and on one core, or the
+        value of ``spark.default.parallelism``. A barrier stage with more tasks than slots never starts: Spark checks 40
+        times, every 15 s, and fails (``spark.scheduler.barrier.maxConcurrentTasksCheck.*``).
 
         Source: org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend.defaultParallelism and
         org.apache.spark.SparkContext.maxNumConcurrentTasks (4.x).
@@ -88,7 +88,7 @@ class SparkRunner:
         def current_slots() -> int:
             return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
 
-        # Where executors come as tasks wait for them, none comes before. Waited is once: a job may have many rounds.
+        # With dynamic allocation executors start only when tasks wait. Wait once: a job may have many rounds.
         if self._local or self._dynamic_allocation or self._slots_awaited:
             return current_slots()
         self._slots_awaited = True
@@ -105,11 +105,11 @@ class SparkRunner:
             count: Number of tasks.
             arguments: Values that can be pickled.
             barrier: Use a barrier stage: all tasks at once or none. Spark refuses such a stage with dynamic allocation
-                (SPARK-24942); the tasks are then ordinary ones, which meet at the driver or end with its error: it
-                waits a limited time for all of them, and takes no second attempt of one.
+                (SPARK-24942). The tasks are then ordinary ones, which register at the driver or end with its error: it
+                waits a limited time for all of them, and accepts no second attempt of a task.
 
         Raises:
-            CdcError: A task ended with it, or the executors cannot run tasks.
+            CdcError: A task raised it, or the executors cannot run tasks.
         """
         shared = self._context.broadcast(arguments)
         body = _partition_function(task, shared)
@@ -120,15 +120,15 @@ class SparkRunner:
                     return list(rdd.barrier().mapPartitions(body).collect())
                 return list(rdd.mapPartitions(body).collect())
         finally:
-            with suppress(Exception):  # the context is gone; what was raised inside says why
+            with suppress(Exception):  # the context has stopped; the exception from inside is more useful
                 shared.destroy()
 
     @contextmanager
     def _watch_stage(self) -> Iterator[None]:
-        """Name what the stage inside fails with, and say while it has no task that runs; a local one has its slots.
+        """Replace the exception of a failed stage by a named error, and log while no task of the stage runs.
 
         Raises:
-            CdcError: A task ended with it, or Spark cannot run tasks.
+            CdcError: A task raised it, or Spark cannot run tasks.
         """
         self._stage_error = None
         try:
@@ -144,7 +144,7 @@ class SparkRunner:
             raise named_failure from None
 
     def _running(self) -> int | None:
-        """Return how many tasks run now, or None when there is no stage."""
+        """Return how many tasks are running, or None when there is no stage."""
         tracker = self._context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         running = sum(stage.numActiveTasks for stage in stages if stage is not None) if stages else None
@@ -153,7 +153,7 @@ class SparkRunner:
         return running
 
     def _check_executor_failures(self, running: int | None) -> None:
-        """End the stage when one executor after the other ends before it is there, as Spark's master would."""
+        """End the stage when one executor after the other ends before it registers, as Spark's master would."""
         if running != 0:
             if self._executor_failures is not None:
                 self._executor_failures.reset()
@@ -161,7 +161,7 @@ class SparkRunner:
         try:
             self._executor_failures = self._executor_failures or ExecutorFailures(self._context._jvm)
             self._executor_failures.poll()
-        except Exception:  # the driver logs with something else than log4j
+        except Exception:  # the driver does not log with log4j
             self._standalone = False
             return
         max_retries = int(self._context.getConf().get(MAX_RETRIES_SETTING) or DEFAULT_MAX_RETRIES)
@@ -178,15 +178,14 @@ class SparkRunner:
         conf = self._context.getConf()
         settings = ", ".join(f"{name}={value}" for name in RESOURCE_SETTINGS if (value := conf.get(name)))
         failures = (
-            f"; {self._executor_failures.count} have ended: {self._executor_failures.last_reason}"
+            f"; {self._executor_failures.count} have ended, the last one: {self._executor_failures.last_reason}"
             if self._executor_failures and self._executor_failures.count
             else ""
         )
         self._log(
-            f"waiting for Spark: no task of this job has run for {idle_s:.0f} s, {self._executors()} executor(s) are "
-            f"there{failures}. "
-            "Others hold the cluster's cores, or none of its workers has what is asked for "
-            f"({settings or 'nothing is set'}); the web page of {self._context.master} tells"
+            f"waiting for Spark: no task of this job has run for {idle_s:.0f} s; {self._executors()} executor(s) are "
+            f"registered{failures}. Other applications use the cluster's cores, or no worker has the requested "
+            f"resources ({settings or 'no resource setting is set'}); see the web page of {self._context.master}"
         )
 
 
@@ -194,24 +193,27 @@ def endpoint(conf: SparkConf) -> Endpoint:
     """Return where the driver listens for its tasks.
 
     Args:
-        conf: Spark's configuration; what is not said for the coordinator holds as for Spark's own driver.
+        conf: Spark's configuration; a setting without a value for the coordinator defaults to that of Spark's driver.
     """
     host = conf.get(COORDINATOR_PREFIX + "host") or conf.get("spark.driver.host") or "127.0.0.1"
     bind = conf.get(COORDINATOR_PREFIX + "bindAddress") or conf.get("spark.driver.bindAddress") or ""
     port = conf.get(COORDINATOR_PREFIX + "port") or "0"
     if not port.isdecimal() or int(port) > 65_535:
         raise ConfigError(
-            "this is no port", where=COORDINATOR_PREFIX + "port", why=repr(port), remedy="give 0 to 65535"
+            "the port of the coordinator is invalid",
+            where=COORDINATOR_PREFIX + "port",
+            why=repr(port),
+            remedy="use a number from 0 to 65535",
         )
     return Endpoint(host, bind, int(port))
 
 
 def wait_for_slots(current_slots: Callable[[], int], required: int, timeout_s: float) -> int:
-    """Return the slots that are there once as many as wanted have come, or no more come.
+    """Return the number of slots once there are as many as required, or no more executors register.
 
     Args:
-        current_slots: Returns how many there are.
-        required: How many are enough; 0 for all that come.
+        current_slots: Returns the current number of slots.
+        required: How many are sufficient; 0 waits until no more executors register.
         timeout_s: Longest wait in seconds.
     """
     slots, started = current_slots(), time.monotonic()
@@ -226,10 +228,10 @@ def wait_for_slots(current_slots: Callable[[], int], required: int, timeout_s: f
 
 
 def _require_version(driver: str) -> None:
-    """Refuse a driver of another version: the tasks would not agree with it, nor with each other.
+    """Refuse a driver of another version, which may plan tasks differently.
 
     Raises:
-        ConfigError: It is another.
+        ConfigError: The versions differ.
     """
     if driver != __version__:
         raise ConfigError(
@@ -250,7 +252,7 @@ def _partition_function(
                 _require_version(version)
                 yield task(index, shared.value)
             except CdcError as error:
-                # Spark brings an exception back as text only.
+                # Spark returns an exception to the driver as text only.
                 raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
 
     return run

@@ -1,4 +1,4 @@
-"""Say in a driver's log that the cluster runs none of its tasks."""
+"""Log a warning in the driver while the cluster runs none of its tasks."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 POLL_S = 5.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 FIRST_WARNING_S = 15.0
-"""Seconds without a task after which it is said; Spark's own first warning comes then (spark.starvation.timeout)."""
+"""Seconds without a running task before the first warning, as for Spark's own (spark.starvation.timeout)."""
 MAX_WARNING_INTERVAL_S = 900.0
-"""Longest time between two lines."""
+"""Longest time between two warnings, in seconds."""
 
 
 @dataclass(slots=True)
 class StarvationTimer:
-    """Count for how long a stage has had no task.
+    """Measure for how long a stage has had no running task.
 
     Args:
         idle_s: Seconds so far.
-        due_s: Seconds at which it is said next.
+        due_s: Value of ``idle_s`` at which the next warning is due.
     """
 
     idle_s: float = 0.0
     due_s: float = FIRST_WARNING_S
 
     def update(self, running: int | None) -> float | None:
-        """Take one look and return the seconds to be told, or None.
+        """Count one check and return the seconds for a warning, or None when none is due.
 
         Args:
-            running: Tasks that run now; None when there is no stage.
+            running: Number of running tasks; None when there is no stage.
         """
         if running != 0:
             self.idle_s, self.due_s = 0.0, FIRST_WARNING_S
@@ -45,14 +45,14 @@ class StarvationTimer:
 
 @contextmanager
 def warn_while_starving(running: Callable[[], int | None], warn: Callable[[float], None]) -> Iterator[None]:
-    """Look every few seconds whether a stage inside has tasks that run.
+    """Check every few seconds whether the stage inside has running tasks, and warn when it has none.
 
-    A stage waits for executors without an end. Spark warns of it, but only of the first stage of an application, and in
-    words that do not say what this job asks for.
+    A stage waits for executors without a limit. Spark warns only for the first stage of an application, and its message
+    does not name the resources that the job requests.
 
     Args:
-        running: Returns how many tasks run, None when there is no stage.
-        warn: Called with the seconds without one.
+        running: Returns the number of running tasks, None when there is no stage.
+        warn: Called with the seconds without a running task.
     """
     end = threading.Event()
     thread = threading.Thread(target=_watch, args=(end, running, warn), name="cdc-starvation", daemon=True)
@@ -70,5 +70,5 @@ def _watch(end: threading.Event, running: Callable[[], int | None], warn: Callab
             idle_s = timer.update(running())
             if idle_s is not None and not end.is_set():
                 warn(idle_s)
-        except Exception:  # the context is gone; the stage says so
+        except Exception:  # the context has stopped, and the stage raises that
             return

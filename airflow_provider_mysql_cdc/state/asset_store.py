@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conf
 
 
 class StateAccessor(Protocol):
-    """The part of Airflow's ``AssetStateStoreAccessor`` that is used."""
+    """The methods of Airflow's ``AssetStateStoreAccessor`` that the store uses."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a key, or the default."""
@@ -20,12 +20,13 @@ class StateAccessor(Protocol):
 class AssetOffsetStore:
     """Keep the whole stored state under one key of an asset's state.
 
-    One key, because setting a key is the only atomic step that Airflow offers here. A person can read and edit it on
-    the asset's page, tab "Asset state store".
+    One key, because setting a key is the only atomic operation that Airflow has here. It can be read and edited on the
+    asset's page, tab "Asset state store".
 
-    Gap: Airflow has no compare-and-swap for asset state, so ``save`` reads, compares and writes; two saves within the
-    same few milliseconds can both pass. The lock on the source server and Kafka's fencing of the epoch catch that. The
-    scheduler deletes the state of an asset that no DAG references any more; the ledger then restores it.
+    Limitation: Airflow has no compare-and-swap for asset state, so ``save`` reads, compares and writes; two saves
+    within the same few milliseconds can both succeed. The lock on the source server and Kafka's fencing of the epoch
+    catch that. The scheduler deletes the state of an asset that no DAG references any more; the next run restores it
+    from the ledger.
 
     Args:
         accessor: ``context["asset_state_store"][asset]``.
@@ -37,10 +38,10 @@ class AssetOffsetStore:
         self.key = f"offset/{prefix}"
 
     def load(self) -> StoredState | None:
-        """Return what is stored, or None.
+        """Return the stored state, or None.
 
         Raises:
-            StateError: The value is not one that this store wrote.
+            StateError: The value was not written by this store.
         """
         value = self._accessor.get(self.key, None)
         return None if value is None else StoredState.from_json(value, f"asset state, key {self.key}")
@@ -50,13 +51,13 @@ class AssetOffsetStore:
 
         Args:
             new: The state to store; its revision is set here.
-            expected: What ``load`` or the last ``save`` returned.
+            expected: The result of ``load`` or of the last ``save``.
 
         Returns:
-            What is stored now.
+            The stored state.
 
         Raises:
-            OffsetConflictError: Something else is stored by now.
+            OffsetConflictError: The stored state is not the expected one.
         """
         current = self.load()
         if not is_same_write(current, expected):

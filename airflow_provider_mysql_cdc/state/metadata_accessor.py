@@ -1,4 +1,4 @@
-"""An asset's state outside of a task: through Airflow's metadata database, as its own command line works."""
+"""An asset's state outside of a task: through Airflow's metadata database, as Airflow's own command line does."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ METASTORE_BACKEND = "airflow.state.metastore.MetastoreBackend"
 
 
 class MetadataAccessor:
-    """Read and write the state of an asset; for a host that may use the metadata database, such as the scheduler's.
+    """Read and write the state of an asset on a host with access to the metadata database, such as the scheduler's.
 
     Args:
         name: The asset's name.
 
     Raises:
-        StateError: No such asset is in use, the database does not answer, or values are kept by another backend.
+        StateError: No DAG uses the asset, the database does not answer, or another backend stores the values.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,7 +36,7 @@ class MetadataAccessor:
             raise StateError(
                 "Airflow's metadata database does not answer",
                 why=str(getattr(error, "orig", None) or type(error).__name__),
-                remedy="run this where the scheduler or the API server runs, with their configuration",
+                remedy="run the command on the host of the scheduler or the API server, with their configuration",
                 retriable=True,
             ) from None
         if self._id is None:
@@ -44,7 +44,7 @@ class MetadataAccessor:
                 "no DAG uses this asset",
                 where=f"asset {name}",
                 why="Airflow deletes the state of an asset that nothing references",
-                remedy="let Airflow parse a DAG of this provider first, or name the operators' offset_asset",
+                remedy="let Airflow parse a DAG of this provider first, or set --asset to the operators' offset_asset",
             )
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -72,8 +72,8 @@ def _require_metadata_database() -> None:
         backend = conf.get(section, option, fallback="") or METASTORE_BACKEND
         if backend != METASTORE_BACKEND:
             raise StateError(
-                "the state of assets is not kept in the metadata database",
+                "the state of assets is not stored in the metadata database, so this command cannot read it",
                 where=f"[{section}] {option} = {backend}",
-                remedy="move the offset with DAG mysql_cdc_reset_offset; or let the DAGs use another offset_conn_id:"
-                " what is missing there is restored from the ledger",
+                remedy="move the offset with the DAG mysql_cdc_reset_offset; or set offset_conn_id in the DAGs:"
+                " the next run restores the offset there from the ledger",
             )

@@ -1,8 +1,8 @@
-"""The offset database, opened the way its Airflow connection says.
+"""The offset database, opened as its Airflow connection specifies.
 
-Airflow's own hooks know what stands in a connection's extra (sslmode, certificates, tokens of a cloud); their
-SQLAlchemy address does not carry it all: PostgresHook puts sslmode into ``get_conn`` only, MySqlHook all of TLS. So
-every connection of the pool is opened by the hook, and SQLAlchemy only speaks through it.
+Airflow's own hooks apply the settings in a connection's extra (sslmode, certificates, cloud tokens), but their
+SQLAlchemy URL lacks some: PostgresHook applies sslmode in ``get_conn`` only, MySqlHook all of TLS. So the hook opens
+every connection of the pool, and SQLAlchemy only uses it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _DIALECTS = {
     "pymysql": "mysql+pymysql",
     "sqlite3": "sqlite",
 }
-"""SQLAlchemy's names by the package of a driver's connection object."""
+"""SQLAlchemy's dialects by the package of a driver's connection object."""
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
-"""Extras of this package that bring a connection type's hook."""
+"""Extras of this package that install a connection type's hook."""
 _NOT_INSTALLED = (ImportError, AirflowOptionalProviderFeatureException)
 
 Opener = Callable[[], Any]
@@ -43,7 +43,7 @@ def sql_store(conn_id: str, prefix: str) -> SqlOffsetStore:
 
     Raises:
         ConfigError: The connection does not exist, or cannot be used.
-        StateError: The database cannot be reached, or refuses.
+        StateError: The database cannot be reached, or refuses the login.
     """
     from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 
@@ -51,18 +51,18 @@ def sql_store(conn_id: str, prefix: str) -> SqlOffsetStore:
 
 
 def open_engine(conn: Any) -> Any:
-    """Return an SQLAlchemy engine for a connection; it has been opened once.
+    """Return an SQLAlchemy engine for a connection, after opening the connection once.
 
-    ``mysql_cdc`` opens as the source does, with its ``database.ssl.*`` properties and without a compiled driver;
-    ``sqlite`` takes its host for a file. Others are opened by the hook of their type. ``mysql`` and ``mariadb`` do
-    without the MySQL provider when their extra asks for no TLS.
+    ``mysql_cdc`` opens like the source, with its ``database.ssl.*`` properties and without a compiled driver. The host
+    of ``sqlite`` is a file. Other types are opened by their hook; ``mysql`` and ``mariadb`` do not need the MySQL
+    provider when their extra does not configure TLS.
 
     Args:
         conn: Airflow's connection.
 
     Raises:
-        ConfigError: The provider or driver for its type is not installed, or it is no database.
-        StateError: The database cannot be reached, or refuses.
+        ConfigError: The provider or driver for its type is not installed, or the type is not a database.
+        StateError: The database cannot be reached, or refuses the login.
     """
     import sqlalchemy
 
@@ -80,12 +80,12 @@ def open_engine(conn: Any) -> Any:
     def next_connection() -> Any:
         return opened_connections.pop() if opened_connections else _with_utf8(opener())
 
-    # Between plan and settlement lies a whole job; a server or a firewall ends what is idle for so long.
+    # Connections are idle for the whole job between plan and settlement; a server or a firewall may close them.
     return sqlalchemy.create_engine(f"{dialect}://", creator=next_connection, pool_pre_ping=True)
 
 
 def _connection_opener(conn: Any) -> Opener:
-    """Return what opens the connection."""
+    """Return a function that opens the connection."""
     if conn.conn_type == "mysql_cdc":
         return _source_opener(conn)
     try:
@@ -96,7 +96,7 @@ def _connection_opener(conn: Any) -> Opener:
         raise _not_installed_error(conn, error) from error
     if not hasattr(hook, "get_sqlalchemy_engine"):
         raise ConfigError(
-            "this connection is not of a database",
+            "this connection type is not a database",
             where=_where(conn),
             remedy="use type postgres, mysql, mysql_cdc or sqlite, or another one whose hook has an SQLAlchemy engine",
         )
@@ -112,16 +112,16 @@ def _open_connection(conn: Any, opener: Opener) -> Any:
     except _NOT_INSTALLED as error:
         raise _not_installed_error(conn, error) from error
     except (RuntimeError, ValueError, TypeError) as error:
-        # MySqlHook says with a RuntimeError that mysqlclient is missing; drivers refuse unknown options with others.
+        # MySqlHook raises RuntimeError when mysqlclient is missing; drivers raise the others for unknown options.
         raise ConfigError(
-            "the offset database's connection cannot be used",
+            "the connection of the offset database cannot be used",
             where=_where(conn),
             why=str(error),
-            remedy="install the driver it names, or correct the connection's extra",
+            remedy="install the driver that the message names, or correct the connection's extra",
         ) from error
     except Exception as error:
         raise StateError(
-            "the offset database cannot be reached, or refuses",
+            "the offset database cannot be reached, or refuses the login",
             where=_where(conn),
             why=str(error).strip() or type(error).__name__,
             remedy="check host, account and TLS settings of the connection, and the network from the Airflow worker",
@@ -130,7 +130,7 @@ def _open_connection(conn: Any, opener: Opener) -> Any:
 
 
 def _with_utf8(connection: Any) -> Any:
-    """Return a connection that sends and takes text as UTF-8; mysqlclient goes by the library's default otherwise."""
+    """Return the connection with UTF-8 as its character set; mysqlclient would use the library's default."""
     if hasattr(connection, "set_character_set"):
         connection.set_character_set("utf8mb4")
     return connection
@@ -139,7 +139,7 @@ def _with_utf8(connection: Any) -> Any:
 def _source_opener(conn: Any) -> Opener:
     from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 
-    # Only how to reach the server is asked for; what a stream needs besides may stand elsewhere.
+    # Only the settings of the MySQL server are used; other required properties of a stream may be missing here.
     unused = {"topic.prefix": "offsets", "kafka.bootstrap.servers": "unused:9092"}
     settings = conn.get_hook().get_config(unused).connection_settings()
 
@@ -177,7 +177,7 @@ def _asks_for_tls(conn: Any) -> bool:
 def _not_installed_error(conn: Any, error: BaseException) -> ConfigError:
     extra = _EXTRAS.get(conn.conn_type)
     return ConfigError(
-        "what opens this type of connection is not installed",
+        "the Airflow provider or driver for this connection type is not installed",
         where=_where(conn),
         why=str(error),
         remedy=f"pip install 'airflow-provider-mysql-cdc[{extra}]' on the Airflow workers"

@@ -1,4 +1,4 @@
-"""What the triggers of this provider share: their arguments, the shared poll, and errors that become events."""
+"""The base of this provider's triggers: their arguments, the shared poll, and errors that become events."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
-    """Poll something of a stream, together with all triggers of this process that poll the same, and fire once.
+    """Poll a condition of a stream, together with all triggers of this process that poll the same, and fire once.
 
-    Connections are read in the triggerer at each poll, so neither this object nor its serialised form holds a secret
-    and a changed password counts from the next poll on. Properties that the environment gives are the triggerer's.
+    The triggerer reads the connections at each poll, so neither this object nor its serialised form holds a secret, and
+    a changed password applies from the next poll on. Properties from the environment are those of the triggerer.
 
     Args:
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``.
@@ -45,7 +45,7 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         self._subscription: Subscription | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class path and arguments, as Airflow stores them."""
+        """Return class path and arguments in the form that Airflow stores."""
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "mysql_cdc_conn_id": self.mysql_cdc_conn_id,
             "kafka_conn_id": self.kafka_conn_id,
@@ -59,28 +59,28 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         raise NotImplementedError
 
     def poll_scope(self) -> tuple[str, ...]:
-        """Return what tells apart what is read through one connection, for example an id."""
+        """Return what distinguishes polls over the same connections, for example an id."""
         return ()
 
     def read(self, cfg: ConnectorConfig) -> Any:
-        """Read once what is polled; it may block.
+        """Read the polled state once; it may block.
 
         Args:
             cfg: The connector's configuration.
 
         Raises:
-            CdcError: It cannot be read.
+            CdcError: The state cannot be read.
         """
         raise NotImplementedError
 
     def evaluate(self, result: Any) -> dict[str, Any] | None:
-        """Return the event's content when the wait is over, or None.
+        """Return the event's content when the condition holds, or None.
 
         Args:
             result: What ``read`` returned, of this trigger or of one that shares its poll.
 
         Raises:
-            CdcError: There is nothing to wait for.
+            CdcError: The condition can never hold.
         """
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
             await self.cleanup()
 
     async def cleanup(self) -> None:
-        """Leave the poll; the last one to leave ends it."""
+        """Leave the poll; it ends with its last subscriber."""
         if self._subscription is not None:
             self._subscription.leave()
 
@@ -114,10 +114,10 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
 
 
 def _unexpected_error(error: Exception) -> CdcError:
-    """Return an error for what this package does not know; its text may hold anything, so it stays in the log."""
+    """Return an error for an unexpected exception; its text may contain secrets, so it stays in the log."""
     return CdcError(
-        "the triggerer could not poll",
+        "the trigger could not poll",
         why=type(error).__name__,
-        remedy="read the triggerer's log; its process needs this package, the connections and the network",
+        remedy="read the triggerer's log; the triggerer needs this package, the connections and the network",
         retriable=True,
     )

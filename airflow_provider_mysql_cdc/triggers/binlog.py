@@ -1,4 +1,4 @@
-"""The trigger behind ``MySqlBinlogSensor``."""
+"""The trigger of ``MySqlBinlogSensor``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class MySqlBinlogTrigger(MySqlCdcTrigger):
-    """Fire when the server's binlog has moved far enough beyond an offset.
+    """Fire when the lag of an offset reaches a threshold.
 
-    The offset store can only be read inside a task, so the offset is the one that the sensor saw when it deferred.
+    The offset store can only be read inside a task, so the offset is the one that the sensor read before it deferred.
 
     Args:
-        drained: What the sensor saw, ``Drained.to_json()``.
-        thresholds: How far is far enough, ``Thresholds.to_json()``.
+        drained: The offset, ``DrainedOffset.to_json()``.
+        thresholds: The thresholds, ``Thresholds.to_json()``.
         kwargs: As for ``MySqlCdcTrigger``.
     """
 
@@ -33,13 +33,13 @@ class MySqlBinlogTrigger(MySqlCdcTrigger):
         return {"drained": self.drained, "thresholds": self.thresholds}
 
     def read(self, cfg: ConnectorConfig) -> BinlogState:
-        """Look at the server's binlog."""
+        """Read the state of the server's binlog."""
         from airflow_provider_mysql_cdc.cdc.operate.lag import read_binlog_state
 
         return read_binlog_state(cfg.connection_settings())
 
     def evaluate(self, result: BinlogState) -> dict[str, Any] | None:
-        """Return how far behind the offset is, when that is far enough."""
+        """Return the lag of the offset, when it reaches a threshold."""
         from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag
 
         current_lag = measure_lag(DrainedOffset.from_json(self.drained), result, Thresholds.from_json(self.thresholds))

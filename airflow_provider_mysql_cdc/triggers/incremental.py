@@ -1,4 +1,4 @@
-"""The trigger behind ``MySqlIncrementalSnapshotSensor``."""
+"""The trigger of ``MySqlIncrementalSnapshotSensor``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
-    """Fire when a snapshot that a signal asked for is done; one read of the ledger serves all signals of a stream.
+    """Fire when the snapshot that a signal requested is done; one read of the ledger serves all signals of a stream.
 
     Args:
         signal_id: The signal's id; None for all snapshots.
@@ -34,10 +34,10 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
         return peek_ledger(cfg)
 
     def evaluate(self, result: LedgerState) -> dict[str, Any] | None:
-        """Return how the snapshot stands, when it is done.
+        """Return the snapshot's status, when it is done.
 
         Raises:
-            StateError: It was refused, stopped or given up.
+            StateError: It was refused, stopped or aborted.
         """
         from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_done, status_json

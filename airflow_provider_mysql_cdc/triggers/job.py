@@ -1,4 +1,4 @@
-"""The trigger that follows a driver which outlives its task's process."""
+"""The trigger that follows a driver while its task is deferred."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
 FREE_POLLS = 2
-"""Looks at which the lock is free before the driver counts as ended."""
+"""Consecutive polls with a free lock after which the driver counts as ended."""
 UNKNOWN_POLLS = 60
-"""Looks at which the server cannot be asked before the task looks itself."""
+"""Consecutive polls in which the server is unreachable before the trigger fires and the task checks itself."""
 NO_HOLDER = 0
-"""Stands for the connection of a driver that holds no lock."""
+"""In place of a connection id: no driver holds the lock."""
 
 
 class MySqlCdcJobTrigger(MySqlCdcTrigger):
     """Fire when the driver of a run has ended: when it no longer holds the stream's lock on the source server.
 
-    Nothing is kept here, so the trigger may die and begin again on another host; and the driver, in whatever way it
-    ends, frees the lock with its connection. How it ended stands in the ledger, which the task reads.
+    The trigger keeps no state that it needs, so it may be restarted on another host. However the driver ends, the
+    server frees the lock with the driver's connection. The task reads from the ledger how the driver ended.
 
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
-        submission: What is known about the driver (``hooks.submission.Submission``); None for nothing.
+        submission: What is known about the driver (``hooks.submission.Submission``); None when nothing is known.
         kwargs: As for ``MySqlCdcTrigger``.
     """
 
@@ -47,13 +47,11 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         return {"owner": self.owner, "submission": self.submission}
 
     def poll_scope(self) -> tuple[str, ...]:
-        """Return the run, whose lock nobody else asks for."""
+        """Return the run whose lock is polled."""
         return (self.owner,)
 
     def read(self, cfg: ConnectorConfig) -> int | None:
-        """Return the connection by which the driver holds the lock, or ``NO_HOLDER``; None while nobody can be
-        asked.
-        """
+        """Return the driver's connection that holds the lock, or ``NO_HOLDER``; None when the server is unreachable."""
         from airflow_provider_mysql_cdc.cdc.operate.end_run import lock_connection
 
         try:
@@ -64,7 +62,7 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
             return None
 
     def evaluate(self, result: int | None) -> dict[str, Any] | None:
-        """Return the event when the driver has ended, or nobody can tell for long."""
+        """Return the event when the driver has ended, or the server has been unreachable for long."""
         if result and self._holder is None:
             self._holder = result
             self.log.info("Following the driver of %s.", self.owner)
@@ -74,15 +72,19 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         return {"ended": True} if self._free_polls >= FREE_POLLS or self._unknown_polls >= UNKNOWN_POLLS else None
 
     async def on_kill(self) -> None:
-        """End the driver, when somebody has ended the task: failed, succeeded, skipped, cleared or deleted it.
+        """End the driver when the task was ended: marked failed, succeeded or skipped, cleared or deleted.
 
-        A triggerer that has lost its triggers to another one is told the same, and then the task is still deferred.
+        Airflow also calls this in a triggerer whose triggers were assigned to another one; the task is still deferred
+        then, and the driver keeps running.
         """
         await asyncio.to_thread(self._end_driver)
 
     def _end_driver(self) -> None:
         if self.task_instance is not None and state_of(self.task_instance, TRIGGER_QUERY_TIMEOUT_S) == "deferred":
-            self.log.info("The task is deferred as before; another triggerer follows the driver of %s.", self.owner)
+            self.log.info(
+                "The task is still deferred, so its driver keeps running and another triggerer follows it: %s.",
+                self.owner,
+            )
             return
         from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run
 

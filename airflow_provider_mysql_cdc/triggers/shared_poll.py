@@ -1,7 +1,7 @@
-"""One poll for all triggers of a triggerer process that wait for the same thing.
+"""One poll for all triggers of a triggerer process that poll the same state.
 
-A triggerer runs the triggers of many sensors in one event loop. Twenty sensors of one server would ask it twenty times
-each interval; here the first one starts the poll, the others join, and the last one to leave ends it.
+A triggerer runs the triggers of many sensors in one event loop. Twenty sensors of one server would query it twenty
+times each interval; here the first one starts the poll, the others join, and it ends with the last one.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _polls: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Poll]] = We
 
 
 def active_polls() -> int:
-    """Return the number of polls at work in the running event loop."""
+    """Return the number of active polls in the running event loop."""
     return len(_polls.get(asyncio.get_running_loop(), {}))
 
 
 class Subscription:
-    """Take part in a poll.
+    """Subscribe to a poll.
 
     Args:
         key: What is polled; equal keys share one poll.
-        read: Reads it; it may block, for it runs in the poll's own thread. The first subscriber's is used.
-        interval_s: Longest time between two reads, in seconds; the most impatient subscriber's counts.
+        read: Reads it; it may block, because it runs in the poll's own thread. The first subscriber's is used.
+        interval_s: Longest time between two reads, in seconds; the shortest interval of all subscribers applies.
     """
 
     def __init__(self, key: Hashable, read: PollFunction, interval_s: float) -> None:
@@ -42,10 +42,10 @@ class Subscription:
         self._poll.join(self)
 
     async def results(self) -> AsyncIterator[Any]:
-        """Yield what was read last, then whatever is read next.
+        """Yield the latest result, then each new one.
 
         Raises:
-            Exception: What the read raised; the poll has ended then.
+            Exception: The read raised it; the poll has ended.
         """
         last_sequence = 0
         try:
@@ -60,12 +60,12 @@ class Subscription:
             self.leave()
 
     def leave(self) -> None:
-        """Leave the poll, which ends with its last subscriber; leaving twice does nothing."""
+        """Unsubscribe; the poll ends with its last subscriber, and a second call does nothing."""
         self._poll.leave(self)
 
 
 class _Poll:
-    """Read again and again while somebody waits for it."""
+    """Read periodically while there are subscribers."""
 
     def __init__(self, key: Hashable, read: PollFunction, loop_polls: dict[Hashable, _Poll]) -> None:
         self._key, self._read, self._loop_polls = key, read, loop_polls
@@ -98,14 +98,14 @@ class _Poll:
                 self.latest = await loop.run_in_executor(self._thread, self._read)
             except Exception as error:
                 self.error = error
-                self._end()  # whoever comes now starts a new poll
+                self._end()  # the next subscriber starts a new poll
             self._publish()
             if self.error is not None:
                 return
             await self._wait(started)
 
     async def _wait(self, started: float) -> None:
-        """Wait until the most impatient subscriber wants another read; one that joins may be more impatient."""
+        """Wait for the shortest interval of all subscribers; a new subscriber may have a shorter one."""
         loop = asyncio.get_running_loop()
         while (remaining_s := started + min((s.interval_s for s in self._subscribers), default=0.0) - loop.time()) > 0:
             self._wake.clear()

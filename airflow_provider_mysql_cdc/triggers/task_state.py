@@ -1,8 +1,9 @@
-"""What Airflow says about a task instance now, asked from its own process or from a trigger.
+"""The state of a task instance in Airflow, queried from the task's process or from a trigger.
 
-Whoever is told to end is not told why. A person may have ended the task; or a scheduler that began anew has given it to
-another try, or a triggerer that was late has lost its triggers to another one (Airflow 3.3 cancels these as if a person
-had ended the task: ``TriggerRunnerSupervisor.load_triggers``, ``update_triggers``). Only the first ends the driver.
+When Airflow ends a task's process or a trigger, it does not say why. A person may have ended the task; or a restarted
+scheduler has assigned it to another try; or the triggers of a triggerer that was late were assigned to another one
+(Airflow 3.3 cancels these as if a person had ended the task: ``TriggerRunnerSupervisor.load_triggers``,
+``update_triggers``). Only in the first case the driver must end.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
-"""Stands for a state that could not be asked for."""
+"""In place of a state that Airflow did not return."""
 QUERY_TIMEOUT_S = 2.0
-"""Seconds to wait for Airflow's answer in a task; it kills the process five seconds after it has told it to end."""
+"""Seconds to wait for Airflow's answer in a task; Airflow kills the process five seconds after SIGTERM."""
 TRIGGER_QUERY_TIMEOUT_S = 15.0
-"""The same in a trigger, which has thirty seconds; its triggerer may have to load the API first, which takes some."""
+"""The same in a trigger, which has thirty seconds; the triggerer may first have to load the API, which takes time."""
 UNFINISHED_STATES = (None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule")
-"""States of a task that nobody has ended: this try, or another one, goes on with it."""
+"""States of a task that has not ended: this try, or another one, continues it."""
 
 
 def state_of(ti: Any, timeout_s: float = QUERY_TIMEOUT_S) -> str | None:
-    """Return the state of a task instance; ``UNKNOWN`` when Airflow does not tell in time.
+    """Return the state of a task instance; ``UNKNOWN`` when Airflow does not answer in time.
 
-    It is asked in a thread of its own: the thread that was told to end may hold Airflow's channel.
+    The query runs in a thread of its own, because the interrupted thread may hold the lock of Airflow's channel.
 
     Args:
         ti: Has ``dag_id``, ``run_id``, ``task_id`` and ``map_index``.
@@ -51,4 +52,4 @@ def _query_state(ti: Any, answers: list[str | None]) -> None:
         state = states[ti.run_id][f"{ti.task_id}_{index}" if index >= 0 else ti.task_id]
         answers.append(None if state is None else str(getattr(state, "value", state)))
     except Exception as error:  # the run is gone, or Airflow does not answer
-        log.info("Airflow does not tell the task's state: %s", type(error).__name__)
+        log.info("Airflow did not return the state of the task: %s", type(error).__name__)

@@ -164,7 +164,7 @@ def test_secrets_that_no_other_try_comes_after_go_with_the_next_job(api: Api, ca
     api.answer = forbidden  # type: ignore[method-assign]
     api.secrets["mysql-cdc-b"]["metadata"]["labels"] = dict.fromkeys(["mysql-cdc-owner"], "of-nobody")
     with caplog.at_level("WARNING"), kubernetes_secret.mounted_secret(SPEC, "jobs"):
-        assert "may be left in jobs" in caplog.text, "who may not look at pods can work all the same"
+        assert "could not be deleted in namespace jobs" in caplog.text, "who may not look at pods can work all the same"
 
 
 def test_the_secret_goes_as_soon_as_the_driver_s_pod_runs(
@@ -224,6 +224,6 @@ def test_an_end_while_spark_submit_is_being_started_is_not_lost(
     with pytest.raises(Exception, match="Cannot execute"):
         hook.submit("app.py")
     assert started[0].poll() is not None
-    with pytest.raises(Exception, match="ended before it was submitted"):
+    with pytest.raises(Exception, match="killed before its job was submitted"):
         hook.submit("app.py")
     assert len(started) == 1

@@ -224,5 +224,5 @@ def test_the_offset_follows_while_spark_works_and_trouble_with_it_ends_no_job(
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.ledger_follower.follow_ledger", follow)
     assert drain("following").state == "success"
     assert looks[:2] == ["shop", "shop"]
-    assert "the stored offset stays where it is for now: SinkConnectionError" in "".join(capfd.readouterr())
+    assert "The stored offset could not be moved yet: SinkConnectionError" in "".join(capfd.readouterr())
     assert [t.name for t in threading.enumerate() if t.name == "cdc-follow"] == []

@@ -231,7 +231,7 @@ def test_a_process_that_has_a_driver_s_number_by_chance_is_not_taken_for_it(tmp_
     mine.kill()
     lines: list[Any] = []
     assert submission(host="elsewhere").relay_output(lambda *parts: lines.append(parts)) == []
-    assert lines == [("The driver's output stands on %s: %s", "elsewhere", "/nowhere/o")]
+    assert lines == [("The driver's output is on host %s, file %s.", "elsewhere", "/nowhere/o")]
 
 
 def test_what_another_version_has_written_can_be_read() -> None:

@@ -133,7 +133,10 @@ def test_wrong_values_are_refused_before_anything_starts_with_their_field(
     forms = {
         f"tables: '{DB}.ordrs'": {"tables": [ORDERS, f"{DB}.ordrs"]},
         "signal.trusted.channels": {"tables": [ORDERS], "channel": "kafka", "condition": "id < 9"},
-        "the form has no such field [conditon (did you mean condition?)]": {"tables": [ORDERS], "conditon": "id < 9"},
+        "the DAG run was triggered with a field that the form does not have [conditon (did you mean condition?)]": {
+            "tables": [ORDERS],
+            "conditon": "id < 9",
+        },
     }
     runs = {told: live.trigger(ADHOC, **form) for told, form in forms.items()}
     for told, run_id in runs.items():

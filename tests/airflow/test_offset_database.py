@@ -99,7 +99,7 @@ def test_tls_that_only_the_provider_knows_is_never_left_out(define: Define, extr
 
 
 def test_a_connection_of_something_else_is_refused(define: Define) -> None:
-    with pytest.raises(ConfigError, match="not of a database"):
+    with pytest.raises(ConfigError, match="this connection type is not a database"):
         open_engine(define("spark", host="local[2]"))
 
 

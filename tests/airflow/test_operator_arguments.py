@@ -86,7 +86,7 @@ def test_an_offset_asset_that_airflow_does_not_know_beforehand_is_refused_by_nam
         MySqlCdcDrainOperator.partial(task_id="drain").expand_kwargs([{"offset_asset": "late"}])
     assert run_dag(dag).state == "failed"
     assert submit.record is None
-    assert "give offset_asset to partial(), not to expand()" in "".join(capfd.readouterr())
+    assert "pass offset_asset to partial(), not to expand()" in "".join(capfd.readouterr())
     with DAG("offset_asset_of_a_task", schedule=None), pytest.raises(TypeError, match="offset_asset is a"):
         MySqlCdcDrainOperator(task_id="drain", offset_asset=Asset.ref(name="x"))
 
@@ -252,7 +252,7 @@ def test_a_snapshot_again_of_a_form_is_read_as_people_mean_it(fakes: Any) -> Non
 
 @pytest.mark.parametrize("value", ["[1]", "nonsense", 7])
 def test_settings_that_are_no_mapping_are_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match="conf is no mapping"):
+    with pytest.raises(ConfigError, match="conf is not a mapping"):
         parse_text_map(value, "conf")
 
 

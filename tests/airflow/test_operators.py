@@ -301,7 +301,7 @@ def test_a_spark_connection_without_a_usable_master_is_refused(
     assert run().state == "failed"
     assert submit.record is None
     assert pipeline.calls == []
-    assert "the Spark connection names no usable master" in "".join(capfd.readouterr())
+    assert "the Spark connection has no usable master" in "".join(capfd.readouterr())
 
 
 def test_a_task_that_is_ended_while_it_plans_starts_no_spark(fakes: Any, run: Run) -> None:
@@ -338,7 +338,7 @@ def test_a_secret_among_the_task_s_properties_is_refused(
     submit, _ = fakes
     assert run(properties='{"database.password": "oops"}').state == "failed"
     assert submit.record is None
-    assert "a secret stands in the task's properties" in "".join(capfd.readouterr())
+    assert "the task's properties contain a secret" in "".join(capfd.readouterr())
 
 
 def test_two_tries_of_a_task_have_the_same_owner(fakes: Any, run: Run) -> None:

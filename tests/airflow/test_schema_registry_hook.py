@@ -88,15 +88,15 @@ def test_forms_of_an_address(monkeypatch: pytest.MonkeyPatch, fields: dict[str, 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"host": ""}, "has no address"),
-        ({"host": "registry:8081"}, "has no address"),
-        ({"port": 9000}, "a port stands in the address and beside it"),
-        ({"host": "https://me:x@registry", "login": "me"}, "an account stands in the address and beside it"),
+        ({"host": ""}, "has no registry address"),
+        ({"host": "registry:8081"}, "has no registry address"),
+        ({"port": 9000}, "two ports: one in the address and one in the field port"),
+        ({"host": "https://me:x@registry", "login": "me"}, "two accounts: one in the address and one in the user"),
         ({"password": SECRET}, "a password without a user"),
-        ({"login": "a:b", "password": SECRET}, "the user's name has a colon"),
-        ({"login": "cdc", "password": SECRET, "extra": {"bearer.auth.token": TOKEN}}, "has an account twice"),
-        ({"extra": {"auto.register.schemas": "false"}}, "that do not say how to reach the registry"),
-        ({"extra": {"value.converter.bearer.auth.token": TOKEN}}, "that do not say how to reach the registry"),
+        ({"login": "a:b", "password": SECRET}, "the user name contains a colon"),
+        ({"login": "cdc", "password": SECRET, "extra": {"bearer.auth.token": TOKEN}}, "two ways to authenticate"),
+        ({"extra": {"auto.register.schemas": "false"}}, "that are not for connecting to the registry"),
+        ({"extra": {"value.converter.bearer.auth.token": TOKEN}}, "that are not for connecting to the registry"),
         ({"extra": {"http.read.timeout.ms": "soon"}}, "http.read.timeout.ms"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_registry_for_nothing_and_two_registries_are_refused(monkeypatch: pyte
         config()
     for name in ("value.converter.schema.registry.url", "schema-registry", "key.converter.basic.auth.user.info"):
         connections(monkeypatch, kafka_conn_id="kafka_cdc", **{name: "http://a:b"})
-        with pytest.raises(ConfigError, match="two places say how to reach the schema registry") as caught:
+        with pytest.raises(ConfigError, match="the schema registry is configured twice") as caught:
             config(**BOTH)
         assert f"{name} (connection mysql_cdc_default)" in str(caught.value)
     connections(monkeypatch, kafka_conn_id="kafka_cdc")

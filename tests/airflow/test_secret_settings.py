@@ -75,7 +75,7 @@ def test_a_properties_file_of_the_task_s_own_stays_in_force(submit: FakeSubmit, 
     assert record is not None
     assert record["settings"].splitlines()[:2] == ["spark.mine here", f"spark.authenticate.secret={HIDDEN}"]
     assert "--load-spark-defaults" not in record["argv"] and str(mine) not in record["argv"]
-    with pytest.raises(ConfigError, match="properties file"):
+    with pytest.raises(ConfigError, match="properties file cannot be read"):
         hook_for(submit, conf=CONF, properties_file=str(tmp_path / "gone")).submit("app.py")
 
 

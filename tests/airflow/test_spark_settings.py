@@ -95,7 +95,7 @@ def test_the_connection_s_settings_are_under_the_job_s(monkeypatch: pytest.Monke
     command = hook._build_spark_submit_command("app.py")
     assert command[command.index("--archives") + 1] == f"{archive}#environment"
     assert f"{DRIVER_PYTHON}={sys.executable}" in command
-    with pytest.raises(ConfigError, match="not an object"):
+    with pytest.raises(ConfigError, match="not a JSON object"):
         settled(monkeypatch, {"conf": "spark.a=1"})
 
 

@@ -114,7 +114,7 @@ def test_masters_that_are_meant(monkeypatch: pytest.MonkeyPatch, connection: str
         ({"spark-binary": "/opt/spark/bin/spark-submit"}, "spark-binary"),
         ({"spark-home": "/opt/spark"}, "spark-home"),
         ({"rest-port": "many"}, "many"),
-        ({"deploy-mode": "clustr"}, "'clustr' is none of client, cluster"),
+        ({"deploy-mode": "clustr"}, "'clustr' is not one of client, cluster"),
         ({"keytab": "a"}, "keytab"),
         ("deploy-mode=cluster", "not a JSON object"),
     ],
@@ -193,7 +193,7 @@ def test_kubernetes_without_its_provider_is_one_line_that_names_the_package(monk
 def test_tracking_that_does_not_fit_the_master_is_refused_before_anything_is_planned(
     submit: FakeSubmit, arguments: dict[str, Any]
 ) -> None:
-    with pytest.raises(ConfigError, match="cannot be tracked as asked for"):
+    with pytest.raises(ConfigError, match="cannot be tracked with these arguments"):
         hook_for(submit, **arguments).check_programs()
 
 

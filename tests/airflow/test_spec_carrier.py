@@ -76,7 +76,7 @@ def test_on_yarn_the_key_is_a_credential_that_lies_in_no_folder(tmp_path: Path) 
 
 def test_on_yarn_a_login_of_spark_s_own_is_refused_rather_than_leaving_copies() -> None:
     with (
-        pytest.raises(ConfigError, match="keep a ticket"),
+        pytest.raises(ConfigError, match="keep a Kerberos ticket"),
         deliver_spec(SPEC, DriverTarget("yarn", "cluster", own_login=True)),
     ):
         raise AssertionError

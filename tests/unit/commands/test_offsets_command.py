@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_written_is_named(
     committed(store)
     place = str(tmp_path / "missing" / "x.json")
     assert main(["offsets", "export", "--topic-prefix", "shop", "--output", place]) == 1
-    assert f"ConfigError: the document cannot be written [{place}]" in capsys.readouterr().err
+    assert f"ConfigError: the export cannot be written [{place}]" in capsys.readouterr().err
 
 
 def test_a_document_without_a_state_is_damaged() -> None:

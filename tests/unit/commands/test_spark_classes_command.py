@@ -65,7 +65,7 @@ def test_the_file_is_there_once_a_job_has_started_from_it(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("leave", "map_", "why"),
     [
-        ("true", "true", "left no file"),
+        ("true", "true", "created no archive"),
         ("echo no room; exit 1", "true", "no room"),
         ('echo classes > "$file"', "echo Unable to use shared archive; exit 1", "Unable to use shared archive"),
     ],
@@ -91,7 +91,7 @@ def test_settings_on_the_classpath_are_told_before_spark_starts(
     write(tmp_path / "kept.jsa")
     calls.unlink()
     (settings / "spark-defaults.conf").write_text("spark.ui.enabled false\n")
-    with pytest.raises(ConfigError, match="has files") as caught:
+    with pytest.raises(ConfigError, match="contains files") as caught:
         write(tmp_path / "kept.jsa")
     assert str(settings) in caught.value.message() and not calls.exists()
 

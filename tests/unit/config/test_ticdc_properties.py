@@ -190,12 +190,12 @@ def test_the_command_prints_them_and_takes_no_account(tmp_path: Path, capsys: An
     assert json.loads(capsys.readouterr().out)["schema-registry"] == REGISTRY
     assert program.main([*line, "https://user:word@registry"]) == 1
     told = capsys.readouterr()
-    assert "account stands in its address" in told.err and "word" not in told.err + told.out
+    assert "contains its account" in told.err and "word" not in told.err + told.out
     assert program.main([*line[:3], "--config", str(tmp_path / "none")]) == 1
     path.write_text(FILE + 'schema-registry = "https://user:word@registry"\n')
     assert program.main(line[:-1]) == 1
     told = capsys.readouterr()
-    assert "account stands in its address" in told.err and "word" not in told.err + told.out
+    assert "contains its account" in told.err and "word" not in told.err + told.out
 
 
 def test_only_a_captured_table_needs_a_dispatcher() -> None:

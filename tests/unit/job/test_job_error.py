@@ -177,7 +177,7 @@ def test_a_context_that_spark_has_stopped_is_named(
     with pytest.raises(SystemExit) as caught:
         spark_main.main(print, [str(tmp_path / "job-spec.json")])
     assert caught.value.code == 75
-    assert "StateError: Spark has ended this job's application" in capsys.readouterr().out
+    assert "StateError: Spark has ended the application of this job" in capsys.readouterr().out
 
 
 def test_a_spec_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -86,22 +86,22 @@ def test_the_coordinator_listens_where_spark_s_driver_does_unless_it_is_told(con
 
 @pytest.mark.parametrize("port", ["any", "-1", "65536"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
-    with pytest.raises(ConfigError, match="no port"):
+    with pytest.raises(ConfigError, match="port of the coordinator is invalid"):
         spark_tasks.endpoint({OURS + "port": port})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("text", "what", "why"),
     [
-        ("ModuleNotFoundError: No module named 'confluent_kafka'", "lacks a module", "'confluent_kafka"),
+        ("ModuleNotFoundError: No module named 'confluent_kafka'", "module is missing", "'confluent_kafka"),
         (
             'java.io.IOException: Cannot run program "./environment/bin/python": error=2',
-            "is not there",
+            "does not exist",
             "./environment",
         ),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
-            "of another version than the driver's",
+            "run different Python versions",
             "3.9 than that in driver: 3.11",
         ),
         (
@@ -153,7 +153,7 @@ def test_an_application_that_spark_has_ended_is_named_and_can_be_tried_again(tex
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {}
     context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = RuntimeError(text)
-    with pytest.raises(StateError, match="Spark has ended this job's application"):
+    with pytest.raises(StateError, match="Spark has ended the application of this job"):
         spark_tasks.SparkRunner(context).run(print, 2, {}, barrier=False)
 
 
@@ -216,9 +216,11 @@ def test_executors_that_end_one_after_the_other_end_the_job(
     runner = spark_tasks.SparkRunner(context, tell)
     if not given_up:
         assert runner.run(print, 1, {}, barrier=False) == [1]
-        assert "have ended: Command exited with code 1" in lines[-1]
+        assert "have ended, the last one: Command exited with code 1" in lines[-1]
         return
-    with pytest.raises(StateError, match=r"end before they can run.*10 have ended.*Command exited with code 1") as told:
+    with pytest.raises(
+        StateError, match=r"end before they can run.*10 executors have ended.*Command exited with code 1"
+    ) as told:
         runner.run(print, 1, {}, barrier=False)
     assert told.value.can_retry
 
@@ -243,7 +245,7 @@ def test_a_call_that_met_a_stopped_context_is_told_as_its_end() -> None:
     context.getConf.return_value = {}
     context._jsc.sc.return_value.isStopped.return_value = True
     context._jsc.parallelize.return_value.count.side_effect = RuntimeError("SparkContext has been shutdown")
-    with pytest.raises(StateError, match=r"Spark has ended this job's application.*has been shutdown") as told:
+    with pytest.raises(StateError, match=r"Spark has ended the application of this job.*has been shutdown") as told:
         spark_tasks.SparkRunner(context).slots(2)
     assert told.value.can_retry
     context._jsc.sc.return_value.isStopped.return_value = False

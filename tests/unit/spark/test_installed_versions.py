@@ -107,5 +107,5 @@ def test_a_job_on_mixed_files_ends_before_java_starts(job: Path, tmp_path: Path)
     JobSpec("drain", {}, {}, "dag/run/task/-1").write(spec)
     done = subprocess.run([sys.executable, str(job), str(spec)], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 78
-    assert "[mysql-cdc] ConfigError: pyspark and Spark are of two versions" in done.stdout
+    assert "[mysql-cdc] ConfigError: pyspark and Spark have different versions" in done.stdout
     assert "--no-deps pyspark==3.9.0" in done.stdout
