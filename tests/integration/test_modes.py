@@ -175,7 +175,7 @@ def test_rows_of_a_table_that_the_history_does_not_know(
         assert told == []
         return
     # Once for each table, with the place of the first event that is left out.
-    found = [re.fullmatch(rf"rows of {database}\.(\w+) are left out from binlog\.\d+:(\d+) on: .*", t) for t in told]
+    found = [re.fullmatch(rf"rows of {database}\.(\w+) are skipped from binlog\.\d+:(\d+) on: .*", t) for t in told]
     assert sorted(m[1] for m in found if m) == ["b", "c"] and len(told) == 2, told
     places = [int(m[2]) for m in found if m]
     assert all(any(event[1] == place for event in events) for place in places), (places, events)

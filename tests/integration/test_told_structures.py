@@ -135,7 +135,7 @@ def test_structures_without_a_place_in_the_binlog_hold_behind_the_last_batch(
     headers = {tuple(name for name, _ in r.headers) for r in pipeline.read(pipeline.properties["topic.prefix"])}
     assert len(headers) == 1 and headers != {()}, "as those of a statement"
     assert len(described(pipeline)) == 2 and told(pipeline) == [("over-airflow", "COMPLETED")]
-    with pytest.raises(SchemaError, match="cannot go back behind structures that a signal told"):
+    with pytest.raises(SchemaError, match="cannot move back before structures that a schema-changes signal set"):
         reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=str(start.committed))
 
 

@@ -1,4 +1,4 @@
-"""Plan a batch: fix its end before anything is read, and deal topics out to writers."""
+"""Plan a batch: fix its end before anything is read, and assign topics to writers."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
 
 
 def nothing_new(conn: Any, start: BinlogOffset) -> bool:
-    """Return whether the server's binlog ends where a stream has come to, by one look over the connection there is.
+    """Return whether the server's binlog ends at the position that a stream has reached; one query, no new connection.
 
-    It does not tell a file that was replaced by another one of the same name and length; ``plan_drain`` does.
+    A file that was replaced by another one of the same name and length is not noticed here; ``plan_drain`` notices it.
 
     Args:
         conn: An open connection to the source.
@@ -68,17 +68,17 @@ def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
 def assign_partitions(
     partitions: Mapping[str, int], weights: Mapping[str, int], writers: int, first_writer_topics: Collection[str] = ()
 ) -> dict[str, tuple[int, ...]]:
-    """Deal topics out to writers by the record counts of earlier batches.
+    """Assign topics to writers by the record counts of earlier batches.
 
-    Whole topics go to the writer with the least load; only a topic that outweighs a writer's share is split by
-    partition, because its writers then walk each other's rows.
+    Whole topics go to the writer with the least load; only a topic that is larger than one writer's share is split by
+    partition, because its writers then also read each other's rows.
 
     Args:
         partitions: Topic -> partition count.
         weights: Topic -> records in earlier batches.
         writers: Number of writers.
-        first_writer_topics: Topics that the first writer owns whole: it alone writes schema changes, transactions and
-            heartbeats, and transforms may route tables into their topics.
+        first_writer_topics: Topics of which the first writer gets all partitions: it alone writes schema changes,
+            transactions and heartbeats, and transforms may route tables into their topics.
 
     Returns:
         Topic -> one writer index for each partition.
@@ -117,22 +117,22 @@ def plan_drain(
     *,
     even_empty: bool = False,
 ) -> BatchPlan | None:
-    """Return the plan of the next batch, or None when nothing happened since ``start``.
+    """Return the plan of the next batch, or None when nothing was logged since ``start``.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         start: The committed offset.
         epoch: The new batch's epoch.
-        owner: Who runs.
+        owner: The run (``dag_id/run_id/task_id/map_index``).
         weights: Records per topic in earlier batches.
-        prepared: XA transactions that the batch before left undecided.
-        even_empty: Whether a batch is wanted although nothing happened: there is other work for the job.
+        prepared: XA transactions that were prepared and not decided when the last batch ended.
+        even_empty: Whether to plan a batch even when nothing was logged, because the job has other work.
 
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
-    # The file's fingerprint is read behind the end, so that it is that of the end's file, too.
+    # The file's fingerprint is read after the end, so that it is also that of the end's file.
     end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
     start = check_available(conn, cfg.connection_settings(), start)
     if compare_offsets(end, start) <= 0:
@@ -155,16 +155,16 @@ def plan_window_batch(
     prepared: tuple[PreparedXa, ...],
     writers: int,
 ) -> BatchPlan:
-    """Return the plan of a batch that ends where the binlog stands now, even if nothing happened since ``start``.
+    """Return the plan of a batch that ends at the end of the binlog, even if nothing was logged since ``start``.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         start: The committed offset.
         epoch: The new batch's epoch.
-        owner: Who runs.
+        owner: The run (``dag_id/run_id/task_id/map_index``).
         weights: Records per topic in earlier batches.
-        prepared: XA transactions that the batch before left undecided.
+        prepared: XA transactions that were prepared and not decided when the last batch ended.
         writers: Number of writers.
 
     Raises:
@@ -203,14 +203,14 @@ def _build_plan(
 
 
 def _with_fingerprint(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:
-    """Return the end with the fingerprint of its file, which is the start's where that has its transaction in it."""
+    """Return the end with its file's fingerprint: the start's, where that is complete and of the same file."""
     if end.file == start.file and is_complete(start.origin):
         return replace(end, origin=start.origin)
     return with_fingerprint(conn, cfg.connection_settings(), end)
 
 
 def with_assignments(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
-    """Return a plan with today's topics, dealt out to its writers; nothing of it is begun yet.
+    """Return a plan with the topics that exist now, assigned to its writers; the batch has not begun yet.
 
     Args:
         cfg: The connector's configuration.

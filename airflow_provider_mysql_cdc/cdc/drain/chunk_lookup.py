@@ -1,7 +1,7 @@
-"""Which of the chunks that were read at one place hold a key: found by bisection, never by a look at each of them.
+"""Which of the chunks that were read in one view contains a key: found by bisection, not by comparing with each chunk.
 
 Chunks of one table are ranges that follow each other. A key's chunk is found among thousands with some ten comparisons;
-where only the server can compare (``key_kinds``), with as many questions for a hundred keys at once.
+where only the server can compare (``key_kinds``), with as many queries for a hundred keys at once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ RunQuery = Callable[[str], Iterable[tuple[Any, ...]]]
 """Runs a SELECT on the source."""
 
 KEYS_PER_QUERY = 100
-"""Keys in one question to the server; with the longest keys that is 2 MB of SQL."""
+"""Keys in one query; with the longest keys that is 2 MB of SQL."""
 
 
 class ChunkLookup:
-    """Hold chunks of one table whose rows contain the events of a name between two places of the binlog.
+    """Hold chunks of one table whose rows contain the events of a table name between two binlog positions.
 
     Args:
         chunks: Chunks of one list, bounded by the same columns.
         visibility: The view that they were read in.
-        since: The place after which the name was the table's.
-        until: The place up to which it was; None for the view.
-        dropped: Whether the rows were gone before they were read.
+        since: The position after which the name was the table's.
+        until: The position up to which it was; None for that of the view.
+        dropped: Whether the rows were deleted before they were read.
 
     Raises:
         DamagedRecordError: They overlap, or are bounded by different columns.
@@ -72,7 +72,7 @@ class ChunkLookup:
         )
 
     def _require_order(self) -> None:
-        """Check that the chunks follow each other, so that bisection finds what a look at each would find."""
+        """Check that the chunks follow each other, as bisection requires."""
         for before, after in pairwise(range(len(self.chunks))):
             high, low = self._highs[before], self._lows[after]
             if high is None or low is None or (not self._compared_by_server and low < high):
@@ -83,14 +83,14 @@ class ChunkLookup:
                     raise damaged_record(f"a chunk of {self.chunks[0].table} ends before it begins")
 
     def contains(self, event: Event, transaction: CommittingTransaction) -> bool:
-        """Return whether the chunks' rows contain a transaction's changes of the name.
+        """Return whether the chunks' rows contain a transaction's changes of the table of that name.
 
         Args:
             event: An event of it.
             transaction: The transaction.
 
         Raises:
-            StateError: The table was renamed between two views, and the stream is read on another server.
+            StateError: The table was renamed between two views, and the stream is read from another server.
         """
         if not self._visibility.contains(event, transaction):
             return False
@@ -98,12 +98,12 @@ class ChunkLookup:
             return True
         if self._visibility.gtids is not None:
             raise StateError(
-                "which table a name meant cannot be told on this server",
+                "which table an event belongs to is not known on this server",
                 where=f"table {self.chunks[0].table}, {event.where()}",
-                why="the table was renamed between two views of its snapshot, and places of binlog files mean nothing "
-                "on another server",
+                why="the table was renamed between two views of its snapshot, and binlog positions are not comparable "
+                "between servers",
                 remedy="set database.hostname to the snapshot's server until the drain has passed "
-                f"{self._visibility.offset}; or give it up (DAG mysql_cdc_reset_offset with current) and take a "
+                f"{self._visibility.offset}; or give the batch up (DAG mysql_cdc_reset_offset with current) and take a "
                 "new snapshot",
             )
         position = (file_number(event.file), event.end_pos)
@@ -114,7 +114,7 @@ class ChunkLookup:
 
         Args:
             keys: Key values in their written form (``key_kinds``), by whatever names them.
-            run_query: Asks the source, where only the server can compare.
+            run_query: Runs a query on the source, where only the server can compare.
         """
         if self.whole_table:
             return set(keys)
@@ -130,14 +130,14 @@ class ChunkLookup:
         return matching
 
     def _match_on_server(self, keys: Mapping[K, Bound], run_query: RunQuery) -> set[K]:
-        """Let MySQL compare, with the columns' own character sets and collations; the table itself is not touched."""
+        """Let MySQL compare, with the columns' own character sets and collations; the table itself is not read."""
         ranges = {name: (0, sum(high is not None for high in self._highs)) for name in keys}
         while middles := {name: (low + high) // 2 for name, (low, high) in ranges.items() if low < high}:
             above = self._keys_above({name: (keys[name], self._highs[at]) for name, at in middles.items()}, run_query)
             for name, at in middles.items():
                 ranges[name] = (at + 1, ranges[name][1]) if name in above else (ranges[name][0], at)
         candidates = {name: at for name, (at, _) in ranges.items() if at < len(self.chunks)}
-        # Where the chunk before ends where this one begins, the key is known to be beyond.
+        # Where the previous chunk ends where this one begins, the key is known to be above the lower bound.
         unchecked = {
             name: (keys[name], self._lows[at])
             for name, at in candidates.items()

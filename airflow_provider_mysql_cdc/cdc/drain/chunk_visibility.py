@@ -1,9 +1,9 @@
-"""Which transactions of a stream the rows of a snapshot's chunk contain, also after a failover or a reset.
+"""Which transactions of a stream the rows of a snapshot chunk contain, also after a failover or a reset.
 
-The stream of the snapshot's own binlog is compared by file and position. On another server only GTIDs mean the same.
-After a reset of the same server even those come again, so nothing is compared: all that it logs since then is newer.
-They come again on its replicas, too, where nothing shows the reset; so the time at which a transaction was committed
-first has to fit as well (``original_commit_timestamp``, MySQL 8.0.1 and later, the same on every server).
+In the snapshot's own binlog, transactions are compared by file and position. On another server only GTIDs identify
+them. After a reset of the same server even GTIDs are reused, so nothing is compared: all that it logs since then is
+newer. They are reused on its replicas too, where nothing shows the reset; so the time at which a transaction was first
+committed has to match as well (``original_commit_timestamp``, MySQL 8.0.1 and later, the same on every server).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SECOND_MS = 1000
 
 
 class CommittingTransaction(NamedTuple):
-    """Name the transaction that commits rows.
+    """Identify the transaction that commits rows.
 
     Args:
         gtid: Its GTID, or None.
-        commit_us: When it was committed first, microseconds since 1970; 0 when the server does not tell.
+        commit_us: When it was first committed, microseconds since 1970; 0 when the server does not log it.
     """
 
     gtid: str | None = None
@@ -41,13 +41,13 @@ UNKNOWN_TRANSACTION = CommittingTransaction()
 
 @dataclass(frozen=True, slots=True)
 class ChunkVisibility:
-    """Say which transactions of a stream the rows of a chunk contain.
+    """Decide which transactions of a stream the rows of a chunk contain.
 
     Args:
-        offset: Where the binlog stood when the chunk's view opened.
-        gtids: The set executed then, where the stream is read on another server: only GTIDs mean the same there. None
-            where file and position do.
-        until_us: Beside ``gtids``: no transaction committed later is contained, microseconds since 1970.
+        offset: End of the binlog when the chunk's view opened.
+        gtids: The set executed then, where the stream is read from another server; None where file and position are
+            compared.
+        until_us: With ``gtids``: no transaction committed later is contained, microseconds since 1970.
     """
 
     offset: BinlogOffset
@@ -56,14 +56,14 @@ class ChunkVisibility:
 
     @classmethod
     def for_stream(cls, start: BinlogOffset, offset: BinlogOffset, ts_ms: int = 0) -> ChunkVisibility | None:
-        """Return what tells the transactions behind ``start`` that a chunk contains; None when it contains none.
+        """Return what identifies the transactions after ``start`` that a chunk contains; None when it contains none.
 
-        After a reset of one server nothing tells, and nothing needs to: what it logs since then is newer than the rows.
+        After a reset of the same server it contains none: what the server logs since then is newer than the rows.
 
         Args:
             start: Where the stream begins.
-            offset: Where the binlog stood when the chunk was read.
-            ts_ms: When that was, in whole seconds; 0 when it is not known, then GTIDs tell nothing.
+            offset: End of the binlog when the chunk was read.
+            ts_ms: Milliseconds since 1970 then, a whole second; 0 when it is not known, and GTIDs are not used then.
         """
         if comparable(offset, start):
             return cls(offset) if compare_offsets(offset, start) > 0 else None
@@ -96,20 +96,20 @@ def active_filters(
     start: BinlogOffset,
     log: Log,
 ) -> list[dict[str, Any]]:
-    """Return the filters of a snapshot that still mean something for a stream, as the writers take them.
+    """Return the chunk records of a snapshot that may still contain events of a stream.
 
-    Where a chunk's binlog is not the stream's any more, its position is worth nothing: nothing is held back then, so
-    that nothing is lost.
+    Where a chunk's binlog is no longer the stream's, its position cannot be compared: no event is dropped then, so that
+    none is lost.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         chunk_records: Ledger records of the snapshot's chunks (``chunk_records.filtering_chunk_records``).
-        start: The batch's start, which was compared with the server.
+        start: The batch's start, which the server has.
         log: Takes one line of text.
 
     Raises:
-        SourceError: What the server says.
+        SourceError: The server refuses a query, or cannot be reached.
     """
     views = [
         (BinlogOffset.from_json(contained_event_range(entry)["offset"]), view_time_ms(entry)) for entry in chunk_records
@@ -128,7 +128,7 @@ def view_time_ms(record: Mapping[str, Any]) -> int:
 
 
 def is_passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
-    """Return whether no stream from an offset on can repeat what a chunk contains, so that its record may go.
+    """Return whether a stream from an offset on contains no event of a chunk, so that its record may be deleted.
 
     Args:
         record: The chunk's ledger record.
@@ -148,14 +148,14 @@ def _is_active(cfg: ConnectorConfig, conn: Any, view: tuple[BinlogOffset, int], 
     prefix = f"rows that the snapshot read at {offset} of server {offset.server_uuid}"
     if visibility is None:
         if not comparable(offset, start):
-            log(f"{prefix}: nothing of this stream is taken as contained in them, it is another server's or was reset")
+            log(f"{prefix}: no event is dropped for them; the stream is another server's, or the server was reset")
         return False
     if visibility.gtids is not None:
-        log(f"{prefix}: transactions that they contain are told by their GTIDs and times")
+        log(f"{prefix}: transactions that they contain are recognized by their GTIDs and commit times")
         return True
     try:
         check_available(conn, cfg.connection_settings(), offset)
     except BinlogPurgedError as error:
-        log(f"{prefix}: nothing of this stream is taken as contained in them: {error.why}")
+        log(f"{prefix}: no event is dropped for them: {error.why}")
         return False
     return True

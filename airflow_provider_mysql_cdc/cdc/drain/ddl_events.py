@@ -1,4 +1,4 @@
-"""DDL met in the stream: apply it, and make the records of the schema change topic and of the schema history."""
+"""DDL in the stream: apply it, and build the records of the schema change topic and of the schema history."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_SCHEMA_CHANGE = re.compile(
 
 
 def server_variables(conn: Any) -> dict[str, int]:
-    """Return the variables of the source that decide what a statement means and that the binlog does not tell.
+    """Return the variables of the source that a statement's meaning depends on and that the binlog does not contain.
 
     Args:
         conn: An open connection.
@@ -54,7 +54,7 @@ def server_variables(conn: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _BatchBoundary:
-    """A place between two batches, in the roles of an event and of the transaction around it."""
+    """A position between two batches, which stands in for an event and for the transaction around it."""
 
     file: str
     start_pos: int
@@ -74,13 +74,13 @@ def records_between_batches(
     boundary: BinlogOffset,
     epoch: int,
 ) -> Iterator[SideRecord]:
-    """Yield the records of structures that a signal told which has no place in the binlog.
+    """Yield the records of structures that a signal set between two batches, outside of the binlog.
 
     Args:
         cfg: The connector's configuration.
-        signaled: What the signal told.
-        applied: What it did.
-        boundary: The boundary behind the last batch, from which on it holds.
+        signaled: The structures that the signal contains.
+        applied: What they changed.
+        boundary: The boundary after the last batch, from which on the structures are valid.
         epoch: The batch's epoch.
     """
     boundary_event = _BatchBoundary(boundary.file, boundary.pos, int(time.time()))
@@ -97,14 +97,14 @@ def signaled_history(
     *,
     between: bool = False,
 ) -> Iterator[SideRecord]:
-    """Yield the history records of structures that a signal told; one each, as a signal may be as large as a record.
+    """Yield the history records of structures that a signal set; one each, as a signal may be as large as a record.
 
     Args:
         cfg: The connector's configuration.
-        changes: What the signal told.
-        position: The boundary from which on it holds.
+        changes: The structures that the signal contains.
+        position: The boundary from which on they are valid.
         epoch: The batch's epoch.
-        between: Whether it was told between two batches.
+        between: Whether the signal was processed between two batches.
     """
     now_ms = time.time_ns() // 1_000_000
     for change in changes:
@@ -126,7 +126,7 @@ def statement_format_error(where: str, statement: str) -> SourceSettingError:
 
 
 class DdlEventHandler:
-    """Keep table structures in step with the stream.
+    """Apply the stream's DDL to the table structures, and build its records.
 
     Args:
         cfg: The connector's configuration.
@@ -161,19 +161,19 @@ class DdlEventHandler:
                 error.what,
                 where=f"{where}, database {query.db or '(none)'}: {query.sql[:500]}",
                 why=error.why,
-                remedy="report the statement; to go on without it set "
+                remedy="report the statement; to continue without it set "
                 "schema.history.internal.skip.unparseable.ddl=true, then take a snapshot of the table",
             ) from error
 
     def refuse_statement_format(self, query: QueryEvent, where: str) -> None:
-        """Refuse changes of rows that were logged as a statement: their rows are nowhere in the binlog (SETUP-16).
+        """Refuse changes of rows that were logged as a statement: the binlog does not contain their rows (SETUP-16).
 
         Args:
             query: The statement.
             where: ``file:position`` for the error.
 
         Raises:
-            SourceSettingError: It changes a database that is captured, or may.
+            SourceSettingError: It changes, or may change, a captured database.
         """
         if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, self._cfg.captures_database):
             raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200])
@@ -187,14 +187,14 @@ class DdlEventHandler:
         )
 
     def moved_row_tables(self, query: QueryEvent) -> tuple[TableId, ...]:
-        """Return the tables that rows came to or left without row events, by EXCHANGE PARTITION for example.
+        """Return the tables whose rows a statement moved without row events, for example by EXCHANGE PARTITION.
 
         Args:
             query: A statement that was applied.
         """
         try:
             table_effects = statement_effects(query.sql, self.context(query))
-        except DdlParseError:  # passed over, as the configuration says
+        except DdlParseError:  # skipped, as the configuration says
             return ()
         return tuple(effect.table for effect in table_effects if effect.kind == "rows")
 
@@ -222,13 +222,13 @@ class DdlEventHandler:
     def signaled_records(
         self, signaled: Sequence[SignalTableChange], applied: Sequence[TableChange], event: Any, writer_position: Any
     ) -> Iterator[SideRecord]:
-        """Yield the records of structures that a signal told: schema changes, then the history records.
+        """Yield the records of structures that a signal set: schema changes, then the history records.
 
         Args:
-            signaled: What the signal told.
-            applied: What it did.
+            signaled: The structures that the signal contains.
+            applied: What they changed.
             event: The event that ends the signal's transaction.
-            writer_position: The writer's position (GTID and commit time), or a place between two batches.
+            writer_position: The writer's position (GTID and commit time), or a position between two batches.
         """
         for change in applied:  # Debezium dispatches each by itself
             yield from self.schema_changes([change], event, writer_position)
@@ -245,7 +245,7 @@ class DdlEventHandler:
         """
         cfg, db, sql = self._cfg, query.db or "", query.sql.strip()
         if query.temporary and is_ddl(sql, query.sql_mode or 0):
-            return  # ALTER TABLE and the like of a temporary table name it as if it were another
+            return  # DDL of a temporary table names it like any other table
         if not cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not _NO_SCHEMA_CHANGE.fullmatch(sql):
             yield from self.schema_changes([TableChange("NONE", None, None, None, sql, db)], event, writer_position)
 

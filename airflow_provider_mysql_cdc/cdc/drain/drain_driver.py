@@ -1,4 +1,4 @@
-"""The driver of a drain: batch after batch until nothing is left or the time is up."""
+"""The driver of a drain: batch after batch until nothing new is in the binlog or the time is up."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 @dataclass(frozen=True, slots=True)
 class BatchContext:
-    """Hold what may be done behind a batch, before the next one is planned.
+    """Hold what other work may use after a batch, before the next one is planned.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         job: The ledger; its last batch is complete.
         runner: Runs tasks.
-        owner: Who runs.
+        owner: The run (``dag_id/run_id/task_id/map_index``).
         log: The job's log.
-        require_lock: Raises when this run does not hold its lock any more.
+        require_lock: Raises when this run has lost its lock.
         weights: Records per topic in the batch.
     """
 
@@ -60,11 +60,11 @@ class BatchContext:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """Hold the plan of a batch that is to be carried out.
+    """Hold the plan of a batch to execute.
 
     Args:
         plan: The plan.
-        offsets_checked: Whether this driver has just made it, with the binlog before its eyes.
+        offsets_checked: Whether this driver has just made it, and found both its offsets in the binlog.
     """
 
     plan: BatchPlan
@@ -72,24 +72,24 @@ class PlannedBatch:
 
 
 CHECK_INTERVAL_S = 5.0
-"""Seconds between two looks for other work than new events, and at the start's binlog file where nothing is new."""
+"""Seconds between two checks for other work, and of the start's binlog file where nothing new was logged."""
 _PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class OtherWork:
-    """Say what a drain does beside draining; ``incremental.drain_job`` fills it.
+    """Define what a drain does besides draining; ``incremental.drain_job`` fills it.
 
     Args:
-        run_after_batch: Called behind each batch; returns records by topic.
-        is_pending: Whether there is something for it although nothing is new in the binlog.
+        run_after_batch: Called after each batch; returns records by topic.
+        is_pending: Returns whether there is other work although nothing new was logged.
     """
 
     run_after_batch: Callable[[BatchContext], dict[str, int]]
     is_pending: Callable[[ConnectorConfig, LedgerState], bool]
 
 
-NO_OTHER_WORK = OtherWork(lambda behind: {}, lambda cfg, ledger: False)
+NO_OTHER_WORK = OtherWork(lambda context: {}, lambda cfg, ledger: False)
 
 
 def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork = NO_OTHER_WORK) -> dict[str, int]:
@@ -99,7 +99,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         spec: The job.
         runner: Runs the writers.
         log: Takes one line of text.
-        other_work: What is done beside draining.
+        other_work: What is done besides draining.
 
     Raises:
         CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
@@ -195,15 +195,15 @@ def _next_plan(
     other_work: OtherWork,
     require_lock: Callable[[], None],
 ) -> BatchPlan | None:
-    """Wait for new events, or other work, and plan the next batch: not before the one time, and not behind the other.
+    """Wait for new events or other work, and plan the next batch between two times.
 
     Raises:
-        RunInProgressError: The lock is lost, which also says that somebody has ended this run.
+        RunInProgressError: The lock is lost, which also happens when a person ends this run.
     """
     ledger, checked_at, (earliest, deadline) = job.latest(), time.monotonic(), times
     start, plan = ledger.end(), ledger.plan_in_force()
     if plan.kind == "reset":
-        # A signal has moved the stream; the stored offset has to follow before anything else is planned.
+        # A signal has moved the stream; the stored offset is updated before anything else is planned.
         job.write_outcome(plan, counts=counts)
         return None
     if start is None:

@@ -1,15 +1,15 @@
-"""A new Kafka client for each thousand tables that a writer meets, and where another wait suits its records.
+"""A new Kafka client after each thousand tables that a writer meets, and where another linger time suits its records.
 
-librdkafka (2.16) finds a topic by its name by looking at one after the other, for each record and for each answer of a
-broker, and looks at all partitions it knows whenever one has something to send. With 5,000 topics a record takes 75
-microseconds in place of 4, and each further topic makes all of them dearer.
+librdkafka (2.16) finds a topic by comparing its name with one topic after the other, for each record and for each
+response of a broker, and goes through all partitions it knows whenever one has something to send. With 5,000 topics a
+record takes 75 microseconds instead of 4, and each further topic slows all records down.
 
-So behind a commit, when nothing is open, a writer that has met a thousand more tables begins anew as one that was
-started again does (``commit.takeover.join_plan``): it finds its plan in force, takes its own id over, and finds it
-again.
-Then nobody else can commit under the id; and nobody has since its own last marker, when the ledger holds that one. A
-table counts once a batch, so that tables that come again and again cost a few new clients, and not one each thousand
-rows. Waits are those of ``sink.adaptive_linger``.
+A writer that has met a thousand more tables therefore replaces its client after a commit, when no transaction is open,
+and then proceeds as a restarted writer does (``commit.takeover.join_plan``): it checks that its plan is in force, takes
+over its own transactional id, and checks the plan again. From then on no other process can commit under the id; and
+none has since the writer's last marker if the ledger still holds that marker. A table counts once a batch, so tables
+that come again and again cost a few new clients, not one each thousand rows. Linger times are those of
+``sink.adaptive_linger``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ RENEWAL_TABLES = 1_000
 
 @dataclass(slots=True)
 class ProducerRenewal:
-    """Say when a writer's Kafka client is to be replaced, and do it.
+    """Decide when a writer's Kafka client is replaced, and replace it.
 
     Args:
         table_count: Returns how many tables the writer has met in this batch.
-        renew: Replaces the client; nothing is open then, and the marker is the last that the writer committed.
-        renewal_due: Returns whether another client would suit the records of the last transaction better.
+        renew: Replaces the client; no transaction is open then, and the marker is the last that the writer committed.
+        renewal_due: Returns whether another linger time would suit the records of the last transaction better.
     """
 
     table_count: Callable[[], int]
@@ -43,7 +43,7 @@ class ProducerRenewal:
         self._renewed_at = self.table_count()
 
     def due(self) -> bool:
-        """Return whether a new client is cheaper: this one knows many topics, or waits too long or too shortly."""
+        """Return whether to replace the client: it knows many topics, or lingers too long or too briefly."""
         return self.table_count() - self._renewed_at >= RENEWAL_TABLES or self.renewal_due()
 
     def perform(self, committed_marker: Marker) -> None:
@@ -53,32 +53,32 @@ class ProducerRenewal:
             committed_marker: The marker that the writer has just committed.
 
         Raises:
-            FencedError: Another plan or attempt is in force, or another copy of the writer is at work.
-            SinkError: Kafka refuses.
+            FencedError: Another plan or attempt is in force, or another copy of the writer is running.
+            SinkError: Kafka refuses the new client.
         """
         self._renewed_at = self.table_count()
         self.renew(committed_marker)
 
 
 def require_last_marker(stored_marker: Marker | None, committed_marker: Marker) -> None:
-    """Check that nobody has committed under a writer's id since its last marker.
+    """Check that no other process has committed under a writer's transactional id since its last marker.
 
-    Spark may run a second copy of a task. It belongs to the same attempt, so the plan does not tell the two apart.
+    Spark may run a second copy of a task. It belongs to the same attempt, so the plan does not distinguish the two.
 
     Args:
-        stored_marker: The writer's marker in the ledger, read after the id was taken over.
+        stored_marker: The writer's marker in the ledger, read after the takeover of the id.
         committed_marker: The marker that the writer committed.
 
     Raises:
-        FencedError: Somebody has.
+        FencedError: Another process has.
     """
     if stored_marker is None or stored_marker.to_json() != committed_marker.to_json():
         raise FencedError(
-            "another copy of this writer is at work",
-            where=f"epoch {committed_marker.epoch}, writer {committed_marker.writer}, behind "
+            "another copy of this writer is running",
+            where=f"epoch {committed_marker.epoch}, writer {committed_marker.writer}, after "
             f"{committed_marker.reached.offset}",
-            why="it has committed since; "
-            + ("no marker" if stored_marker is None else f"it reached {stored_marker.reached.offset}"),
-            remedy="nothing: the other one goes on, or the next attempt does, from what is committed",
+            why="it has committed since then: "
+            + ("the marker is gone" if stored_marker is None else f"it reached {stored_marker.reached.offset}"),
+            remedy="nothing: the other copy or the next attempt continues after what is committed",
             retriable=True,
         )

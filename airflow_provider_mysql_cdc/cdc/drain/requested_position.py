@@ -1,4 +1,4 @@
-"""A place of the binlog that a person names: a file and position, or the GTID set that was executed up to there."""
+"""A binlog position that a person requests: by file and position, or by the GTID set that was executed up to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
-# Events that begin a transaction, or stand between two of them (names of SHOW BINLOG EVENTS).
+# Events that begin a transaction, or are between two of them (names of SHOW BINLOG EVENTS).
 _BOUNDARY_EVENTS = {
     "Gtid",
     "Anonymous_Gtid",
@@ -35,7 +35,7 @@ _GTID_TEXT_LIMIT = 300
 def position_at(
     conn: Any, settings: ConnectionSettings, server_offset: BinlogOffset, file: str, pos: int
 ) -> BinlogOffset:
-    """Return the offset at a file and position, once it is certain that the stream can go on there.
+    """Return the offset at a file and position, after checking that the stream can continue there.
 
     Args:
         conn: An open connection.
@@ -47,7 +47,7 @@ def position_at(
     Raises:
         BinlogPurgedError: The server does not hold the position.
         ConfigError: No event begins there, or the position is inside a transaction.
-        SourceError: The server cannot be asked.
+        SourceError: The server refuses a query, or cannot be reached.
     """
     offset = check_available(conn, settings, server_offset.with_position(file, pos))
     _require_boundary(conn, offset)
@@ -81,10 +81,10 @@ def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
 
 
 def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset, requested: GtidSet) -> BinlogOffset:
-    """Return the offset before the first transaction that a GTID set does not hold.
+    """Return the offset before the first transaction that a GTID set does not contain.
 
-    The stream goes by file and position, so the set has to be one that was executed at some place: with a gap in it,
-    transactions behind the place would come although the set holds them.
+    The stream is read by file and position, so the set has to be one that was executed at some position: with a gap in
+    it, the stream would contain transactions after that position that the set contains too.
 
     Args:
         cfg: The connector's configuration.
@@ -95,14 +95,14 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
     Raises:
         BinlogPurgedError: The server no longer holds the first transaction that the set lacks.
         ConfigError: GTIDs are off; the server does not know a transaction of the set; or the set has a gap.
-        SourceError: The server cannot be asked.
+        SourceError: The server refuses a query, or cannot be reached.
     """
     where = f"gtid_set {str(requested)[:_GTID_TEXT_LIMIT]}"
     if binlog_end.gtids is None:
         raise ConfigError("GTIDs are off", where=where, remedy="give binlog_filename and binlog_position")
     if unknown := requested.subtract(GtidSet.parse(binlog_end.gtids)):
         raise ConfigError(
-            "the server does not know transactions of the GTID set",
+            "the server has not executed all transactions of the GTID set",
             where=where,
             why=f"gtid_executed lacks {str(unknown)[:_GTID_TEXT_LIMIT]}",
             remedy="give a set that this server has executed, as SELECT @@gtid_executed shows it",
@@ -113,16 +113,16 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
     position, executed = _first_missing_transaction(cfg, start, binlog_end, previous_gtids, requested)
     if beyond_gap := requested.subtract(executed):
         raise ConfigError(
-            "the GTID set has a gap, so no place of the binlog stands for it",
+            "the GTID set has a gap, so no binlog position corresponds to it",
             where=where,
-            why=f"it lacks the transaction at {position}, and holds {str(beyond_gap)[:_GTID_TEXT_LIMIT]} behind it",
-            remedy=f"give a set without the gap: {str(executed)[:_GTID_TEXT_LIMIT]} stands for {position}",
+            why=f"it lacks the transaction at {position}, and contains {str(beyond_gap)[:_GTID_TEXT_LIMIT]} after it",
+            remedy=f"give a set without the gap: {str(executed)[:_GTID_TEXT_LIMIT]} corresponds to {position}",
         )
     return check_available(conn, settings, binlog_end.with_position(position.file, position.pos, str(executed)))
 
 
 def _start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
-    """Return the last file before which nothing was executed that the set lacks, and what was; sets only grow."""
+    """Return the last file before which only transactions of the set were executed, and their set; sets only grow."""
     low, high, previous_gtids = 0, len(files), GtidSet()
     while low < high:
         middle = (low + high) // 2
@@ -136,14 +136,14 @@ def _start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str)
         raise BinlogPurgedError(
             "the server no longer holds transactions that the GTID set lacks",
             where=where,
-            why=f"its first binlog file begins behind {missing}",
-            remedy="add them to the set, if the stream is to leave them out",
+            why=f"its first binlog file begins after {missing}",
+            remedy="add them to the set to leave them out of the stream",
         )
     return files[low - 1], previous_gtids
 
 
 def _previous_gtids(conn: Any, file: str) -> GtidSet:
-    """Return what was executed before a binlog file."""
+    """Return the GTID set that was executed before a binlog file."""
     events = fetch_dicts(conn, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2")
     return GtidSet.parse(next((e["Info"] for e in events if e["Event_type"] == "Previous_gtids"), ""))
 
@@ -151,7 +151,7 @@ def _previous_gtids(conn: Any, file: str) -> GtidSet:
 def _first_missing_transaction(
     cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, previous_gtids: GtidSet, requested: GtidSet
 ) -> tuple[BinlogOffset, GtidSet]:
-    """Return the place of the first transaction that a set lacks, or the end, and what was executed before it."""
+    """Return the position of the first transaction that a set lacks, or the end, and the set executed before it."""
     executed = GtidTracker(str(previous_gtids))
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:

@@ -1,8 +1,8 @@
-"""The structures at the place to which a person moves the offset.
+"""Table structures at the position to which a person moves the offset.
 
-The schema history knows the statements that were drained. A place beyond them, before them, in another binlog or behind
-something that was skipped needs a description of its own: the structures that the server has now, when no captured
-table was changed between the place and now.
+The schema history contains the statements that were drained. A position after them, before them, in another binlog or
+after something that was skipped needs structures of its own: those that the server has now, when no captured table was
+changed between that position and now.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, draine
         drained_to: How far the stream was drained, or None when that is not known.
 
     Raises:
-        SchemaError: A record of the history is damaged, or it is another connector's; or a signal told structures
-            between the offset and what was drained.
+        SchemaError: A record of the history is damaged, or is another connector's; or a schema-changes signal set
+            structures between the offset and what was drained.
         SinkError: Kafka cannot be read.
     """
     if drained_to is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
@@ -58,7 +58,7 @@ def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, draine
     try:
         drained_to = check_available(conn, cfg.connection_settings(), drained_to)
     except BinlogPurgedError:
-        return False  # of another binlog, or before all that the server still has
+        return False  # in another binlog, or before everything that the server still has
     if compare_offsets(offset, drained_to) > 0:
         return False
     signaled: list[HistoryRecord] = []
@@ -73,10 +73,10 @@ def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, draine
         return False
     if signaled:
         raise SchemaError(
-            "the stream cannot go back behind structures that a signal told between two batches",
-            where=f"schema-changes of {signaled[-1].position}",
-            why="the binlog does not tell them again at their place",
-            remedy=f"move to {signaled[-1].position} or behind it; or take the tables' rows again (execute-snapshot)",
+            "the stream cannot move back before structures that a schema-changes signal set between two batches",
+            where=f"schema-changes signal at {signaled[-1].position}",
+            why="the binlog does not contain them, so the stream would not have them when it gets there again",
+            remedy=f"move to {signaled[-1].position} or a later position; or read the tables again (execute-snapshot)",
         )
     return True
 
@@ -96,20 +96,20 @@ def schema_records(
         The records, and the number of captured tables.
 
     Raises:
-        SchemaError: A captured table was changed behind the offset, with the statement and its place.
-        StateError: Tables come and go too quickly.
+        SchemaError: A captured table was changed after the offset; names the statement and its position.
+        StateError: Tables are created or dropped too quickly.
     """
     definitions, end = _read_definitions(cfg)
     try:
         require_no_ddl(cfg, offset, end)
     except SchemaError as error:
         raise SchemaError(
-            "the structures at this place are not known: a captured table was changed between it and now",
+            "the table structures at this position are not known: a captured table was changed after it",
             where=error.where,
-            why="the schema history does not reach this place, and the server's structures are those after the "
+            why="the schema history does not cover this position, and the server's structures are those after the "
             "statement",
-            remedy="move to a place behind the statement (current is always one) or to one that the stream has drained "
-            "in one piece; or take a new snapshot (mysql_cdc_snapshot with again=true)",
+            remedy="move to a position after the statement (current always is one) or to one that the stream has "
+            "drained without a gap; or take a new snapshot (mysql_cdc_snapshot with again=true)",
         ) from error
     return _history_records(cfg, job, definitions, offset, epoch), len(definitions.tables)
 
@@ -127,8 +127,8 @@ def write_schemas(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, ep
         The number of captured tables.
 
     Raises:
-        SchemaError: A captured table was changed behind the offset, with the statement and its place.
-        StateError: Tables come and go too quickly.
+        SchemaError: A captured table was changed after the offset; names the statement and its position.
+        StateError: Tables are created or dropped too quickly.
     """
     records, table_count = schema_records(cfg, job, offset, epoch)
     job.commit(records)
@@ -136,7 +136,7 @@ def write_schemas(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, ep
 
 
 def rebuild_history(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Log) -> None:
-    """Rebuild a lost schema history for a batch that is not finished, so that the drain can go on with it.
+    """Rebuild a lost schema history for a batch that is not finished, so that the drain can continue the batch.
 
     Args:
         cfg: The connector's configuration.
@@ -145,17 +145,17 @@ def rebuild_history(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Log)
         log: Takes one line of text.
 
     Raises:
-        SchemaError: A captured table was changed since the batch's start, with the statement and its place.
-        RunInProgressError: Another run is at work.
-        StateError: Tables come and go too quickly.
+        SchemaError: A captured table was changed since the batch's start; names the statement and its position.
+        RunInProgressError: Another run is in progress.
+        StateError: Tables are created or dropped too quickly.
     """
     with run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
-        job.begin(replace(plan, owner=owner))  # now nobody writes into the history any more
+        job.begin(replace(plan, owner=owner))  # fences the writers: none can add to the history from here on
         definitions, end = _read_definitions(cfg)
         lock.require()
         replace_history(cfg, plan.start, end)
         job.commit(_history_records(cfg, job, definitions, plan.start, plan.epoch))
-    log(f"the schema history is rebuilt as of {plan.start}, where batch {plan.epoch} begins; the drain goes on with it")
+    log(f"the schema history is rebuilt as of {plan.start}, the start of batch {plan.epoch}; the drain continues it")
 
 
 def _history_records(
@@ -166,18 +166,18 @@ def _history_records(
 
 
 def _read_definitions(cfg: ConnectorConfig) -> tuple[TableDefinitions, BinlogOffset]:
-    """Return the definitions of the captured tables and a position at which they hold."""
+    """Return the definitions of the captured tables and a position at which they are valid."""
     missing_table = None
     for _ in range(MAX_ATTEMPTS):
         with connect(cfg.connection_settings()) as conn:
             tables = captured_tables(conn, cfg)
             missing_table = lock_metadata(conn, tables, lock_seconds(cfg))
             if missing_table is None:
-                # No table of the list changes while it is guarded; one that is not on it is found in the binlog.
+                # No table of the list changes while its metadata is locked; other tables are found in the binlog.
                 return read_definitions(conn, cfg, tables), current_offset(conn)
     raise StateError(
-        "the tables did not keep still long enough to be described",
+        "the definitions of the captured tables could not be read, because statements keep dropping or renaming tables",
         where=str(missing_table),
-        remedy="run the task again when statements that drop or rename tables are over",
+        remedy="run the task again when those statements are over",
         retriable=True,
     )

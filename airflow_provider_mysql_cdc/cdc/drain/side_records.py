@@ -1,4 +1,4 @@
-"""Records that are no row events: truncate events and heartbeats."""
+"""Records that come from no row event: truncate events and heartbeats."""
 
 from __future__ import annotations
 

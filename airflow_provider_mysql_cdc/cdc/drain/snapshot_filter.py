@@ -1,15 +1,15 @@
-"""Drop events that a resumed snapshot has already seen.
+"""Drop events that a resumed snapshot already contains.
 
 A snapshot that was interrupted opens a new view for its remaining chunks. The drain then starts at the lowest position
 of all views; for keys of a chunk read at a later position P', events up to P' are already contained in the chunk's rows
 and are dropped (design, section 6).
 
-A table may have had other names until that view, and other tables its name; so each chunk says under which names, from
-where to where, events are its table's (``snapshot.remaining_chunks``).
+Until that view the table may have had other names, and its name may have been another table's; so each chunk records
+under which names, between which positions, events are its table's (``snapshot.remaining_chunks``).
 
-Chunks are ranges of the table's own key. The key of an event may be another one (``message.key.columns``), may be shown
-otherwise (converters), and may have changed since the snapshot; so rows are decoded once more for the chunk's columns,
-into the written form that bounds have (``snapshot.key_kinds``).
+Chunks are ranges of the table's own key. The key of an event may have other columns (``message.key.columns``), other
+values (converters), and may have changed since the snapshot; so rows are decoded a second time for the chunk's columns,
+into the written form of chunk bounds (``snapshot.key_kinds``).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BoundColumns = tuple[tuple[str, KeyColumnKind], ...]
 
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """Say where the rows of an event stand.
+    """Locate the rows of an event.
 
     Args:
         event: The row event itself, not the one that commits it.
@@ -74,10 +74,10 @@ class EventRows:
 
 @dataclass(slots=True)
 class SnapshotFilter:
-    """Decide for each record whether a later chunk contains it already.
+    """Decide for each record whether a chunk that was read later contains it already.
 
     Args:
-        cfg: For a connection to the source, which alone can compare character keys (its collation).
+        cfg: For a connection to the source, which alone can compare character keys (by its collations).
         lookups: Chunks read after the batch's start, by each name that their tables had.
     """
 
@@ -95,12 +95,12 @@ class SnapshotFilter:
 
         Args:
             cfg: The connector's configuration.
-            records: Ledger records of the chunks that mean something for the stream
+            records: Ledger records of the chunks that may contain events of the stream
                 (``chunk_visibility.active_filters``).
             plan: The batch.
 
         Raises:
-            DamagedRecordError: One is not of its form.
+            DamagedRecordError: One cannot be read.
         """
         visibilities: dict[tuple[BinlogOffset, int], ChunkVisibility | None] = {}
         chunks_by_name: dict[TableId, dict[tuple[Any, ...], list[SnapshotChunk]]] = {}
@@ -139,10 +139,10 @@ class SnapshotFilter:
             self._decoders = {key: decoder for key, decoder in self._decoders.items() if key[0] != table.id}
 
     def _decoder(self, table_id: TableId, columns: BoundColumns) -> TolerantDecoder:
-        """Return the decoder of the columns that bound chunks, which gives each key in its written form.
+        """Return the decoder of the columns that bound chunks, which writes each key in its written form.
 
         Raises:
-            SchemaError: One of them has another name or type by now.
+            SchemaError: One of them has another name or type now.
         """
         cached = self._decoders.get((table_id, columns))
         if cached is not None:
@@ -156,7 +156,7 @@ class SnapshotFilter:
                 raise SchemaError(
                     "the snapshot's chunks cannot be compared with the table's events",
                     where=f"table {table.id}",
-                    why=f"its chunks are bounded by {name} as {kind.name}, which the table did not have at this place"
+                    why=f"its chunks are bounded by {name} as {kind.name}; the table did not have it at this position"
                     + (
                         ""
                         if column is None
@@ -172,7 +172,7 @@ class SnapshotFilter:
             skipped_ops=frozenset(),
             conversions=tuple(conversions),
         )
-        # Rows whose key cannot be decoded are in no chunk; the event's own decoder says what becomes of them.
+        # Rows whose key cannot be decoded are in no chunk; the event's own decoder handles them.
         decoder = TolerantDecoder(compile_decoder(table, table_map, options, EnvelopeText()), [])
         self._decoders[table_id, columns] = decoder
         return decoder
@@ -189,9 +189,9 @@ class SnapshotFilter:
 
         Args:
             table: The records' table.
-            records: What the decoder made of the event.
+            records: What the decoder produced of the event.
             event: The row event, or the one that commits it.
-            rows: Where its rows stand.
+            rows: Where its rows are.
             transaction: The transaction that commits the rows.
         """
         for lookup in self.lookups.get(table, ()):
@@ -202,7 +202,7 @@ class SnapshotFilter:
             try:
                 keys = self._chunk_keys(table, tuple(zip(lookup.columns, lookup.kinds, strict=True)), records, rows)
             except SchemaError:
-                # The key was changed before the rows went: what is not known to be of them is told.
+                # The key was changed before the rows were deleted: events that may not be theirs are kept.
                 if lookup.dropped:
                     continue
                 raise
@@ -217,8 +217,8 @@ class SnapshotFilter:
     ) -> list[bytes | None]:
         """Return for each record the key that its row has in the chunks.
 
-        A delete that stands for a changed key speaks of the row as it was before, every other record of an UPDATE of
-        the row as it is afterwards.
+        Of an UPDATE that changes the key, the delete record is about the row before the update; every other record is
+        about the row after it.
         """
         decoder = self._decoder(table, columns)
         decoded: list[RowRecord] = []
@@ -235,7 +235,7 @@ class SnapshotFilter:
         """Return a key's values in their written form.
 
         Raises:
-            SchemaError: One has another form, so that nothing could be said of its place.
+            SchemaError: One has another form, so that it cannot be compared with chunk bounds.
         """
         parsed = json.loads(key)
         values = []
@@ -245,7 +245,7 @@ class SnapshotFilter:
                 raise SchemaError(
                     "a key of an event cannot be compared with the snapshot's chunks",
                     where=f"table {lookup.chunks[0].table}, {event.where()}",
-                    why=f"it does not look like {kind.name}",
+                    why=f"it is not written as {kind.name}",
                     remedy=NEW_SNAPSHOT + "; and report the definition",
                 )
             values.append(value)

@@ -107,7 +107,7 @@ class TableRoutes:
         if route is None:
             raise _unknown_table_error(event, header.table_id)
         if route.signals is not None:
-            # Also of events that are committed: the transaction's end may not be.
+            # Also for events that an earlier attempt committed: the end of their transaction may not be committed.
             route.signals.read_event(event, header, c.ROW_EVENT_KINDS[event.type])
         if route.decoder is not None:
             check_rows(event, header, len(route.decoder.table.columns))
@@ -138,7 +138,7 @@ class TableRoutes:
         return route
 
     def _table_route(self, table_map: TableMap, state: SchemaState, event: Event) -> TableRoute:
-        """Build a table's route, and prepare for its rows what else looks at them."""
+        """Build a table's route, and prepare the snapshot filter and the window's keys for its rows."""
         cfg, table_id = self._settings.cfg, TableId(table_map.db, table_map.table)
         if not cfg.captures(table_id):
             return skipped_route(table_id)
@@ -165,11 +165,13 @@ class TableRoutes:
             raise SchemaError(
                 "rows of a table that the schema history does not know",
                 where=f"{event.file}:{event.start_pos}, table {table}",
-                why="the table was not captured when its CREATE TABLE passed, or the history topic is incomplete",
+                why="the table was not captured when its CREATE TABLE was read, or the history topic is incomplete",
                 remedy="take a snapshot of the table (snapshot.mode=recovery rebuilds the schema history)",
             )
         if mode == "warn":
-            log.warning("rows of %s are left out from %s on: its structure is not known", table, event.where())
+            log.warning(
+                "rows of %s are skipped from %s on: the schema history does not know the table", table, event.where()
+            )
 
 
 def _unknown_table_error(event: Event, table_id: int) -> BinlogCorruptError:

@@ -1,7 +1,7 @@
-"""Topics of tables that a batch is about to meet, made many at once.
+"""Topics of tables that a batch is about to meet, created many at once.
 
-A topic made by itself takes six requests and 25 ms. A batch in which somebody creates thousands of tables meets them
-one by one; but they stand on the server already, so a writer that has made a few topics asks for the others.
+A topic created by itself takes six requests and 25 ms. A batch that contains thousands of CREATE TABLE statements meets
+the tables one by one; but the server has them all already, so a writer that has created a few topics lists the tables.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, describe_creat
 
 log = logging.getLogger(__name__)
 LIST_TABLES_AFTER = 8
-"""Topics that are made by themselves before the server is asked for more tables; twice as many before the next time."""
+"""Topics that are created singly before the writer lists the server's tables; twice as many before the next time."""
 TOPICS_PER_REQUEST = 250
-"""Topics that are made together: about a second in which the writer's Kafka transaction stays open."""
+"""Topics of one request: about a second in which the writer's Kafka transaction stays open."""
 
 
 class TopicPrecreation:
-    """Make topics when they are first needed, and with them those that will be.
+    """Create topics when they are first needed, together with those that will be needed.
 
     Args:
         cfg: The connector's configuration.
-        topic_to_create: Gives the topic of a captured table when this writer will have to make it; None otherwise.
+        topic_to_create: Returns the topic of a captured table when this writer has to create it; None otherwise.
     """
 
     def __init__(self, cfg: ConnectorConfig, topic_to_create: Callable[[TableId], str | None]) -> None:
@@ -44,13 +44,13 @@ class TopicPrecreation:
         self._created: dict[str, TopicInfo] = {}
 
     def create(self, topic: str) -> TopicInfo:
-        """Make a topic, unless it is there, and return what it is.
+        """Create a topic, unless it exists, and describe it.
 
         Args:
             topic: Its name.
 
         Raises:
-            SinkError: It cannot be made, or is gone again.
+            SinkError: It cannot be created, or no longer exists.
         """
         if (topic_info := self._created.pop(topic, None)) is not None:
             return topic_info
@@ -67,12 +67,12 @@ class TopicPrecreation:
         return self._create_topics(admin, [topic])[topic]
 
     def _list_tables(self) -> None:
-        """Ask the server which captured tables there are by now."""
+        """List the captured tables that the server has now."""
         try:
             with connect(self._cfg.connection_settings()) as conn:
                 tables = captured_tables(conn, self._cfg)
         except SourceError as error:
-            log.info("topics are made one by one: %s", error.message())
+            log.info("topics are created one by one: %s", error.message())
             return
         self._expected_topics = dict.fromkeys(
             topic for table in tables if (topic := self._topic_to_create(table)) is not None
@@ -86,8 +86,8 @@ class TopicPrecreation:
         try:
             self._created |= self._create_topics(admin, topics)
         except SinkError as error:
-            # It may be about another one, which nobody needs yet.
-            log.info("topics are made one by one: %s", error.message())
+            # The error may concern another topic, which is not needed yet.
+            log.info("topics are created one by one: %s", error.message())
             self._expected_topics.clear()
 
     def _create_topics(self, admin: AdminClient, topics: list[str]) -> dict[str, TopicInfo]:

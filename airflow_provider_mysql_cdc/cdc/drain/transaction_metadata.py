@@ -1,4 +1,4 @@
-"""Transaction metadata: BEGIN and END records, and each event's place in its transaction (TXN-01 to TXN-10)."""
+"""Transaction metadata: BEGIN and END records, and each event's order in its transaction (TXN-01 to TXN-10)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 PLACEHOLDER = "\0"
-"""Stands for the transaction block in a decoded value; JSON text never holds this byte, it would be escaped."""
+"""Placeholder of the transaction block in a decoded value; JSON text never contains this byte, it would be escaped."""
 _PLACEHOLDER_BYTES = PLACEHOLDER.encode()
 
 
 class TransactionMetadata:
     """Number the events of the transaction being read.
 
-    Every writer numbers all captured events, also those it does not produce, so that all writers agree.
+    Every writer numbers all captured events, those of other writers' partitions included, so that all writers agree.
 
     Args:
         cfg: The connector's configuration.
@@ -40,7 +40,7 @@ class TransactionMetadata:
         Args:
             gtid: Its GTID, or None.
             file: Binlog file.
-            pos: Position of its BEGIN, the id's second half without GTIDs (TXN-07).
+            pos: Position of its BEGIN, the second half of the id where GTIDs are off (TXN-07).
         """
         self.open = True
         self._id = gtid or f"file={file},pos={pos}"
@@ -63,7 +63,7 @@ class TransactionMetadata:
 
         Args:
             table: The event's table.
-            rows: What the decoder made with ``PLACEHOLDER`` as the transaction block.
+            rows: What the decoder produced with ``PLACEHOLDER`` as the transaction block.
         """
         name = str(table)
         numbered: list[RowRecord] = []

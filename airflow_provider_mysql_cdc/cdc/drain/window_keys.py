@@ -1,11 +1,11 @@
-"""Which rows the events behind a low watermark touched, so that a view opened behind it is not believed for them.
+"""Which rows the events after a low watermark changed; the rows of a view opened after it are not used for them.
 
-A view that is opened after the low watermark contains every transaction before it. Of those behind it, it contains some
-or none. So whoever reads in such a view, when the stream has come to the batch's end, leaves out the rows whose keys an
-event behind the watermark had: the stream has told of them already (INC-20 to INC-27).
+A view that is opened after the low watermark contains every transaction before the watermark, and some or none of those
+after it. Whoever reads in such a view, when the stream has reached the batch's end, therefore leaves out rows whose key
+an event after the watermark had: the stream has produced their changes already (INC-20 to INC-27).
 
-A row is known by the columns of its table's own key, whatever key its events have (``message.key.columns``,
-converters). Of an UPDATE both rows count: the view may hold either.
+A row is identified by the columns of its table's own key, whatever key its events have (``message.key.columns``,
+converters). Of an UPDATE both rows count: the view may contain either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 MAX_KEYS = 100_000
-"""Keys of one table that are remembered; a table of which more are touched is read in a later round."""
+"""Keys of one table that are remembered; a table with more changed rows is read in a later window."""
 
 
 def row_key_options(table: Table) -> DecoderOptions:
@@ -43,17 +43,17 @@ def row_key_options(table: Table) -> DecoderOptions:
 
 @dataclass(slots=True)
 class WindowKeys:
-    """Remember the keys of rows that were touched behind a low watermark.
+    """Remember the keys of rows that were changed after a low watermark.
 
     Args:
-        tables: The tables that are about to be read.
-        low_watermark: The low watermark as a position, before which every transaction can be seen; None where it is a
-            row of the signal table.
+        tables: The tables that the window reads.
+        low_watermark: The low watermark as a position, before which the view contains every transaction; None where it
+            is a row of the signal table.
         low_watermark_id: Id of that row, or None.
         keys: Keys by table, as the decoder of ``row_key_options`` writes them.
-        unreadable: Tables that cannot be read in this round, each with the reason.
-        skipped_ops: Operations of which the stream tells nothing (``skipped.operations``): their rows are still to be
-            read.
+        unreadable: Tables that cannot be read in this window, each with the reason.
+        skipped_ops: Operations of which the stream produces no records (``skipped.operations``): the window still reads
+            their rows.
     """
 
     tables: Collection[TableId]
@@ -66,7 +66,7 @@ class WindowKeys:
     _decoders: dict[TableId, RowDecoder | None] = field(default_factory=dict)
 
     def on_watermark(self, row_id: str, kind: str) -> None:
-        """Take note of a watermark row whose transaction has ended in the stream.
+        """Note a watermark row whose transaction has ended in the stream.
 
         Args:
             row_id: Its id.
@@ -77,18 +77,18 @@ class WindowKeys:
         )
 
     def watermark_handler(self) -> Callable[[str, str], None] | None:
-        """Return what takes note of watermark rows; None where the low watermark is a position."""
+        """Return what notes watermark rows; None where the low watermark is a position."""
         return None if self.low_watermark_id is None else self.on_watermark
 
     def restart(self) -> None:
-        """Begin anew at the batch's start.
+        """Start again at the batch's start.
 
-        What is known of rows and tables stays: the same events come again, those that a writer has committed as well.
+        Keys and unreadable tables are kept: the writer reads the same events again, those that it has committed too.
         """
         self._watermark_passed = False
 
     def is_after_watermark(self, event: Event) -> bool:
-        """Return whether a transaction is behind the low watermark.
+        """Return whether a transaction is after the low watermark.
 
         Args:
             event: An event of it; of an XA transaction the one that commits it.
@@ -98,10 +98,10 @@ class WindowKeys:
         )
 
     def missing_watermark(self) -> str | None:
-        """Return why nothing can be read in this round although the stream is at its end; None when it can."""
+        """Return why nothing can be read in this window although the batch has ended; None when tables can be read."""
         if self.low_watermark_id is None or self._watermark_passed:
             return None
-        return "the low watermark did not come along in the binlog"
+        return "the low watermark row did not appear in the binlog"
 
     def prepare_table(self, table: Table, table_map: TableMapLike) -> None:
         """Prepare for the rows of a table version.
@@ -122,40 +122,42 @@ class WindowKeys:
 
         Args:
             table: Their table.
-            rows: Where they stand.
-            commit_event: The event, or the one that commits it.
+            rows: Where they are in the event.
+            commit_event: The event, or the one that commits its XA transaction.
         """
         if table not in self.tables or table in self.unreadable or not self.is_after_watermark(commit_event):
             return
         decoder = self._decoders.get(table)
         if decoder is None:
-            self.unreadable[table] = "rows of it were changed meanwhile, and without a key it cannot be told which"
+            self.unreadable[table] = (
+                "rows of it were changed in the meantime, and without a primary key it is not known which"
+            )
             return
         decoded: list[Any] = []
         decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.operation]
         try:
             decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), decoded)
         except ValueDecodeError:
-            self.unreadable[table] = "a row that was changed meanwhile cannot be decoded"
+            self.unreadable[table] = "a row that was changed in the meantime cannot be decoded"
             return
         keys = self.keys.setdefault(table, set())
         keys.update(record[0] for record in decoded if record[0] is not None)
         if len(keys) > MAX_KEYS:
-            self.unreadable[table] = f"more than {MAX_KEYS:,} of its rows were changed meanwhile"
+            self.unreadable[table] = f"more than {MAX_KEYS:,} of its rows were changed in the meantime"
             del self.keys[table]
 
     def on_statement(
         self, changes: Iterable[TableChange], event: Event, moved_row_tables: Iterable[TableId] = ()
     ) -> None:
-        """Take note of a statement that changed, emptied or moved tables, wherever in the batch it stands.
+        """Note a statement that changed, emptied or moved tables, wherever in the batch it is.
 
-        Before the low watermark it may have given the name to another table than the scan has begun with; the next
-        round's driver finds that in the schema history.
+        Before the low watermark it may have given the name to another table than the one whose scan has begun; the next
+        window's driver finds that in the schema history.
 
         Args:
             changes: What it did.
             event: The statement's event.
-            moved_row_tables: Tables that rows came to or left without row events.
+            moved_row_tables: Tables whose rows the statement moved without row events.
         """
         for table in {*moved_row_tables, *(t for change in changes for t in (change.id, change.previous_id))} & {
             *self.tables

@@ -1,9 +1,9 @@
 """XA transactions: their rows are produced when they commit, not when they are prepared.
 
 ``XA PREPARE`` writes the rows into the binlog; ``XA COMMIT`` or ``XA ROLLBACK`` follow as groups of their own, any time
-later, also after a restart of the server (MySQL manual, "Restrictions on XA Transactions"). So the writer remembers
-where prepared rows stand, across batches, and reads them once more when the commit comes. A prepared transaction keeps
-its metadata locks, so the tables still have the structure that the rows were written with.
+later, also after a restart of the server (MySQL manual, "Restrictions on XA Transactions"). So the writer remembers the
+position of prepared rows, across batches, and reads them again when the transaction commits. A prepared transaction
+keeps its metadata locks, so the tables still have the structure that the rows were written with.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
-# As mysqlbinlog registers: a reader without an id of its own never ends another reader's dump.
+# As mysqlbinlog registers: a reader with server id 0 never ends another reader's dump.
 SIDE_SERVER_ID = 0
 _VERBS = frozenset({"START", "END", "COMMIT", "ROLLBACK"})
 _STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)
@@ -41,24 +41,24 @@ def require_xa(sql: str, where: str) -> tuple[str, str]:
 
     Args:
         sql: The statement.
-        where: Its place, for the error.
+        where: Its ``file:position``, for the error.
 
     Raises:
-        UnsupportedEventError: It is another one, and whether its transaction commits decides about rows.
+        UnsupportedEventError: It is another one, and rows depend on whether its transaction commits.
     """
     statement = parse_xa(sql)
     if statement is None or statement[0] not in _VERBS:
         raise UnsupportedEventError(
             "an XA statement is not understood",
             where=f"{where}: {sql[:200]}",
-            why="whether its transaction commits decides about rows",
-            remedy="report the statement; no setting passes it over",
+            why="which rows are produced depends on whether its transaction commits",
+            remedy="report the statement; no setting skips it",
         )
     return statement
 
 
 def is_one_phase(event: Event) -> bool:
-    """Return whether an XA_PREPARE event stands for ``XA COMMIT ... ONE PHASE`` (first byte of its body)."""
+    """Return whether an XA_PREPARE event is an ``XA COMMIT ... ONE PHASE`` (first byte of its body)."""
     return event.buf[event.body] != 0
 
 
@@ -80,11 +80,11 @@ class XaTransactions:
 
     @property
     def prepared(self) -> tuple[PreparedXa, ...]:
-        """What is prepared and not decided yet."""
+        """The transactions that are prepared and not decided yet."""
         return tuple(self._prepared.values())
 
     def start(self, xid: str, boundary: BinlogOffset) -> None:
-        """Enter an XA transaction; its first event stands at ``boundary``."""
+        """Enter an XA transaction, whose first event is at ``boundary``."""
         self._open = xid, boundary
 
     def end(self, event: Event) -> PreparedXa | None:
@@ -100,12 +100,12 @@ class XaTransactions:
         return None
 
     def take_prepared(self, xid: str) -> PreparedXa | None:
-        """Forget a transaction that commits or rolls back, and return it; None when its rows were never seen."""
+        """Forget a transaction that commits or rolls back, and return it; None when its rows were not read."""
         return self._prepared.pop(xid, None)
 
 
 def read_rows(cfg: ConnectorConfig, xa: PreparedXa, on_wait: Callable[[], None] | None = None) -> Iterator[Event]:
-    """Yield the events of a prepared transaction once more.
+    """Yield the events of a prepared transaction again.
 
     Args:
         cfg: The connector's configuration.
@@ -113,7 +113,7 @@ def read_rows(cfg: ConnectorConfig, xa: PreparedXa, on_wait: Callable[[], None] 
         on_wait: Called while the stream waits (``open_stream``).
 
     Raises:
-        BinlogPurgedError: The binlog no longer holds it.
+        BinlogPurgedError: The binlog no longer contains it.
     """
     return _read_events(cfg, xa.file, xa.start, BinlogOffset(xa.file, xa.end), on_wait)
 
@@ -151,14 +151,14 @@ def find_prepared(
         on_wait: Called while the search waits (``open_stream``).
 
     Returns:
-        The transaction, or None when the binlog is complete and does not hold it: it had no rows.
+        The transaction, or None when the binlog is complete and does not contain it: it had no rows.
 
     Raises:
-        BinlogPurgedError: It may have been prepared in a file that is gone.
+        BinlogPurgedError: It may have been prepared in a file that was purged.
     """
     with connect(cfg.connection_settings()) as conn:
         first = binary_logs(conn)[0][0]
-    log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first}")
+    log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first} on")
     transactions, complete = XaTransactions(), False
     boundary = BinlogOffset(first, FILE_START)
     for event in _read_events(cfg, first, FILE_START, before, on_wait):

@@ -171,7 +171,7 @@ def test_a_decoder_is_made_once_for_a_version_and_outlives_other_tables(monkeypa
 @pytest.mark.parametrize(
     ("columns", "was"),
     [
-        ((column("key", "INT", nullable=False), column("n", "INT")), "did not have at this place"),
+        ((column("key", "INT", nullable=False), column("n", "INT")), "did not have it at this position"),
         ((column("id", "JSON", nullable=False), column("n", "INT")), "there it was JSON"),
         ((column("id", "DATE", nullable=False), column("n", "INT")), "there it was DATE"),
     ],

@@ -208,7 +208,7 @@ def test_the_last_file_before_which_nothing_is_missing(monkeypatch: pytest.Monke
 
 def test_what_the_server_has_purged_and_the_set_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named_place, "_previous_gtids", lambda conn, name: GtidSet.parse(FILES[name]))
-    with pytest.raises(BinlogPurgedError, match=f"begins behind {UUID}:6-10"):
+    with pytest.raises(BinlogPurgedError, match=f"begins after {UUID}:6-10"):
         named_place._start_file(None, ["b.000002", "b.000003"], GtidSet.parse(f"{UUID}:1-5"), "w")
 
 

@@ -77,7 +77,7 @@ def test_structures_are_written_for_a_place_behind_which_nothing_changed(monkeyp
     monkeypatch.setattr(structures, "build_snapshot_schema", lambda definitions: None)
     monkeypatch.setattr(structures, "history_records", lambda *_: ["records"])
     monkeypatch.setattr(structures, "history_id_record", lambda *_: "id")
-    with pytest.raises(SchemaError, match="structures at this place are not known") as caught:
+    with pytest.raises(SchemaError, match="structures at this position are not known") as caught:
         structures.write_schemas(CFG, job, START, 3)
     assert caught.value.where == "the statement" and job.written == []
     assert structures.write_schemas(CFG, job, END, 3) == 2
