@@ -138,7 +138,7 @@ def test_the_buttons_ask_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         assert server.headers["Authorization"].startswith("Basic ")
         server.broken = [(401, {"error_code": 40101, "message": "who are you"})]
         ok, text = hook.test_connection()
-        assert not ok and "refuses the account" in text
+        assert not ok and "rejected the credentials" in text
         assert SECRET not in text
         kafka = {"schema_registry_conn_id": "schemas", **BOTH}
         connections(monkeypatch, kafka_conn_id="kafka_cdc", **kafka)

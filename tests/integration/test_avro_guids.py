@@ -167,7 +167,7 @@ def test_a_registry_without_guids_is_refused_by_name_before_anything_is_read(
 ) -> None:
     pipeline = Pipeline(properties | avro(registry) | GUIDS)
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
-    with pytest.raises(RegistryError, match="the registry gives no GUID") as found:
+    with pytest.raises(RegistryError, match="the schema registry returned no GUID") as found:
         pipeline.snapshot()
     assert f"table {database}.t, subject {pipeline.table_topic('t')}-key, registry {registry}" in found.value.where
     assert "remove key.converter.key.schema.id.serializer" in found.value.remedy

@@ -142,7 +142,7 @@ def test_a_change_whose_document_is_not_in_the_before_image_stops(stack: Any, db
     execute(conn, "UPDATE doc SET j = JSON_SET(j, '$.a', 'bbb') WHERE id = 1")
     with pytest.raises(ValueDecodeError, match=r"column j of table .*\.doc") as caught:
         decode(stack, conn, name, start)
-    assert "before image does not hold" in caught.value.why and caught.value.where.endswith("row 0, key id=1")
+    assert "before image does not contain" in caught.value.why and caught.value.where.endswith("row 0, key id=1")
 
 
 IMAGES = """

@@ -149,7 +149,7 @@ def test_a_token_server_gives_tokens(root: Any, properties: dict[str, str], data
             bearer_auth_scope="schemas",
         )
         pipeline = prepared(root, database, properties | avro(gate.url) | given)
-        with pytest.raises(RegistryConnectionError, match="gives no token") as found:
+        with pytest.raises(RegistryConnectionError, match="returned no token") as found:
             pipeline.snapshot()
         require_silence(pipeline, found.value, "wrong:wrong")
         pipeline.properties |= both(bearer_auth_client_secret=SECRET)

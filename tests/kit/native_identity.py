@@ -40,12 +40,12 @@ from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 TABLES = re.compile(
     r"a converter handles column .*"
-    r"|column .* is cut or hashed"
-    r"|records are those of another protocol"
+    r"|column .* is truncated or hashed"
+    r"|records are in TiCDC's protocol"
     r"|column .* is \w+ (big5|cp932|eucjpms|euckr|gb18030|gb2312|gbk|sjis|ujis)"
     # In Avro.
     r"|column .* is (GEOMETRY|POINT|LINESTRING|POLYGON|MULTI\w+|GEOMETRYCOLLECTION|VECTOR)"
-    r"|column .* of the key is shown otherwise in the value"
+    r"|column .* of the key is masked or hashed in the value"
     # In TiCDC's protocol.
     r"|column .*, which decides about partitions, is (FLOAT|DOUBLE|VECTOR|masked|spelled otherwise|(\w+CHAR|\w*TEXT))",
     re.DOTALL,

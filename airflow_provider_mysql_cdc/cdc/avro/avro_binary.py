@@ -12,11 +12,11 @@ from airflow_provider_mysql_cdc.cdc.decode.values.temporal import Memo
 BYTES: tuple[str, ...] = tuple(map(chr, range(256)))
 # Tables of seven bits stay in a processor's cache; with fourteen, random numbers miss it, which costs more than steps.
 CONTINUED: tuple[str, ...] = BYTES[0x80:]
-"""Seven bits of which others follow."""
+"""Seven bits that are not the last ones."""
 FIRST: tuple[str, ...] = CONTINUED[::2]
-"""The same of the lowest six bits of a number that is not negative: zigzag puts a zero bit behind them."""
+"""The same of the lowest six bits of a number that is not negative: zigzag appends a zero bit."""
 FIRST_NEGATIVE: tuple[str, ...] = CONTINUED[1::2]
-"""The same of the complement of a negative number: zigzag puts a one bit behind them."""
+"""The same of the complement of a negative number: zigzag appends a one bit."""
 LAST: tuple[str, ...] = tuple(chr(n) if n < 0x80 else chr(n & 0x7F | 0x80) + chr(n >> 7) for n in range(1 << 14))
 """Fourteen bits as the last one or two bytes."""
 LENGTHS: tuple[str, ...] = LAST[::2]
@@ -35,7 +35,7 @@ def varint(number: int) -> str:
         number: From -2**63 to 2**63-1.
 
     Raises:
-        OverflowError: It is none of these.
+        OverflowError: It is outside of this range.
     """
     if number >= FOUR_BYTE_LIMIT:
         return large(number)
@@ -121,7 +121,7 @@ def byte_text(value: str) -> str:
 
 
 def unscaled(number: int) -> str:
-    """Return an integer as bytes in its shortest two's complement, as BigInteger.toByteArray gives it (decimals)."""
+    """Return an integer as bytes in its shortest two's complement, as BigInteger.toByteArray returns it (decimals)."""
     if number < 0:
         size = (~number).bit_length() // 8 + 1
         return SMALL[size] + number.to_bytes(size, "big", signed=True).decode("latin-1")

@@ -1,7 +1,7 @@
-"""Columns in Avro: the code of generated decoders that writes values as bytes, without JSON between.
+"""Columns in Avro: the code of generated decoders that writes values as bytes, without JSON in between.
 
-``avro_renderers`` and ``avro_text_renderers`` write the common types at once. All other values, and those that are
-changed or converted, are written as JSON by the decoders' own renderers and turned into Avro one by one.
+``avro_renderers`` and ``avro_text_renderers`` write the common types directly. All other values, and those that are
+masked, hashed or converted, are written as JSON by the JSON renderers and turned into Avro one by one.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ def avro_column_code(
     Args:
         plain: Its code that writes JSON.
         request: The column.
-        format_of: Gives how its values are written; not asked for a column that is in no record.
-        find_renderer: Gives what writes values at once, of the request, the form and what stands for NULL, or None.
+        format_of: Returns how its values are written; not called for a column that is in no record.
+        find_renderer: Returns the renderer that writes values directly, of the request, the format and the bytes of
+            NULL; None where there is none.
 
     Raises:
-        Declined: It is written one way in the key and another in the value.
+        Declined: The column is in the key, and masked or hashed in the value.
     """
     if not plain.in_value and not plain.in_key:
         return replace(plain, label="")
@@ -84,7 +85,7 @@ def _avro_column_code(
 ) -> ColumnCode:
     change, text = plain.change, plain.null
     if change is not None and plain.in_key:
-        raise Declined(f"column {plain.name} of the key is shown otherwise in the value")
+        raise Declined(f"column {plain.name} of the key is masked or hashed in the value")
     if change is not None and plain.convert is not None:
         text = change(text)
     null, refuse = "", plain.refuse_null
@@ -126,7 +127,7 @@ def avro_column_codes(
     """Return the code of every column of a table in row images; arguments as for ``json_dialect.column_codes``.
 
     Raises:
-        Declined: A column is written one way in the key and another in the value.
+        Declined: A column is in the key, and masked or hashed in the value.
     """
     plain = JSON.codes(columns, wires, options, null_text, keys)
     return tuple(
@@ -150,7 +151,7 @@ def avro_text_parts(index: int, request: TextRequest, in_key: bool) -> TextParts
     plain, fmt = JSON.text(index, request, in_key), avro_column_format(column, options)
     change = change_text(options.treatment(column).change)
     if change is not None and in_key:
-        raise Declined(f"column {column.name} of the key is shown otherwise in the value")
+        raise Declined(f"column {column.name} of the key is masked or hashed in the value")
     null = plain.null
     if not null.endswith("()"):
         text = ast.literal_eval(null)
@@ -207,4 +208,4 @@ AVRO = Dialect(
     needs_byte_text=False,
     names=CODE_NAMESPACE,
 )
-"""Confluent's form of Debezium's events, without transaction metadata."""
+"""Debezium's events as Confluent's converter writes them, without transaction metadata."""

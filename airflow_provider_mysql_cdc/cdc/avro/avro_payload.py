@@ -1,7 +1,7 @@
 """Encoders from JSON payloads to Avro bytes, one for each Connect schema.
 
 Records that are not rows (schema changes, transactions, heartbeats, notifications) and values whose decoder writes JSON
-text come as a payload in JsonConverter's form: Base64 for bytes, members by name, members that are left out are null.
+text are payloads as JsonConverter writes them: Base64 for bytes, members by name, absent members are null.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def encoder(schema: ConnectSchema) -> Encode:
     build = _NESTED.get(schema["type"])
     encode = build(schema) if build is not None else _SCALARS.get(schema["type"])
     if encode is None:
-        raise SchemaError(f"Connect type {schema['type']} has no form in Avro", remedy="write JSON, or report the type")
+        raise SchemaError(
+            f"Connect type {schema['type']} cannot be written as Avro",
+            remedy="use the JSON converter, exclude the column (column.exclude.list), or report the type",
+        )
     null_branch = null_index(schema)
     return _required(schema, encode) if null_branch is None else _optional(encode, null_branch)
 

@@ -1,7 +1,7 @@
-"""Renderers of row images that write Avro at once: one per column type and handling mode.
+"""Renderers of row images that write Avro directly: one per column type and handling mode.
 
 A renderer adds the statements that turn a value's raw parts into byte text and returns an f-string body, as those of
-``decode.codegen.renderers`` do for JSON. What has no renderer here goes by way of JSON.
+``decode.codegen.renderers`` do for JSON. Values without a renderer here are converted by way of JSON.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _float(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRender
 def _ieee_number(struct_code: str, fmt: ColumnFormat) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         name = names[0]
-        # A number that is none, or has no end, is not equal to itself then.
+        # The difference is not 0 for NaN and the infinities.
         emitter.line(f"{name} = double_of({name}).decode('latin-1') if {name} - {name} == 0 else finite({name})")
         return fmt.body(f"{{{name}}}")
 
@@ -293,7 +293,7 @@ def _timestamp(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRe
         is_zero = f"not {value}" + (f" and not {fraction}" if size else "")
         emitter.line(f"if {is_zero}: {value} = {zero!r}")
         if size == _LONGEST_FRACTION:
-            # Three bytes hold more than six digits, in damaged rows; the length stands before the text.
+            # Three bytes hold more than six digits, in damaged rows; the length precedes the text.
             sized = emitter.bind("sized", avro_binary.byte_text)
             text = f"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}"
             emitter.line(f"elif {fraction} > 999999: {value} = '{literal(fmt.branch)}' + {sized}(f'{text}{tail}')")
@@ -344,12 +344,12 @@ RENDERERS: dict[tuple[str, int], Callable[[ColumnRequest, ColumnFormat, str], Co
 
 
 def avro_renderer(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
-    """Return wire layout and renderer of a column, or None when its values go by way of JSON.
+    """Return wire layout and renderer of a column, or None when its values are converted by way of JSON.
 
     Args:
         request: The column.
         fmt: How its values are written.
-        null: What stands for NULL.
+        null: Bytes of NULL.
     """
     build = RENDERERS.get((request.column.type_name, request.wire.code))
     return None if build is None else build(request, fmt, null)

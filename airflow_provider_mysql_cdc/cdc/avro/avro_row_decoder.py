@@ -1,4 +1,4 @@
-"""The decoder that writes records as Avro at once, in Python."""
+"""The decoder in Python that writes records as Avro directly."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 
 
 class FallbackToJson(Exception):
-    """Say that an event goes by way of JSON.
+    """Report that an event has to be converted by way of JSON.
 
     Args:
-        error: What a value raised; None for rows that are written so by intent.
+        error: The error of a value; None for rows that are always converted so.
     """
 
     def __init__(self, error: Exception | None = None) -> None:

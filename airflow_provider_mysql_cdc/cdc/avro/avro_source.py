@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-# Times are later than 1970-01-01 00:00:08.192: with fewer bits their upper ones would be none.
+# Times are later than 1970-01-01 00:00:08.192: so the upper bits are never zero.
 _LATE_US = 8_192_000
 # Numbers of 30 bits and less are quicker to work with.
 _LOW_BITS = "{{F[(low := {0} & {1}) & 63]}}{{M[low >> 6 & 127]}}"
@@ -77,14 +77,14 @@ class AvroSource:
     """Write the source block of one table.
 
     Args:
-        plain: What writes it in JSON.
+        plain: The writer of the same block in JSON.
         head: Function of commit time in microseconds, ``snapshot`` as bytes, server id, GTID or None, file and position
             that returns the block up to the row number.
-        tail: Function of thread, query and ``snapshot`` as bytes that returns what is behind it.
+        tail: Function of thread, query and ``snapshot`` as bytes that returns the text after the row number.
         streamed_snapshot: ``snapshot`` of streamed events as bytes.
-        snapshot: Gives the bytes of a value of ``snapshot``.
-        op_tail: Function of the current time in nanoseconds that returns what is behind the operation.
-        tail_by_thread: Gives what is behind the row number of streamed events without a statement, by thread.
+        snapshot: Returns the bytes of a value of ``snapshot``.
+        op_tail: Function of the current time in nanoseconds that returns the bytes after the operation.
+        tail_by_thread: Returns the bytes after the row number of streamed events without a statement, by thread.
         constants: The bytes of members that are the same in all blocks of the table.
     """
 
@@ -174,7 +174,7 @@ def _body(member: Member, bodies: Mapping[str, str], constants: Mapping[str, str
 
 
 def branch_prefix(member: Member) -> str:
-    """Return what stands before a whole number that is not null.
+    """Return the branch of the union before a whole number that is not null.
 
     Args:
         member: A member that is one.

@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import BINARY_MARK, MarkedContext, mark
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member
 
-# Marks by member: of the source block, and of what is behind the operation.
+# Marks by member: of the source block, and of the members after the operation.
 _SOURCE_MARKS = {
     "ts_sec": "seconds",
     "ts_ms": "millis",
@@ -23,7 +23,7 @@ _SOURCE_MARKS = {
     "thread": "thread",
 }
 _NOW_MARKS = {"ts_ms": "now_millis", "ts_us": "now_micros", "ts_ns": "now_nanos"}
-# What the kernel writes of a value that is zero or empty, where the member is no time: some as unions with null first.
+# The kernel's bytes of a value that is zero or empty, where the member is no time: some as unions with null first.
 _ZERO, _SECOND = map(avro_binary.varint, (0, 1))
 _KERNEL_ZEROS = {"server_id": _ZERO, "file": _ZERO, "pos": _ZERO, "gtid": _SECOND + _ZERO, "thread": _SECOND + _ZERO}
 _NULLABLE = ("gtid", "thread")
@@ -36,7 +36,7 @@ def marked_context(block: AvroSource) -> MarkedContext | None:
         block: The table's source block.
 
     Returns:
-        None for a contract whose blocks the kernel would write otherwise.
+        None for a contract whose blocks the kernel would write differently.
     """
     layout = block.plain.layout
     if not all(_matches_kernel(member) for member in layout.source if member.name in _KERNEL_ZEROS):
@@ -52,7 +52,7 @@ def marked_context(block: AvroSource) -> MarkedContext | None:
 
 
 def op_tail(block: AvroSource) -> str:
-    """Return what stands behind the operation.
+    """Return the bytes after the operation, with marks.
 
     Args:
         block: The table's source block.

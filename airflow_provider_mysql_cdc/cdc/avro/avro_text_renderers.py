@@ -1,6 +1,6 @@
-"""Renderers of the text protocol that write Avro at once: one per column type and handling mode.
+"""Renderers of the text protocol that write Avro directly: one per column type and handling mode.
 
-As ``decode.codegen.text_renderers`` for JSON; what has no renderer here goes by way of JSON.
+As ``decode.codegen.text_renderers`` for JSON; values without a renderer here are converted by way of JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _with_length(fmt: ColumnFormat, text: str, size: str) -> str:
 
 
 def _with_branch(fmt: ColumnFormat, expression: str) -> str:
-    """Return the expression of bytes that stand behind the branch of their union."""
+    """Return the expression of bytes after the branch of their union."""
     return f"'{literal(fmt.branch)}' + {expression}" if fmt.branch else expression
 
 
@@ -81,7 +81,7 @@ def _bit(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
 def _string(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     if request.column.charset == "binary":
         return _binary(request, fmt, null)
-    # CHAR keeps no trailing blanks in row images; SELECT gives them under PAD_CHAR_TO_FULL_LENGTH.
+    # CHAR keeps no trailing blanks in row images; SELECT returns them under PAD_CHAR_TO_FULL_LENGTH.
     strip = ("if s[-1:] == ' ':", " s = s.rstrip(' ')", " n = len(s)") if request.column.type_name == "CHAR" else ()
     return TextCode((*strip, "if not s.isascii(): utf8(s)"), _with_length(fmt, "s", "n"))
 
@@ -117,7 +117,7 @@ def _date(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None
 
 
 def _zero_date(fmt: ColumnFormat, null: str, epoch: str) -> str:
-    # The expression of NULL is a literal but for converters of one's own, whose columns do not come here.
+    # The expression of NULL is a literal except for columns with a custom converter, which have no code here.
     return fmt.zero_date(ast.literal_eval(null), epoch) if fmt.column.nullable else fmt.encode(epoch)
 
 
@@ -167,12 +167,12 @@ RENDERERS: dict[str, TextRenderer] = {
 
 
 def avro_text_code(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
-    """Return the code of a column, or None when its values go by way of JSON.
+    """Return the code of a column, or None when its values are converted by way of JSON.
 
     Args:
         request: The column.
         fmt: How its values are written.
-        null: Expression of what stands for NULL.
+        null: Expression of the bytes of NULL.
     """
     build = RENDERERS.get(request.column.type_name)
     return None if build is None else build(request, fmt, null)

@@ -25,7 +25,7 @@ class ColumnFormat:
     Args:
         column: The column.
         options: Modes.
-        branch: What stands before a value that is not null: the branch of a union, or nothing.
+        branch: Text before a value that is not null: the branch of a union, or nothing.
         encode: Turns a value's JSON text (byte text) into its bytes (byte text).
     """
 
@@ -39,13 +39,13 @@ class ColumnFormat:
 
         Args:
             text: F-string body of its bytes.
-            size: Expression of the number of bytes that stands before them, if one does.
+            size: Expression of the number of bytes that precedes them, if there is one.
             max_size: The largest such number that the column's type allows.
         """
         return literal(self.branch) + (f"{{{length_code(size, max_size)}}}" if size else "") + text
 
     def without_branch(self) -> ColumnFormat:
-        """Return the form of values without what stands before them."""
+        """Return the format of values without the branch of their union."""
         return replace(self, branch="")
 
     def integer(self, name: str) -> str:
@@ -92,11 +92,11 @@ class ColumnFormat:
         )
 
     def zero_date(self, null: str, epoch: str) -> str:
-        """Return what stands for MySQL's zero dates (TYPE-53).
+        """Return the bytes of MySQL's zero dates (TYPE-53).
 
         Args:
-            null: What stands for NULL.
-            epoch: JSON text of the epoch, which stands there where NULL is not allowed.
+            null: Bytes of NULL.
+            epoch: JSON text of the epoch, which replaces them where NULL is not allowed.
         """
         return null if self.column.nullable else self.encode(epoch)
 
@@ -109,7 +109,7 @@ def length_code(expression: str, max_size: int = LENGTH_LIMIT) -> str:
     """Return the expression of a number of bytes.
 
     Args:
-        expression: What gives it, cheap.
+        expression: Its expression, cheap to compute.
         max_size: The largest number that is allowed; where it is below 8192, a larger one is an error.
     """
     return (
@@ -133,10 +133,10 @@ def finite(number: float) -> str:
     """Return a double.
 
     Raises:
-        ValueError: It is none that MySQL stores.
+        ValueError: It is not a number that MySQL stores.
     """
     if number - number != 0:
-        raise ValueError(f"{number!r} is no number that MySQL stores")
+        raise ValueError(f"{number!r} is not a number that MySQL stores")
     return _DOUBLE(number).decode("latin-1")
 
 

@@ -17,7 +17,7 @@ _FILE = "<avro encoder>"
 _CALLS_BEFORE_COMPILE = 32
 """Payloads of a schema that are encoded without code of its own."""
 _INTEGERS = ("int8", "int16", "int32", "int64")
-# Type to the expression of its bytes; the value's name stands for {}.
+# Type to the expression of its bytes; {} is replaced by the value's name.
 _SCALARS = {
     **dict.fromkeys(_INTEGERS, "(S[{0}] if -8192 <= {0} < 8192 else varint({0}))"),
     "float": "single(float({}))",

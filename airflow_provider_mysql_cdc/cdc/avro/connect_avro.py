@@ -1,8 +1,8 @@
 """Avro schemas of Kafka Connect schemas, as Confluent's AvroConverter makes them.
 
 Source: ``io.confluent.connect.avro.AvroData.fromConnectSchema`` (schema-registry 7.x), and the order in which Avro's
-Java library prints a schema. What Avro cannot express (a second struct of the same name but another form) is refused
-there with "Can't redefine"; here the first form counts, because both are structs of one semantic type.
+Java library prints a schema. What Avro cannot express (a second struct of one name with other fields) is refused
+there with "Can't redefine"; here the first one is used, because both are structs of one semantic type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AvroSchema = str | dict[str, Any] | list[Any]
 # Names of structs without one.
 DEFAULT_NAME = "ConnectDefault"
 DEFAULT_NAMESPACE = "io.confluent.connect.avro"
-# Precision of a Decimal that names none.
+# Precision of a Decimal without a precision parameter.
 DEFAULT_PRECISION = 64
 PRECISION_PARAMETER = "connect.decimal.precision"
 
@@ -48,11 +48,11 @@ def avro_schema(schema: ConnectSchema, *, meta: bool = True) -> AvroSchema:
     """Return the Avro schema of a Connect schema.
 
     Args:
-        schema: The schema as JsonConverter writes it; defaults are in JsonConverter's form too (bytes are Base64).
+        schema: The schema as JsonConverter writes it; defaults are as JsonConverter writes them too (bytes are Base64).
         meta: ``connect.meta.data``: put in what brings the Connect schema back.
 
     Raises:
-        SchemaError: A name is none that Avro allows, or a type is not known.
+        SchemaError: A name is not allowed in Avro, or a type is not known.
     """
     return _SchemaConversion(meta).convert(schema, "")
 
@@ -136,7 +136,10 @@ class _SchemaConversion:
 def _primitive(schema: ConnectSchema, outer_namespace: str) -> dict[str, Any]:
     kind = _PRIMITIVES.get(schema["type"])
     if kind is None:
-        raise SchemaError(f"Connect type {schema['type']} has no form in Avro", remedy="write JSON, or report the type")
+        raise SchemaError(
+            f"Connect type {schema['type']} cannot be written as Avro",
+            remedy="use the JSON converter, exclude the column (column.exclude.list), or report the type",
+        )
     if schema.get("name") != DECIMAL_NAME:
         return {"type": kind}
     precision, scale = _decimal(schema)
@@ -188,7 +191,7 @@ def _full_name(schema: ConnectSchema) -> str:
 def _valid_name(part: str, full_name: str) -> str:
     if part[:1].isdigit() or not part or not all(c == "_" or (c.isascii() and c.isalnum()) for c in part):
         raise SchemaError(
-            f"{full_name!r} is no name that Avro allows (letters, digits and underscores, no digit first)",
+            f"{full_name!r} is not a valid Avro name (letters, digits and underscores, not starting with a digit)",
             remedy="set schema.name.adjustment.mode and field.name.adjustment.mode to avro or avro_unicode",
         )
     return part

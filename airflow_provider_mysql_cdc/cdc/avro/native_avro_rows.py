@@ -54,12 +54,12 @@ def _op_texts(op: Op, column: Column, fmt: ColumnFormat) -> tuple[bytes, ...]:
 
 
 def avro_op(request: ColumnRequest, fmt: ColumnFormat, null: str) -> Op | None:
-    """Return what the kernel does with a column's values, or None where it has nothing for them.
+    """Return the kernel's operation on a column's values, or None where it has none.
 
     Args:
         request: The column.
         fmt: How its values are written.
-        null: What stands for NULL, byte text.
+        null: Bytes of NULL, byte text.
     """
     op = binlog_op(request)
     if op is None or op.name in _UNSUPPORTED_OPS:
@@ -97,19 +97,19 @@ def create_avro_decoder(
     tally: Tally | None = None,
     owned: OwnedKeys | None = None,
 ) -> AvroRowDecoder:
-    """Return what writes a table version as Avro: the native one where there is a kernel and it knows the table.
+    """Return the decoder that writes a table version as Avro: the native one where the kernel knows the table.
 
     Args:
         table: The table.
         wires: Wire types of its columns.
         options: Modes.
         envelope: Constant text around the rows.
-        prefixes: What keys and values begin with.
+        prefixes: Text that keys and values begin with.
         tally: Counts what the kernel decodes.
-        owned: Tells rows whose records are wanted; None for all.
+        owned: Selects the rows whose records are produced; None for all.
 
     Raises:
-        Declined: There is no code for the table in Python either.
+        Declined: The decoder in Python has no code for the table either.
     """
     module = kernel().module
     if module is not None:

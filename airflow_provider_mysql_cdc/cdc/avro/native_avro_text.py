@@ -37,7 +37,7 @@ def avro_column_plan(column: Column, options: DecoderOptions, null: str) -> Text
     try:
         encoded_null = fmt.encode(null)
     except ValueError:
-        nullable = False  # NULL is an error then, which the decoder in Python raises
+        nullable = False  # NULL is an error here, which the decoder in Python raises
     is_temporal = op.name in _TEMPORAL_OPS
     # A TIME is never a zero date.
     zero_date = (

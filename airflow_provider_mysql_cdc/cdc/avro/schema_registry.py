@@ -1,4 +1,4 @@
-"""Ask a schema registry for the ids of schemas, through confluent_kafka's client.
+"""Get the ids of schemas from a schema registry, through confluent_kafka's client.
 
 It comes with the extra ``avro`` of this package, and takes a second to import (HTTP, OAuth), so it is imported by the
 one process of a job that needs it: the driver.
@@ -25,18 +25,18 @@ from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySetti
 MAX_ID = 2**31 - 1
 """Confluent's wire format has four bytes for an id, a signed int of Java's."""
 _MAX_LISTED, _MAX_ERROR_CHARS = 10, 500
-# Versions before the latest one that are looked at.
+# Number of versions before the latest one that are compared.
 _MAX_OLDER_VERSIONS = 20
 
 
 class SchemaRegistry:
-    """Ask one registry.
+    """Get schema ids from one registry.
 
     Args:
-        settings: How to reach it, and what to ask.
+        settings: Its address, credentials and subject settings.
 
     Raises:
-        ConfigError: The client is not installed, or cannot be made with these settings.
+        ConfigError: The client is not installed, or cannot be created with these settings.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -59,15 +59,15 @@ class SchemaRegistry:
             self._client: Any = SchemaRegistryClient(client_settings(settings))
         except (ValueError, TypeError, OSError) as error:  # OSError: a file of certificates or the key in it
             raise ConfigError(
-                "the client of the schema registry cannot be made",
+                "the client of the schema registry cannot be created",
                 where=settings.url,
                 why=f"{type(error).__name__}: {error}",
-                remedy="correct the properties of the registry (docs/avro.md); the files of certificates have to be on "
-                "the machine of the Spark driver",
+                remedy="correct the properties of the registry (docs/avro.md); certificate files must exist on the "
+                "machine of the Spark driver",
             ) from error
 
     def schema_id(self, subject: str, text: str, about: str) -> SchemaId:
-        """Return the id of a schema, which is registered if that is asked for; with its GUID if that is.
+        """Return the id of a schema, registered first with auto.register.schemas; with its GUID if headers carry GUIDs.
 
         Args:
             subject: Its subject.
@@ -75,9 +75,10 @@ class SchemaRegistry:
             about: Whose records it is for, for errors: a table or a topic.
 
         Raises:
-            IncompatibleSchemaError: The registry refuses it; or it is not the subject's latest, which is asked for.
-            RegistryError: It is not there, and must not be registered; or the answer cannot be used.
-            RegistryAuthError: The registry refuses the account.
+            IncompatibleSchemaError: The registry rejects it; or use.latest.version is true, and the subject has no such
+                version.
+            RegistryError: It is not registered, and must not be; or the answer cannot be used.
+            RegistryAuthError: The registry rejects the credentials.
             RegistryConnectionError: The registry cannot be reached, or fails.
         """
         schema, settings = self._schema_type(text, "AVRO"), self._settings
@@ -95,15 +96,15 @@ class SchemaRegistry:
         schema_id = registered.schema_id
         if not isinstance(schema_id, int) or not 0 <= schema_id <= MAX_ID:
             raise RegistryError(
-                "the registry gives an id that Confluent's wire format cannot hold",
+                "the schema registry returned an id that Confluent's wire format cannot hold",
                 where=self._location(subject, about),
-                why=f"it is {schema_id!r:.100}",
-                remedy="let the registry give ids of 32 bits (Apicurio: content ids)",
+                why=f"the id is {schema_id!r:.100}, not a number of 32 bits",
+                remedy="configure the registry to assign ids of 32 bits (Apicurio: content ids)",
             )
         return SchemaId(schema_id, self._guid(registered, subject, about) if settings.guids_for else None)
 
     def _register(self, subject: str, schema: Any) -> Any:
-        """Register a schema; return the answer, of which clients before 2.9 give the id alone."""
+        """Register a schema; return the answer, of which clients before 2.9 return the id alone."""
         client, normalize = self._client, self._settings.normalize
         if not hasattr(client, "register_schema_full_response"):
             return SimpleNamespace(schema_id=client.register_schema(subject, schema, normalize_schemas=normalize))
@@ -117,21 +118,21 @@ class SchemaRegistry:
         except (TypeError, ValueError, AttributeError):
             property_name = self._settings.guids_for
             raise RegistryError(
-                f"the registry gives no GUID for the schema, which {property_name} asks to be put into headers",
+                f"the schema registry returned no GUID for the schema, but {property_name} puts GUIDs into headers",
                 where=self._location(subject, about),
                 why=f"its answer for id {registered.schema_id} has {'none' if guid is None else f'{guid!r:.100}'}: "
                 "registries other than Confluent's (Apicurio's among them), Confluent's before 8.0 and "
-                "confluent-kafka before 2.11 know none",
-                remedy=f"remove {property_name}, so that ids stand before the bytes, or name a registry that "
-                "gives GUIDs",
+                "confluent-kafka before 2.11 do not return GUIDs",
+                remedy=f"remove {property_name}, so that each record begins with its schema id, or use a "
+                "registry that returns GUIDs",
             ) from None
 
     def subject_count(self) -> int:
-        """Return how many subjects the registry has; it shows that address and account are right.
+        """Return how many subjects the registry has; success shows that address and credentials are right.
 
         Raises:
             RegistryError: The answer cannot be used.
-            RegistryAuthError: The registry refuses the account.
+            RegistryAuthError: The registry rejects the credentials.
             RegistryConnectionError: The registry cannot be reached, or fails.
         """
         try:
@@ -144,7 +145,7 @@ class SchemaRegistry:
         self._client.close()
 
     def _latest(self, subject: str, text: str, about: str) -> Any:
-        """Return the subject's latest version, or for rows from before it was made the last one that fits them."""
+        """Return the subject's latest version, or for rows from before that version the last one that fits them."""
         table_schema, latest = json.loads(text), self._client.get_latest_version(subject)
         latest_schema = json.loads(latest.schema.schema_str)
         if equivalent_schemas(latest_schema, table_schema):
@@ -155,9 +156,10 @@ class SchemaRegistry:
             if equivalent_schemas(json.loads(registered.schema.schema_str), table_schema):
                 return registered
         raise IncompatibleSchemaError(
-            "the subject's latest schema is another one than the table's, and so are those before",
+            "neither the subject's latest schema nor an earlier version is the table's schema",
             where=self._location(subject, about),
-            why="use.latest.version takes it as it is; " + _join_differences(differences(latest_schema, table_schema)),
+            why="use.latest.version=true does not register schemas; "
+            + _join_differences(differences(latest_schema, table_schema)),
             remedy="register the table's schema, or set use.latest.version=false",
         )
 
@@ -169,18 +171,18 @@ class SchemaRegistry:
         if isinstance(error, self._token_error_type):
             client = self._settings.oauth
             return RegistryConnectionError(
-                "the token server gives no token for the schema registry",
+                "the token server returned no token for the schema registry",
                 where=f"{location}, token server {client.issuer if client else ''}",
                 why=f"{error}"[:_MAX_ERROR_CHARS],
-                remedy="correct bearer.auth.client.id, bearer.auth.client.secret and bearer.auth.scope, or look "
-                "whether the token server runs; nothing of this schema was written",
+                remedy="correct bearer.auth.client.id, bearer.auth.client.secret and bearer.auth.scope, or check "
+                "that the token server runs; no record with this schema was written",
             )
         if not isinstance(error, self._registry_error_type):
             return RegistryConnectionError(
                 "the schema registry cannot be reached",
                 where=location,
                 why=f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS],
-                remedy="look whether it runs and whether its address, TLS files and the network are right; nothing of "
+                remedy="check that it runs, and check its address, the TLS files and the network; no record with "
                 "this schema was written",
             )
         status, response = (
@@ -189,39 +191,39 @@ class SchemaRegistry:
         )
         if status in (401, 403):
             return RegistryAuthError(
-                "the schema registry refuses the account",
+                "the schema registry rejected the credentials",
                 where=location,
                 why=response,
                 remedy="correct basic.auth.user.info, the token's properties or the client's certificate, or grant the "
-                "account to read and write this subject",
+                "account read and write access to this subject",
             )
         if status in (409, 422):
             return IncompatibleSchemaError(
-                "the schema registry refuses the table's schema",
+                "the schema registry rejected the table's schema",
                 where=location,
                 why=f"{response}; {self._differences_from_latest(subject, text)}",
-                remedy="give the new column a default or make it nullable, take the change back, or let the subject's "
-                "compatibility allow it (PUT /config/<subject>); then run the task again, which goes on from what is "
-                "committed",
+                remedy="give the new column a default or make it nullable, revert the change, or relax the subject's "
+                "compatibility level (PUT /config/<subject>); then run the task again: it continues after the last "
+                "committed records",
             )
         if status == 404:
             return RegistryError(
                 "the schema registry does not have the table's schema",
                 where=location,
                 why=f"{response}; {self._differences_from_latest(subject, text)}",
-                remedy="register it, set auto.register.schemas=true, or correct the address: it ends where /subjects "
-                "begins",
+                remedy="register it, set auto.register.schemas=true, or correct the registry's URL, which must end "
+                "before /subjects",
             )
         return RegistryConnectionError(
-            "the schema registry fails",
+            "the schema registry answered with an error",
             where=location,
             why=response,
-            remedy="look into the registry's log; nothing of this schema was written",
+            remedy="read the registry's log; no record with this schema was written",
             retriable=status >= 500 or status in (408, 429),
         )
 
     def _differences_from_latest(self, subject: str, text: str) -> str:
-        """Return how a schema differs from the subject's latest, as far as the registry tells."""
+        """Return how a schema differs from the subject's latest, as far as the registry reports it."""
         try:
             latest_schema = json.loads(self._client.get_latest_version(subject).schema.schema_str)
             return _join_differences(differences(latest_schema, json.loads(text)))
@@ -271,7 +273,7 @@ def client_settings(settings: RegistrySettings) -> dict[str, Any]:
         "max.retries": settings.retries,
         "retries.wait.ms": settings.retry_wait_ms,
         "retries.max.wait.ms": settings.retry_max_wait_ms,
-        # What somebody else registers meanwhile counts at once.
+        # A version that another client registers meanwhile is used immediately.
         "cache.latest.ttl.sec": 0,
         **{name: value.reveal() for name, value in secrets.items() if value},
         **{name: value for name, value in texts.items() if value},

@@ -53,7 +53,7 @@ def equivalent_schemas(one: Any, other: Any) -> bool:
 
 
 def _semantics(schema: Any) -> Iterator[str | None]:
-    """Yield what each type in a schema stands for, in its order; equal shapes yield as many."""
+    """Yield the meaning of each type in a schema, in its order; equal shapes yield as many."""
     if isinstance(schema, list):
         for branch in schema:
             yield from _semantics(branch)

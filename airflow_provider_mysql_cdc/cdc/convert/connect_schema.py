@@ -26,7 +26,7 @@ def field_schema(
         column: The column.
         modes: The type settings.
         comments: Whether the column's comment becomes ``doc`` (``include.schema.comments``).
-        parameters: Parameters that stand behind those of the type (``treatment.parameters_of``).
+        parameters: Parameters after those of the type (``ColumnTreatment.parameters``).
         names: ``field.name.adjustment.mode``.
     """
     kind = connect_type(column, modes)

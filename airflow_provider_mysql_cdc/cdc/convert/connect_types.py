@@ -43,7 +43,7 @@ class TypeModes(Protocol):
         """Return how a TINYINT value becomes a boolean, or None when the column is a number."""
 
     def custom(self, column: Column) -> CustomColumn | None:
-        """Return what a converter of one's own said of a column, or None."""
+        """Return a custom converter's description of a column, or None."""
 
     def single_float(self, column: Column) -> bool:
         """Return whether a FLOAT or DOUBLE column has Connect's 4-byte type."""
@@ -265,7 +265,7 @@ def connect_type(column: Column, modes: TypeModes) -> ConnectType:
     builder = _BUILDERS.get(column.type_name)
     if builder is None:
         raise SchemaError(
-            f"column {column.name} has type {column.type_name}, for which no event type is known",
+            f"column {column.name} has type {column.type_name}, which has no event type",
             remedy="exclude the column or the table, or report the type",
         )
     return builder(column, modes)

@@ -1,6 +1,6 @@
-"""Converters of one's own for columns whose default mapping does not suit (TYPE-65); docs/custom-converters.md.
+"""Custom converters for columns whose default mapping does not suit (TYPE-65); docs/custom-converters.md.
 
-``CustomConverter`` is what such a class has to offer; it need not inherit from it.
+``CustomConverter`` lists the methods that such a class must have; it need not inherit from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """Name and describe a column to a converter.
+    """Describe a column to a converter.
 
     Args:
         database: Database name.
@@ -43,7 +43,7 @@ class Conversion:
             where wanted, ``name``, ``version``, ``parameters``, ``doc`` and ``optional``. A column that may be NULL is
             optional anyway.
         convert: From the plain value (``decode.custom`` lists them by column type), or None for NULL, to a value of the
-            declared type or None. It must give equal results for equal values: rows are read again after a failure,
+            declared type or None. It must return equal results for equal values: rows are read again after a failure,
             and by snapshot and stream.
     """
 
@@ -55,7 +55,7 @@ class CustomConverter(Protocol):
     """Choose columns and say how they are represented. One object serves all tables of a process."""
 
     def configure(self, properties: Mapping[str, str]) -> None:
-        """Take the converter's own properties, by name without ``<converter>.``; called once, before all else."""
+        """Receive the converter's own properties, by name without ``<converter>.``; called once, before all else."""
 
     def converter_for(self, column: ColumnInfo) -> Conversion | None:
         """Return how a column is represented, or None to leave it to the next converter or the default mapping.
@@ -65,7 +65,7 @@ class CustomConverter(Protocol):
 
 
 def custom_column(converter: LoadedConverter, table: Table, column: Column) -> CustomColumn | None:
-    """Return what a converter says of a column, checked, or None when it leaves the column alone.
+    """Return a converter's checked description of a column, or None when it does not convert the column.
 
     Args:
         converter: The converter.

@@ -1,6 +1,6 @@
 """Column defaults as the ``default`` member of Connect schemas.
 
-Rules read from Debezium 3.6.1: expression defaults are left out, except that CURRENT_TIMESTAMP stands for the epoch
+Rules read from Debezium 3.6.1: expression defaults are left out, except that CURRENT_TIMESTAMP becomes the epoch
 (TYPE-54); a zero date is the epoch in a NOT NULL column and no default in a nullable one (TYPE-53); a nullable
 TIMESTAMP whose default is the epoch has none. Where Debezium writes a default that no row could hold (quotes left
 doubled, hexadecimal literals cut, YEAR 0 as 2000), the value MySQL stores is written instead.
@@ -83,7 +83,7 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
 
 
 def _custom_default(column: Column, custom: CustomColumn) -> Any:
-    """Return what a converter makes of a literal default; None where it makes nothing of it."""
+    """Return a converter's value of a literal default; None where it cannot convert it."""
     if column.default_is_expression or default_literal(column) is None or column.type_name not in _PLAIN_VALUES:
         return None
     try:
@@ -238,7 +238,7 @@ def _datetime(text: str, column: Column, modes: ct.TypeModes) -> Any:
     if _is_zero_and_nullable(us, column):
         return None
     value = _FROM_MICROS[ct.connect_type(column, modes).name or ""](us or 0)
-    # Nanoseconds of a year before 1677 or after 2262 do not fit: no default, as such a value has no form either.
+    # Nanoseconds before 1677 or after 2262 do not fit 64 bits: no default, as such a value cannot be written either.
     return None if isinstance(value, int) and not -_LONG_MAX <= value <= _LONG_MAX else value
 
 
@@ -246,7 +246,7 @@ def _timestamp(text: str, column: Column, modes: ct.TypeModes) -> Any:
     us = parse_datetime_us(text) or 0
     if us == 0:
         return None if column.nullable else iso_timestamp(0)
-    # As many digits as the column has, as its values; the epoch, which stands for CURRENT_TIMESTAMP, has none.
+    # As many digits as the column's values have; the epoch, the default for CURRENT_TIMESTAMP, has none.
     whole_seconds, digits = iso_timestamp(us - us % 1_000_000), ct.fraction_digits(column)
     return (
         f"{whole_seconds[:-1]}.{us % 1_000_000:06d}"[: len(whole_seconds) + digits] + "Z" if digits else whole_seconds
@@ -302,7 +302,7 @@ _CONVERTERS: dict[str, Callable[[str, Column, ct.TypeModes], Any]] = {
 }
 
 
-# -- plain values, as converters of one's own are given them ----------------------------------------------------------
+# -- plain values, as custom converters receive them ----------------------------------------------------------
 
 
 def _plain_decimal(text: str, column: Column) -> Decimal:

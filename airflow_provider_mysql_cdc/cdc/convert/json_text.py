@@ -10,18 +10,18 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_double,
 
 
 class Float32(float):
-    """A number that Java holds as ``float``: printed with the fewest digits that tell it from its neighbours."""
+    """A number that Java holds as ``float``: printed with the fewest digits that distinguish it from its neighbours."""
 
     __slots__ = ()
 
 
 class RawJson(str):
-    """JSON text that stands in a value as it is."""
+    """JSON text that is written into a value unchanged."""
 
     __slots__ = ()
 
 
-# Names of members: some hundred of them, and a name given by a user now and then.
+# Names of members: some hundred of them, and now and then a name from a user.
 _label = lru_cache(maxsize=1024)(quote)
 
 

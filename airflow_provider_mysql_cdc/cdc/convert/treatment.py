@@ -61,7 +61,7 @@ def source_type_parameters(column: Column, *, comments: bool) -> tuple[tuple[str
 def column_treatment(
     table: Table, column: Column, rule: ColumnRule, modes: TypeModes, *, comments: bool
 ) -> ColumnTreatment:
-    """Return what a rule means for a column.
+    """Return the treatment of a column that a rule demands.
 
     Args:
         table: The column's table, for messages.
@@ -87,7 +87,7 @@ def column_treatments(
 
     Args:
         table: The table.
-        rules_of: Gives the rules for a column, of which the first counts.
+        rules_of: Returns the rules for a column, of which the first applies.
         modes: The type settings.
         comments: Whether comments are kept.
     """
@@ -100,12 +100,12 @@ def column_treatments(
 
 
 def _warn_not_hidden(where: str, rules: Sequence[ColumnRule]) -> None:
-    """Say in the log that a rule which hides a column does not count, because another one stands before it."""
+    """Warn that a rule which hides a column does not apply, because another rule comes before it."""
     hiding = next((rule for rule in rules if rule.kind in _HIDING_RULES), None)
     if hiding is not None and rules[0].kind not in _HIDING_RULES:
         log.warning(
-            "%s has %s and %s: the first counts, as in Debezium, so the column is not hidden; to hide it take it out "
-            "of %s, or use column.exclude.list",
+            "%s has %s and %s: as in Debezium, only the first applies, so the column is not hidden; to hide it, remove "
+            "it from %s, or use column.exclude.list",
             where,
             _PROPERTIES[rules[0].kind],
             _PROPERTIES[hiding.kind],
@@ -130,8 +130,8 @@ def _mask(table: Table, column: Column, rule: ColumnRule, modes: TypeModes) -> V
     where = f"{table.id}.{column.name}"
     if jdbc_type(column) not in _CHARACTER_JDBC_TYPES:
         log.warning(
-            "%s is %s, which is not a character type: a mask for it has no effect and its values are visible; "
-            "to hide them use column.exclude.list",
+            "%s is %s, which is not a character type: its mask has no effect and its values are visible; "
+            "to hide them, use column.exclude.list",
             where,
             type_expression(column),
         )

@@ -72,7 +72,7 @@ def declared_scale(column: Column) -> int | None:
 
 
 def charset_name(column: Column) -> str | None:
-    """Return the character set that schema changes show; NATIONAL types stand for MySQL's historic ``utf8``."""
+    """Return the character set that schema changes show; NATIONAL types have MySQL's historic ``utf8``."""
     if column.charset == "binary":
         return None
     return "utf8" if column.charset and type_word(column) in _NATIONAL_TYPES else column.charset

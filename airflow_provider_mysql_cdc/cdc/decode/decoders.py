@@ -31,7 +31,7 @@ def compile_decoder(
         options: Modes, key and included columns.
         envelope: Constant schema text.
         tally: Counts what the native kernel decodes.
-        owned: Tells rows whose records are wanted; None for all.
+        owned: Selects the rows whose records are produced; None for all.
 
     Raises:
         SchemaMismatchError: When the TABLE_MAP contradicts the table.
@@ -59,7 +59,7 @@ def choose_decoder(
         options: Modes.
         envelope: Constant text around the rows.
         tally: The kernel's counters.
-        owned: Tells rows whose records are wanted; None for all.
+        owned: Selects the rows whose records are produced; None for all.
     """
     module = kernel().module
     if module is not None:

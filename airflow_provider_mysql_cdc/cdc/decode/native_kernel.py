@@ -1,9 +1,9 @@
-"""Finding the native kernel: an extension of its own (``native/``), used where it is installed, never needed.
+"""Find the native kernel: a separate extension (``native/``) that is used where it is installed and is never required.
 
-``MYSQL_CDC_NATIVE=off`` in a process's environment leaves it out.
+``MYSQL_CDC_NATIVE=off`` in a process's environment disables it.
 
-A file of the kernel that was cut short ends the process that maps it (SIGBUS, no exception), and one with other bytes
-decodes who knows what; so its bytes are compared with what the installer wrote down before it is loaded.
+A truncated kernel file ends the process that maps it (SIGBUS, no exception), and a damaged one may decode wrong values;
+so the file is compared with the hash that the installer recorded before it is loaded.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ MODULE, ENV_VARIABLE = "mysql_cdc_native", "MYSQL_CDC_NATIVE"
 DISTRIBUTION = "airflow-provider-mysql-cdc-native"
 _OFF, _ON = ("off", "0", "false", "no"), ("", "on", "1", "true", "yes")
 SWITCH_VALUES = dict.fromkeys(_OFF, False) | dict.fromkeys(_ON, True)
-"""Values of the variable: whether they let the kernel decode. Others do not: whoever sets it wants something else."""
+"""Whether a value of the variable enables the kernel; any other value disables it."""
 FORM = 7
-"""What ``plan``, ``text_plan`` and ``Walker`` take and what records look like; ``native/src/lib.rs`` has the same."""
+"""Version of the arguments of ``plan``, ``text_plan`` and ``Walker`` and of records, as in ``native/src/lib.rs``."""
 DECLINE_REASONS = ("value", "key_change", "incomplete_image", "call", "defect")
-"""Why the kernel declines an event, by what it returns, that of -1 first."""
+"""Why the kernel declines an event, by its negative result, that of -1 first."""
 KEY_CHANGE, INCOMPLETE, PANIC = -2, -3, -5
-"""Why the kernel left an event to Python: it changes a key, its images leave columns out, the kernel has a defect."""
+"""Results of events that Python decodes: a changed key, images that leave columns out, or a defect of the kernel."""
 
 
 AppendRecords = Callable[..., int]
 
 
 class Tally:
-    """Count what the decoders of a writer do.
+    """Count the rows and events of a writer's decoders.
 
     Args:
         native: The kernel's own counters.
@@ -49,7 +49,7 @@ class Tally:
         self._fallbacks: dict[str, int] = {}
 
     def count_fallback(self, reason: str) -> None:
-        """Count a row event for which the kernel was not asked.
+        """Count a row event that Python decoded without the kernel.
 
         Args:
             reason: Why.
@@ -57,7 +57,7 @@ class Tally:
         self._fallbacks[reason] = self._fallbacks.get(reason, 0) + 1
 
     def counting_fallbacks(self, decode: AppendRecords, reason: str) -> AppendRecords:
-        """Return a decoder's function that counts its calls as left to Python.
+        """Return a decoder's function that counts its calls as decoded in Python.
 
         Args:
             decode: The function.
@@ -71,7 +71,7 @@ class Tally:
         return counted
 
     def counts(self) -> NativeCounts:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         declined = {reason: n for reason, n in zip(DECLINE_REASONS, self.native.declined, strict=True) if n}
         return (
             NativeCounts(int(self.native.rows), {}).add(NativeCounts(0, declined)).add(NativeCounts(0, self._fallbacks))
@@ -79,18 +79,18 @@ class Tally:
 
 
 class Kernel(NamedTuple):
-    """Say which decoder there is.
+    """Describe the kernel of a process.
 
     Args:
         module: The extension; None when Python decodes everything.
-        text: What the log says of it.
+        text: Its description for the log.
     """
 
     module: Any
     text: str
 
     def new_tally(self) -> Tally | None:
-        """Return new counters of what the kernel decodes; None without a kernel."""
+        """Return new counters; None without a kernel."""
         return None if self.module is None else Tally(self.module.Tally())
 
 
@@ -120,7 +120,7 @@ def _load_kernel() -> Kernel:
 
 
 def _damaged_file() -> str:
-    """Return which file of the package that is to be imported is not as it was installed; empty where none is known."""
+    """Return which file of the package differs from the installed one; empty where none is known to."""
     spec = None if MODULE in sys.modules else find_spec(MODULE)
     if spec is None or spec.origin is None:
         return ""
@@ -128,7 +128,7 @@ def _damaged_file() -> str:
     for distribution in metadata.distributions(name=DISTRIBUTION):
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
-            # A copy beside the installed one, such as one on PYTHONPATH, has no record.
+            # A second copy, such as one on PYTHONPATH, has no recorded hash.
             if file.hash is None or path.suffix != ".so" or not folder.exists() or not path.parent.samefile(folder):
                 continue
             digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()

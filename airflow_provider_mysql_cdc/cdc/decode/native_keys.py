@@ -22,7 +22,7 @@ class NativeKeyReader:
     Args:
         table: The table.
         options: Modes and key columns.
-        columns: The columns that the SELECT gives, in its order.
+        columns: The columns that the SELECT returns, in its order.
         module: The kernel.
 
     Raises:
@@ -39,14 +39,14 @@ class NativeKeyReader:
             module.Tally(),
         )
         if plan is None:
-            raise Declined("the kernel does not know one of its columns")
+            raise Declined("the kernel does not support one of its columns")
         self._read_keys: Any = plan.rows
 
     def __call__(self, data: bytes, at: int, max_rows: int) -> tuple[list[bytes], int]:
-        """Return the keys of rows up to the first one that is left to Python, and the offset behind them.
+        """Return the keys of rows up to the first one that Python has to read, and the offset after them.
 
         Args:
-            data: Rows, each behind the 4-byte header of its packet.
+            data: Rows, each after the 4-byte header of its packet.
             at: Offset of the first header.
             max_rows: Number of rows.
         """
@@ -65,12 +65,12 @@ def _column_plan(column: Column, options: DecoderOptions, *, in_key: bool) -> Te
 
 
 def native_key_reader(table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> NativeKeyReader | None:
-    """Return what reads the keys of many rows, or None where they are read in Python.
+    """Return the native reader of the keys of many rows, or None where Python reads them.
 
     Args:
         table: The table.
         options: Modes and key columns.
-        columns: The columns that the SELECT gives, in its order.
+        columns: The columns that the SELECT returns, in its order.
     """
     module = kernel().module
     if module is None:

@@ -1,6 +1,6 @@
-"""What the native kernel does with a column, told by a name, numbers and texts (``native/src/op.rs`` reads them).
+"""The native kernel's operation on a column: a name, numbers and texts (``native/src/op.rs`` reads them).
 
-The choices are those of ``renderers`` and ``temporal_code``; what the kernel does not know has no operation here.
+The choices are those of ``renderers`` and ``temporal_code``; an unsupported column has no operation here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_T
 
 
 class Op(NamedTuple):
-    """Name what becomes of a value.
+    """Name an operation on a value.
 
     Args:
         name: The operation.
@@ -176,24 +176,24 @@ _OP_BY_TYPE: dict[tuple[str, int], MakeOp] = {
 
 
 def require_plain_values(column: Column, options: DecoderOptions) -> None:
-    """Leave a column to Python whose values are not shown as they are stored.
+    """Decline a column whose values are masked, hashed, cut or converted.
 
     Args:
         column: The column.
         options: Modes.
 
     Raises:
-        Declined: A converter handles it, or its values are cut or hashed.
+        Declined: A converter handles it, or its values are truncated or hashed.
     """
     if options.custom(column) is not None:
         raise Declined(f"a converter handles column {column.name}")
     value_change = options.treatment(column).change
     if value_change is not None and constant_text(value_change) is None:
-        raise Declined(f"column {column.name} is cut or hashed")
+        raise Declined(f"column {column.name} is truncated or hashed")
 
 
 def binlog_op(request: ColumnRequest) -> Op | None:
-    """Return what the kernel does with a column's values, or None where it has nothing for them.
+    """Return the kernel's operation on a column's values, or None where it has none.
 
     Args:
         request: The column.

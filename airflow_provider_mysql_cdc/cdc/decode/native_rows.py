@@ -1,8 +1,8 @@
 """Row events through the native kernel, and through Python where it declines.
 
-The kernel declines a table when it has nothing for one of its columns, and an event whose rows are not as they should
-be, whose images leave columns out, or that changes a key: the Python decoder then reads it, and raises its errors. A
-record is the same from both, byte for byte (``tests/kit/native_identity.py``).
+The kernel declines a table when it has no operation for one of its columns. It declines an event with malformed rows,
+with images that leave columns out, or with a changed key: the Python decoder then reads it, and raises its errors. Both
+decoders write the same records, byte for byte (``tests/kit/native_identity.py``).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
-# buffer, first row, end, text before the row number, text behind it, the number, records: rows, or why it declines
+# buffer, first row, end, text before the row number, text after it, the number, records: rows, or why it declines
 DecodeEvent = Callable[[Buffer, int, int, str, str, int, list[Any]], int]
 ColumnPlan = tuple[bytes, bytes | None, bool, bytes | None, str, list[int], list[bytes]]
-"""Label, NULL if it can stand, whether it is in the value, constant, operation."""
+"""Label, text of NULL where it is allowed, whether it is in the value, constant, operation."""
 _BYTES = "latin-1"
 
 
 def unsupported_column(column: Column) -> Declined:
-    """Return why a table with a column that the kernel has nothing for is declined."""
+    """Return the reason why a table with this column is declined: the kernel has no operation for it."""
     kind = f"{column.type_name} {column.charset}" if column.charset else column.type_name
     return Declined(f"column {column.name} is {kind}")
 
@@ -49,9 +49,9 @@ class NativeRowDecoder(RowDecoder):
         envelope: Constant text around the rows.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
-        dialect: How records are put together.
-        prefixes: What keys and values begin with; None for what ``envelope`` says.
-        owned: Tells rows whose records are wanted; None for all.
+        dialect: How records are assembled.
+        prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
+        owned: Selects the rows whose records are produced; None for all.
 
     Raises:
         Declined: The kernel does not know the table's columns or modes.
@@ -75,14 +75,14 @@ class NativeRowDecoder(RowDecoder):
     ) -> None:
         super().__init__(table, wires, options, envelope, dialect, prefixes, owned)
         if options.flat and not self.flat_rows:
-            raise Declined("records are those of another protocol")
+            raise Declined("records are in TiCDC's protocol")
         columns = [
             self._column_plan(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)
         ]
         self._tally = tally or Tally(module.Tally())
         plan = self._plan(module, columns, options)
         if plan is None:
-            raise Declined("the kernel does not know one of its columns")
+            raise Declined("the kernel does not support one of its columns")
         self._kernel_failed = False
         self.plan = plan
         self._native: dict[str, DecodeEvent] = {"c": plan.write, "u": plan.update, "d": plan.delete}
@@ -111,7 +111,7 @@ class NativeRowDecoder(RowDecoder):
         return self._native.keys()
 
     def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return what stands before the row number and behind it, byte text.
+        """Return the text before the row number and after it, byte text.
 
         Args:
             ctx: Text around the rows.
@@ -128,7 +128,7 @@ class NativeRowDecoder(RowDecoder):
         if code.convert is not None or code.refuse_null is not None:
             raise Declined(f"a converter handles column {column.name}")
         if code.change is not None:
-            raise Declined(f"column {column.name} is cut or hashed")
+            raise Declined(f"column {column.name} is truncated or hashed")
         op = binlog_op(ColumnRequest(column, wire, options, code.null))
         if op is None:
             raise unsupported_column(column)
@@ -166,7 +166,7 @@ class NativeRowDecoder(RowDecoder):
         return super().delete(buf, pos, end, ctx, out) if rows < 0 else rows
 
     def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
-        """Append the records of an event and return its rows, or return a number below zero and append nothing.
+        """Append the records of an event and return its number of rows, or return a negative number and append nothing.
 
         Args:
             op: Operation letter of the event; the others are as for ``write``.
@@ -177,7 +177,7 @@ class NativeRowDecoder(RowDecoder):
             out: Gets the records.
         """
         decode, first = self._native.get(op), ctx.first_row
-        # A number without a text (UnnumberedRow) is one of Python's.
+        # Python writes a row number that has no text (UnnumberedRow).
         if decode is None:
             if self._kernel_failed:
                 self._tally.count_fallback("defect")

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TY
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
 TextColumnPlan = tuple[bool, bytes, str, list[int], list[bytes]]
-"""Whether a column may be NULL, the text of NULL, its operation."""
+"""Whether a column may be NULL, the text of NULL, the operation's name, numbers and texts."""
 
 
 class _TextOpRequest(NamedTuple):
@@ -116,7 +116,7 @@ _OP_BY_TYPE: dict[str, Callable[[_TextOpRequest], Op]] = {
 
 
 def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
-    """Return what the kernel does with the values of a column of the SELECT.
+    """Return the kernel's operation on the values of a column of the SELECT.
 
     Args:
         column: The column.
@@ -124,7 +124,7 @@ def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
         null: JSON text of NULL, byte text.
 
     Raises:
-        Declined: It has nothing for them.
+        Declined: The kernel has no operation for them.
     """
     require_plain_values(column, options)
     make_op = _OP_BY_TYPE.get(column.type_name)
@@ -153,10 +153,10 @@ class NativeTextFormat:
     """Say how the kernel writes rows of the text protocol in one format.
 
     Args:
-        dialect: How records are put together.
-        mark: What stands around the names of marks in the text after rows.
-        delimiters: What stands before, between and after the members of an image; empty for those of JSON.
-        column_plan: Gives how the kernel reads and writes a column, of its options and its JSON text of NULL.
+        dialect: How records are assembled.
+        mark: Text around the names of marks in the text after rows.
+        delimiters: Text before, between and after the members of an image; empty for those of JSON.
+        column_plan: Returns how the kernel reads and writes a column, of the modes and its JSON text of NULL.
         fallback_reason: What rows are counted as when the kernel does not know their table.
         action: What a decoder does with rows, for the log.
     """
@@ -183,7 +183,7 @@ class NativeTextDecoder:
         tally: Counts what the kernel decodes and declines.
 
     Attributes:
-        now: The time in nanoseconds that the records of ``many`` have; 0 for that of the clock.
+        now: The time in nanoseconds in the records of ``many``; 0 for the clock's.
 
     Raises:
         Declined: The kernel does not know the table's columns or modes.
@@ -200,7 +200,7 @@ class NativeTextDecoder:
         tally: Tally | None = None,
     ) -> None:
         if plan.options.flat:
-            raise Declined("records are those of another protocol")
+            raise Declined("records are in TiCDC's protocol")
         self.python, self.format, self._table = python, native_format, plan.table
         self._op, self._tally = plan.options.read_op, tally or Tally(module.Tally())
         self._after_row = native_format.dialect.after_row(plan.options)
@@ -210,17 +210,17 @@ class NativeTextDecoder:
         self._rows: Callable[..., tuple[int, int]] = kernel_plan.rows
 
     def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        """Append the record of a row; arguments and errors as for the decoder in Python."""
+        """Append the record of a row; arguments and errors as for ``PythonTextDecoder``."""
         if self.natively(packet, pos, ctx, out) < 0:
             self.python(packet, pos, ctx, out)
 
     def natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> int:
-        """Append the record of a row and return 1, or return a number below zero and append nothing.
+        """Append the record of a row and return 1, or return a negative number and append nothing.
 
         Args:
             packet: The row.
             pos: Offset of its first value.
-            ctx: What its records have in common.
+            ctx: Text around the row.
             out: Gets the record.
         """
         row, number = self._row, ctx.first_row
@@ -236,25 +236,25 @@ class NativeTextDecoder:
         return appended
 
     def _row_texts(self, ctx: EventContext) -> tuple[str, str]:
-        """Return what stands before the row number and behind it, byte text."""
+        """Return the text before the row number and after it, byte text."""
         before, after = self._before + ctx.src_head, self._after_row(ctx, self._op)
         if self.format.dialect.needs_byte_text and not (before.isascii() and after.isascii()):
             before, after = to_byte_text(before), to_byte_text(after)
         return before, after + self._tail
 
     def many(self, data: bytes, at: int, max_rows: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
-        """Append the records of rows up to the first one that is left to Python, or a megabyte of them.
+        """Append the records of rows up to the first one that Python has to decode, or a megabyte of them.
 
         Args:
-            data: Rows, each behind the 4-byte header of its packet.
+            data: Rows, each after the 4-byte header of its packet.
             at: Offset of the first header.
             max_rows: Number of rows.
-            ctx: What their records have in common; what stands behind the operation has marks
+            ctx: Text around the rows; the text after the operation has marks
                 (``native_transactions.CURRENT_TIME``).
             out: Gets the records.
 
         Returns:
-            The number of rows, and the offset behind them.
+            The number of rows, and the offset after them.
         """
         if self._row is None or type(ctx.first_row) is not int:
             return 0, at
@@ -293,7 +293,7 @@ def _kernel_plan(plan: TextRowPlan, native_format: NativeTextFormat, module: Any
         tally.native,
     )
     if kernel_plan is None:
-        raise Declined("the kernel does not know one of its columns")
+        raise Declined("the kernel does not support one of its columns")
     return kernel_plan
 
 
@@ -310,7 +310,7 @@ def _value_member(plan: TextRowPlan, column: Column) -> tuple[bytes, int | None,
 
 
 def member_label(column: Column, options: DecoderOptions) -> bytes:
-    """Return what stands before a column's value in JSON.
+    """Return the text before a column's value in JSON.
 
     Args:
         column: The column.

@@ -1,8 +1,8 @@
-"""Whole transactions through the native kernel: what it is told of a table, and what Python gets of them.
+"""Decode whole transactions with the native kernel.
 
-The kernel walks GTID, BEGIN, TABLE_MAPs, rows and XID of tables that it knows, in the bytes as they come from the
-server; a transaction that holds anything else, or that is damaged, is left to the loop of events, whole. The texts
-around row numbers, which the loop makes for each event, are made once here, with marks where they differ.
+The kernel reads GTID, BEGIN, TABLE_MAP, row and XID events of tables that it knows from the server's bytes. The event
+loop reads every transaction that contains anything else or is damaged. The texts around row numbers, which the loop
+writes for each event, are written once here, with marks where they differ.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
 
 log = logging.getLogger(__name__)
 BATCH_FULL, TRUNCATED, DECLINED = 0, 1, -1
-"""Why a walk ended: there are many records, a transaction is not there as a whole, or is for Python."""
+"""Why decoding ended: there are many records, a transaction is not complete, or Python has to read it."""
 JSON_MARK, BINARY_MARK = "\0", "\u0100"
-"""What stands around the names of places: JSON holds no such character, and byte text none beyond a byte."""
+"""Text around the names of marks: JSON contains no such character, and byte text none above U+00FF."""
 _MAX_TABLES = 4_000
-"""Tables beyond are left to the loop of events until structures change: each takes some kilobytes."""
+"""Further tables are left to the event loop until structures change: each takes some kilobytes."""
 _MAX_BYTES = 1 << 20
-"""Bytes of records after which a walk ends, so that they can be produced and committed."""
+"""Bytes of records after which decoding pauses, so that they can be produced and committed."""
 _OPERATIONS = (("c", WRITE_ROWS), ("u", UPDATE_ROWS), ("d", DELETE_ROWS))
 MarkedPieces = list[tuple[bytes, str]]
 
 
 class MarkedContext(NamedTuple):
-    """Hold the texts around rows with marks in place of what differs from event to event.
+    """Hold the texts around rows, with marks for what differs from event to event.
 
     Args:
         ctx: The texts.
-        sign: What stands around the names of marks.
+        sign: Text around the names of marks.
     """
 
     ctx: EventContext
@@ -42,7 +42,7 @@ class MarkedContext(NamedTuple):
 
 
 class MarkedTime:
-    """Stand for a time in a text: a whole share of it leaves the mark of that share.
+    """Represent a time in a text: formatting it writes a mark, dividing it the mark of that unit.
 
     Args:
         unit: The mark of the time itself.
@@ -67,37 +67,37 @@ CURRENT_TIME = MarkedTime("now_nanos", {1_000_000: "now_millis", 1000: "now_micr
 
 
 def mark(name: str, sign: str = JSON_MARK) -> str:
-    """Return what stands in a text for something that differs from event to event.
+    """Return the mark in a text for something that differs from event to event.
 
     Args:
         name: Its name, as ``native/src/around.rs`` has it.
-        sign: What stands around it.
+        sign: Text around it.
     """
     return f"{sign}{name}{sign}"
 
 
 def split_marks(text: str, sign: str = JSON_MARK) -> MarkedPieces:
-    """Return a text with marks as the kernel takes it: literal pieces, each with the mark behind it.
+    """Return a text with marks as the kernel takes it: literal pieces, each with the mark that follows it.
 
     Args:
         text: The text, byte text.
-        sign: What stands around the names of marks.
+        sign: Text around the names of marks.
     """
     parts = [*text.split(sign), ""]
     return [(parts[i].encode("latin-1"), parts[i + 1]) for i in range(0, len(parts), 2)]
 
 
 class NativeTransactions(NamedTuple):
-    """Tell what a walk found.
+    """Hold the transactions of one call.
 
     Args:
-        at: Offset behind it.
-        pos: Position behind it.
+        at: Offset after the last one.
+        pos: Position after the last one.
         end_reason: Why it ended.
         segments: Routes with records of one partition, of each partition in binlog order, and the partition; where
-            events are told apart the GTID and the number of the row event in the transaction, from 1, else None and 0;
+            events are kept apart the GTID and the number of the row event in the transaction, from 1, else None and 0;
             and the bytes of keys and values.
-        gtids: Runs of transactions: a server's UUID, the first number and the one behind the last.
+        gtids: Runs of transactions: a server's UUID, the first number and the one after the last.
         last_transaction: Server id, GTID, commit time in microseconds and thread of the last transaction; None when
             there is none.
     """
@@ -116,16 +116,16 @@ class NativeTransactions(NamedTuple):
 
 
 class NativeTransactionDecoder:
-    """Walk transactions.
+    """Decode transactions through the kernel.
 
     Args:
         module: The kernel.
         tally: Counts what it decodes.
-        by_event: Whether the records of each row event are told apart, by GTID and number.
+        by_event: Whether the records of each row event are kept apart, by GTID and number.
 
     Attributes:
-        failed: Whether the kernel has failed; it is not to be asked again.
-        now: The time in nanoseconds that records tell; 0 for that of the clock.
+        failed: Whether the kernel has failed; it must not be called again.
+        now: The time in nanoseconds in records; 0 for the clock's.
     """
 
     def __init__(self, module: Any, tally: Tally, *, by_event: bool = False) -> None:
@@ -135,7 +135,7 @@ class NativeTransactionDecoder:
         self.now = 0
 
     def needs_table(self, table_map: bytes) -> bool:
-        """Return whether there is something to learn of a table.
+        """Return whether the kernel does not know a table yet and has room for it.
 
         Args:
             table_map: As for ``learn``.
@@ -145,13 +145,13 @@ class NativeTransactionDecoder:
     def learn(
         self, table_map: bytes, table_route: Any, decoder: Any, context: MarkedContext | None, partitions: int = 1
     ) -> None:
-        """Take over what rows behind a TABLE_MAP become, where the kernel can decode them.
+        """Tell the kernel what the rows after a TABLE_MAP event become, where it can decode them.
 
         Args:
-            table_map: The event's body behind the table's number.
-            table_route: Given back with the records.
-            decoder: The table's decoder; None for rows that nobody wants.
-            context: Texts around the rows; None where they cannot be told ahead.
+            table_map: The event's body after the table's number.
+            table_route: Returned with the records.
+            decoder: The table's decoder; None for rows that are skipped.
+            context: Texts around the rows; None where they are not known in advance.
             partitions: Partition count of the topic.
         """
         self._seen_tables.add(table_map)
@@ -172,22 +172,22 @@ class NativeTransactionDecoder:
             yield split_marks(before, context.sign), split_marks(after, context.sign), headers[kind]
 
     def forget(self) -> None:
-        """Know no table any more: structures have changed."""
+        """Forget all tables: structures have changed."""
         self._seen_tables.clear()
         self._walker.forget()
 
     def decode_transactions(
         self, chunk: bytes, at: int, file: str, pos: int, limit: int, checksum_size: int
     ) -> NativeTransactions:
-        """Walk transactions until their records are many, or one is for Python.
+        """Decode transactions until there are many records, or Python has to read one.
 
         Args:
             chunk: Packets of a dump.
             at: Offset of the packet with the first transaction's GTID event.
             file: Binlog file.
             pos: Position of that event.
-            limit: No event ends behind this position.
-            checksum_size: Bytes of checksum behind each event.
+            limit: No event ends after this position.
+            checksum_size: Bytes of checksum after each event.
         """
         decoded = NativeTransactions(
             *self._walker.walk(chunk, at, file, pos, limit, checksum_size, _MAX_BYTES, self.now)

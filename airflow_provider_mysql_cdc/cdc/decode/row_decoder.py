@@ -2,7 +2,7 @@
 
 Tables of one shape share their code (``table_shape``). A generated function reads rows as long as their bitmap of NULL
 columns stays the same, because everything about a row's layout but the lengths of its variable parts follows from that
-bitmap. Functions are made when a bitmap is first seen.
+bitmap. A function is generated when its bitmap is first seen.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class RowDecoder:
         wires: Wire types of its columns.
         options: Modes.
         envelope: Constant text around the rows.
-        dialect: How records are put together.
-        prefixes: What keys and values begin with; None for what ``envelope`` says.
-        owned: Tells rows whose records are wanted; None for all. Of rows that leave columns out, and of updates that
-            change the key, the others' records come as well.
+        dialect: How records are assembled.
+        prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
+        owned: Selects the rows whose records are produced; None for all. Rows that leave columns out, and updates that
+            change the key, are decoded whatever their key.
 
     Raises:
         Declined: The dialect has no code for the table.
@@ -87,7 +87,7 @@ class RowDecoder:
             {op: dialect.before_source(op) for op in "cud"},
             dialect.needs_byte_text,
         )
-        # Without the schemas, which stand in what keys and values begin with: of many tables they are megabytes.
+        # Without the schemas, which are in the prefixes of keys and values: those of many tables take megabytes.
         self._envelope = EnvelopeText(None, None, envelope.null_text, envelope.insert_text)
         self._image_context: ImageContext | None = None
         self._image_decoders: dict[tuple[str, bytes], RowImageDecoder] = {}
@@ -175,7 +175,7 @@ class RowDecoder:
         return None if key is None else f"{self._key_wrapper[0]}{key}{self._key_wrapper[1]}".encode("latin-1")
 
     def partial_decoder(self) -> PartialRowDecoder:
-        """Return what reads rows of this table value by value."""
+        """Return the decoder that reads rows of this table value by value."""
         return PartialRowDecoder(self.table, self._columns, self._keys, self._extra_key_members)
 
     # -- drivers ------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class RowDecoder:
         return row - first
 
     def _unowned_update_end(self, data: bytes, text: str, pos: int) -> int:
-        """Return the offset behind a row that keeps its key, and whose records are not wanted; 0 for any other."""
+        """Return the offset after a row that keeps its key and whose records are not produced; 0 for any other."""
         keys, size = self._shape.key_images, self._size
         stop, old_key = keys[data[pos : pos + size]](data, text, pos)
         stop, key = keys[data[stop : stop + size]](data, text, stop)

@@ -1,4 +1,4 @@
-"""What turns the row events of one table version into records."""
+"""Interfaces of decoders, which turn rows of one table version into records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AppendRows = Callable[[Buffer, int, int, EventContext, list[Any]], int]
 
 
 class RowFunctions(Protocol):
-    """Describe what ``RowDecoder`` and what is put in its place offer."""
+    """Describe the functions of ``RowDecoder`` and of the decoders that replace it."""
 
     @property
     def table(self) -> Table:
@@ -37,7 +37,7 @@ class RowFunctions(Protocol):
         """Return a record key in JSON."""
 
     def partial_decoder(self) -> PartialRowDecoder:
-        """Return what reads rows value by value."""
+        """Return the decoder that reads rows value by value."""
 
 
 DecodeTextRow = Callable[[bytes, int, EventContext, list[Any]], None]
@@ -47,7 +47,7 @@ DecodeTextRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int,
 
 
 class TextDecoder(Protocol):
-    """Describe what turns rows of the text protocol into records."""
+    """Turn rows of the text protocol into records."""
 
     @property
     def many(self) -> DecodeTextRows | None:

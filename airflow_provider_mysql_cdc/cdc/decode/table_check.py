@@ -1,4 +1,4 @@
-"""Hold a TABLE_MAP event against the structure that the schema history gives.
+"""Compare a TABLE_MAP event with the table's structure in the schema history.
 
 Types, lengths, precisions, fraction digits and nullability are in every TABLE_MAP, signedness and character sets in
 those of MySQL 8, names and members only with ``binlog_row_metadata=FULL``.
@@ -28,7 +28,7 @@ _SPATIAL = (
 )  # fmt: skip
 _NUMERIC = (*_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE")
 _MATCHED: set[tuple[Interned[tuple[Column, ...]], bytes]] = set()
-"""Columns that were found as a TABLE_MAP announces them; thousands of tables may be alike in both."""
+"""Columns that agreed with a TABLE_MAP event; thousands of tables may share both."""
 _MAX_MATCHED = 1_024
 
 
@@ -98,11 +98,11 @@ _WIRE_TYPES: dict[str, Callable[[Column], tuple[WireType, ...]]] = {
 
 def _raise_mismatch(table: Table, what: str, why: str) -> NoReturn:
     raise SchemaMismatchError(
-        f"{what} of table {table.id} in the binlog is not what the schema history says",
+        f"{what} of table {table.id} in the binlog differs from the schema history",
         where=str(table.id),
         why=why,
         remedy=(
-            "a change of the table is missing in the schema history: rebuild it with snapshot.mode=recovery, "
+            "the schema history lacks a change of the table: rebuild it with snapshot.mode=recovery, "
             "or take a new snapshot of the table"
         ),
     )
@@ -116,7 +116,7 @@ def require_width(table: Table, width: int) -> None:
     """
     if len(table.columns) != width:
         _raise_mismatch(
-            table, "The number of columns", f"{len(table.columns)} columns are known, the binlog has {width}"
+            table, "The number of columns", f"the schema history has {len(table.columns)} columns, the binlog {width}"
         )
 
 
@@ -162,7 +162,7 @@ def _check_names(table: Table, table_map: TableMap) -> None:
     for column, name in zip(table.columns, table_map.names or (), strict=False):
         if folded_name(column.name) != folded_name(name):
             _raise_mismatch(
-                table, f"Column {column.position}", f"it is known as {column.name}, the binlog calls it {name}"
+                table, f"Column {column.position}", f"the schema history names it {column.name}, the binlog {name}"
             )
 
 
@@ -171,7 +171,9 @@ def _check_nullability(table: Table, table_map: TableMap) -> None:
         nullable = table_map.nullable(index)
         if column.nullable != nullable:
             _raise_mismatch(
-                table, f"Column {column.name}", f"nullable is known as {column.nullable}, the binlog has {nullable}"
+                table,
+                f"Column {column.name}",
+                f"nullable is {column.nullable} in the schema history, {nullable} in the binlog",
             )
 
 
@@ -179,7 +181,9 @@ def _check_signedness(table: Table, table_map: TableMap) -> None:
     for column, unsigned in zip(table.columns, table_map.unsigned or (), strict=False):
         if column.type_name in _NUMERIC and unsigned is not None and column.unsigned != unsigned:
             _raise_mismatch(
-                table, f"Column {column.name}", f"UNSIGNED is known as {column.unsigned}, the binlog: {unsigned}"
+                table,
+                f"Column {column.name}",
+                f"UNSIGNED is {column.unsigned} in the schema history, {unsigned} in the binlog",
             )
 
 

@@ -88,7 +88,7 @@ class KeyReader:
     Args:
         table: The table.
         options: Modes and key columns; there is one at least.
-        columns: The columns that the SELECT gives, in its order.
+        columns: The columns that the SELECT returns, in its order.
 
     Raises:
         SchemaError: A key column's type is not known.
@@ -135,9 +135,9 @@ def compile_text_decoder(
         table: The table.
         options: Modes, key and included columns.
         envelope: Constant schema text.
-        columns: The columns that the SELECT gives, in its order; None means those of ``select_list``.
+        columns: The columns that the SELECT returns, in its order; None means those of ``select_list``.
         native_format: The format of records.
-        prefixes: What keys and values begin with; None for what ``envelope`` says.
+        prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
         fallback: Reads rows that fail, or raises their errors; None to raise them here.
         tally: Counts what the native kernel decodes.
 
@@ -188,7 +188,7 @@ def _row_error(plan: TextRowPlan, error: Exception, lines: list[str], where: str
         remedy=CONVERTER_REMEDY
         if isinstance(error, ConverterError)
         else (
-            "compare the row with SELECT on the server; if the table was changed since its structure was read, "
-            "take the snapshot again; else exclude the column (column.exclude.list)"
+            "compare the row with SELECT on the server; if the table has changed since its structure was read, "
+            "take the snapshot again; otherwise exclude the column (column.exclude.list)"
         ),
     )

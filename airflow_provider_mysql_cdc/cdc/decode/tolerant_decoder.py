@@ -1,7 +1,7 @@
-"""Go on behind a row that cannot be decoded (``event.processing.failure.handling.mode`` warn or skip).
+"""Continue after a row that cannot be decoded (``event.processing.failure.handling.mode`` warn or skip).
 
-Events whose rows can all be decoded take the decoder's own way. When one fails, the event is decoded again row by row:
-the records of the others are the same as without it, and keep their row numbers.
+Events without such a row are decoded as usual. When a row fails, the event is decoded again row by row: the records of
+the other rows are unchanged, and keep their row numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BadRow(NamedTuple):
         row: Its number in the event.
         op: Operation letter.
         error: Why; with the first cause as ``__cause__``.
-        key: The record key it would have had, or None when there is none or it cannot be told.
+        key: The record key it would have had, or None when there is none or it cannot be decoded.
         key_json: JSON text of the key's payload, or None.
         before: JSON text of the before image's values that can be decoded, or None.
         after: The same of the after image.
@@ -47,7 +47,7 @@ class BadRow(NamedTuple):
 
 
 class TolerantDecoder:
-    """Offer a decoder's functions; rows that fail go to a list in place of stopping the event.
+    """Offer a decoder's functions; rows that fail are added to a list instead of stopping the event.
 
     Args:
         decoder: The decoder.
@@ -62,7 +62,7 @@ class TolerantDecoder:
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
 
         Raises:
-            ValueDecodeError: The event's structure does not hold, so the rows cannot be told apart.
+            ValueDecodeError: The event is malformed, so the ends of its rows cannot be found.
         """
         return self._decode_event(self._decoder.write, "c", buf, pos, end, ctx, out)
 

@@ -2,7 +2,7 @@
 
 ``mysql``/``3.x`` is what Debezium 3.6.1 writes; ``mysql``/``1.9`` and ``db2``/``1.9`` are the samples of the seeds
 (EVT-12 to EVT-19, EVT-35, SCH-33 to SCH-41, DB2-01 to DB2-08, DB2-17). ``mysql``/``1.9`` with source struct ``v1`` is
-the form before Debezium 0.10 (EVT-39, SCH-28 to SCH-31). What the samples leave open is as in Debezium 1.9.7.
+the format before Debezium 0.10 (EVT-39, SCH-28 to SCH-31). What the samples do not show follows Debezium 1.9.7.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Contract:
         key_order: Order of the members of a key schema.
         key_field_order: Order of the members of a key field's schema; others follow.
         boolean_snapshot: Whether ``source.snapshot`` is a boolean and not a marker text.
-        recent: Whether the form is that of Debezium 3: schema changes carry ``ts_ms`` and the newer column members, and
+        recent: Whether the format is that of Debezium 3: schema changes have ``ts_ms`` and newer column members, and
             schemas of Debezium's own structs have names and versions.
-        struct: ``source.struct.version``; ``v1`` also has the oldest form of schema changes.
+        struct: ``source.struct.version``; ``v1`` also has the oldest format of schema changes.
         transaction: The transaction block of row events.
     """
 
@@ -123,7 +123,7 @@ class Contract:
 
     @property
     def flat_changes(self) -> bool:
-        """Say whether schema changes have the oldest form, without ``tableChanges`` (SCH-28, SCH-29)."""
+        """Return whether schema changes have the oldest format, without ``tableChanges`` (SCH-28, SCH-29)."""
         return self.struct == "v1"
 
     def snapshot_value(self, marker: str, *, typed: bool = True) -> bool | str:
@@ -131,8 +131,8 @@ class Contract:
 
         Args:
             marker: The marker.
-            typed: Whether the value is written with its schema. The seeds give a boolean schema and yet the text
-                ``incremental`` (SNAP-44, SNAP-47), which can only stand where no schema says otherwise.
+            typed: Whether the value is written with its schema. The seeds have a boolean schema and yet the text
+                ``incremental`` (SNAP-44, SNAP-47), which is only valid in a value without a schema.
         """
         if not self.boolean_snapshot or (marker == "incremental" and not typed and not self.flat_changes):
             return marker
@@ -185,7 +185,7 @@ MYSQL_1_9 = Contract(
     recent=False,
     transaction=_transaction_block(recent=False),
 )
-# The sample of the form (EX-02) is one of Debezium 0.10.0.Beta4.
+# The sample of this format (EX-02) is from Debezium 0.10.0.Beta4.
 _SOURCE_V1 = (
     *(Member("version", optional=True), Member("name"), Member("server_id", "int64"), Member("ts_sec", "int64")),
     *(Member("gtid", optional=True), Member("file"), Member("pos", "int64"), Member("row", "int32"), _SNAPSHOT_FLAG),

@@ -55,7 +55,7 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
             name = avro_names.field_name(column.name, options.field_names)
             if name in column_by_field:
                 raise SchemaError(
-                    f"columns {column_by_field[name]} and {column.name} get the same field name {name}",
+                    f"columns {column_by_field[name]} and {column.name} would have the same field name {name}",
                     where=str(table.id),
                     why=f"field.name.adjustment.mode is {options.field_names}",
                     remedy="rename one, leave one out with column.exclude.list, or use another mode",
@@ -64,7 +64,7 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
     for name in added:
         if name in column_by_field or added.count(name) > 1:
             raise SchemaError(
-                f"the key has a field {name} already",
+                f"the key already has a field {name}",
                 where=str(table.id),
                 why="a transform adds a field of this name to keys",
                 remedy="set key.field.name of the transform to another name",
@@ -146,7 +146,7 @@ def envelope_text(
             interned(table.columns), table.primary_key, table.unique_keys, _marked_options(options), settings
         )
     except (SchemaError, TypeError):
-        # It names the table; and what a converter of one's own gave may not be comparable.
+        # The error names the table; and what a custom converter returned may not be comparable.
         return _envelope_text(table, options, settings)
     if text.key_schema is None and text.value_schema is None:
         return text
@@ -158,7 +158,7 @@ def envelope_text(
 
 @dataclass(frozen=True, slots=True)
 class _EnvelopeSettings:
-    """Hold what is wanted beside a table and its options; see ``envelope_text``."""
+    """Hold the arguments of ``envelope_text`` other than table and options."""
 
     connector: str
     key: bool
@@ -167,7 +167,7 @@ class _EnvelopeSettings:
     transaction: bool
 
 
-# Titles of schemas that no table has: those of the table at hand are put in their place.
+# Titles of schemas that no table has; each table's own titles replace them.
 _MARKS = tuple((part, f"{part}-{secrets.token_hex(16)}") for part in ("Key", "Value", "Envelope"))
 _UNNAMED_TABLE = TableId("", "")
 _MAX_SHAPES = 256

@@ -25,7 +25,7 @@ def new_run_id(now_ms: int | None = None) -> str:
 def context_headers(prefix: str, run_id: str, *, connector: str = "mysql", task_id: str = "0") -> list[Header]:
     """Return the four headers of row events, tombstones and schema changes (``extended.headers.enabled``).
 
-    Transaction metadata and heartbeats carry none of them.
+    Transaction metadata and heartbeats do not have them.
 
     Args:
         prefix: ``topic.prefix``.

@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, struct
 
 _COMMON_PACKAGE = "io.debezium.connector.common"
 _SCHEMA_VERSIONS = {True: 1, False: None}
-"""Schema version of Debezium's own records: contract 1.9 has none (read from Debezium 1.9.7)."""
+"""Schema version of Debezium's own records; contract 1.9 has none (read from Debezium 1.9.7)."""
 
 
 def _json_bytes(payload: Mapping[str, Any], schema: ConnectSchema | None) -> bytes:
@@ -36,7 +36,7 @@ def heartbeat_record(
     Args:
         prefix: ``topic.prefix``.
         now_ms: Milliseconds since the epoch.
-        recent: Whether the form is that of Debezium 3, not 1.9.
+        recent: Whether the format is that of Debezium 3, not 1.9.
         key_schema: ``key.converter.schemas.enable``.
         value_schema: ``value.converter.schemas.enable``.
     """
@@ -84,7 +84,7 @@ def transaction_record(
         transaction_id: GTID, or ``file=...,pos=...``.
         now_ms: Milliseconds since the epoch.
         counts: Events by ``db.table`` for END; None for BEGIN.
-        recent: Whether the form is that of Debezium 3; 1.9 has no ``ts_ms``.
+        recent: Whether the format is that of Debezium 3; 1.9 has no ``ts_ms``.
         key_schema: ``key.converter.schemas.enable``.
         value_schema: ``value.converter.schemas.enable``.
     """

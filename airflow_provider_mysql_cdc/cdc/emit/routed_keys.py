@@ -1,4 +1,4 @@
-"""Keys of records that are no row events, behind the transforms."""
+"""Keys of records that are not row events, after the transforms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def routed_key(destination: Destination, key: bytes | None, *, schema: bool) -> 
     field; the value stays.
 
     Args:
-        destination: Where the record goes.
+        destination: The topic and key of the record after the transforms.
         key: Its key before the transforms.
         schema: ``key.converter.schemas.enable``: the key is an object of schema and payload.
     """

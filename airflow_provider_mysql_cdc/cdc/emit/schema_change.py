@@ -1,8 +1,8 @@
 """Records of the schema change topic.
 
-The 3.x form is what Debezium 3.6.1 writes; the 1.9 form is that of the seeds (SCH-33 to SCH-43), with source struct
+The 3.x format is what Debezium 3.6.1 writes; the 1.9 format is that of the seeds (SCH-33 to SCH-43), with source struct
 ``v1`` the oldest one (SCH-28 to SCH-31). A record describes one statement: Debezium splits DROP and RENAME of several
-tables, and so does ``ddl.apply_ddl``; the oldest form has one record for all tables of one database (SCH-23).
+tables, and so does ``ddl.apply_ddl``; the oldest format has one record for all tables of one database (SCH-23).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, q
 
 
 class SchemaChangeEntry(Protocol):
-    """What a record says of one table (``ddl.apply_ddl.TableChange`` fits)."""
+    """The change of one table in a record (``ddl.apply.TableChange`` fits)."""
 
     @property
     def kind(self) -> str:
@@ -52,7 +52,7 @@ class SchemaChangeEntry(Protocol):
 
     @property
     def table(self) -> Table | None:
-        """The structure after the change, None for a table that is gone."""
+        """The structure after the change, None for a dropped table."""
 
     @property
     def ddl(self) -> str:
@@ -85,7 +85,7 @@ def column_dict(column: Column, *, recent: bool = True, comments: bool = False) 
 
     Args:
         column: The column.
-        recent: Whether the members that came after 1.9 are wanted.
+        recent: Whether to write the members that came after 1.9.
         comments: ``include.schema.comments``.
     """
     # ON UPDATE CURRENT_TIMESTAMP counts as generated, a GENERATED ALWAYS column does not (read from Debezium 3.6.1).
@@ -117,8 +117,8 @@ def table_dict(table: Table, *, recent: bool = True, comments: bool = False) -> 
     """Return a table as schema changes describe it (SCH-40); tables of one structure share it, so it is only read.
 
     Args:
-        table: The table; its name is not told.
-        recent: Whether the members that came after 1.9 are wanted.
+        table: The table; the result does not contain its name.
+        recent: Whether to write the members that came after 1.9.
         comments: ``include.schema.comments``.
     """
     return _table_description(table.with_id(_UNNAMED_TABLE), recent, comments)[0]
@@ -181,13 +181,13 @@ class SchemaChangeFormat:
         """Yield the records of one statement of the stream, one per change; each names all tables of the statement.
 
         Args:
-            changes: What ``ddl.apply_ddl`` made of the statement; truncations give no record.
+            changes: The statement's changes from ``ddl.apply_ddl``; truncations have no record.
             event: The statement's QUERY event.
             transaction: The transaction around it.
-            in_transaction: Whether the statement stands between BEGIN and COMMIT (CREATE TABLE ... SELECT); only then
-                the thread is given.
+            in_transaction: Whether the statement is between BEGIN and COMMIT (CREATE TABLE ... SELECT); only then
+                the record has the thread.
             row: Value of ``source.row``; Debezium leaves the row number of the last row event there.
-            is_included: Which changes get a record; the others' tables are named beside them all the same.
+            is_included: Whether a change gets a record; each record still names all tables of the statement.
         """
         recorded = [c for c in changes if c.kind != "TRUNCATE"]
         ms = transaction.commit_us // 1000 or event.timestamp * 1000
@@ -252,7 +252,7 @@ class SchemaChangeFormat:
             **more,
         }
         if self.layout.flat_changes:
-            # The oldest form names neither database nor table here (SCH-30, EX-02).
+            # The oldest format names neither database nor table here (SCH-30, EX-02).
             values |= {"snapshot": self.layout.snapshot_value(marker), "db": None, "table": None}
         # All others write the marker's text, in contract 1.9 too (SNAP-45).
         return source_dict(self.layout, values, change=True)
@@ -276,7 +276,7 @@ class SchemaChangeFormat:
             payload = {"source": source}
             if recent:
                 payload["ts_ms"] = self.clock_ns() // 1_000_000
-            # What a signal tells has no statement.
+            # A change from a signal has no statement.
             payload |= {"databaseName": db, "schemaName": None, "ddl": ddl or None}
             payload["tableChanges"] = [_change_entry(c, recent, self.comments, _table_text) for c in changes]
         key, value = dumps({"databaseName": db}), dumps(payload)
@@ -292,7 +292,7 @@ def change_dict(change: SchemaChangeEntry, *, recent: bool = True, comments: boo
 
     Args:
         change: A listed change.
-        recent: Whether the form that came after 1.9 is wanted; 1.9 names a renamed table twice, old and new (SCH-39).
+        recent: Whether the format is newer than 1.9, which names a renamed table twice, old and new (SCH-39).
         comments: ``include.schema.comments``.
     """
     return _change_entry(change, recent, comments, table_dict)

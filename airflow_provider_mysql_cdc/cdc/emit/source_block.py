@@ -2,7 +2,7 @@
 
 A block is one text around the row number: ``head`` ends in ``"row":`` and ``tail`` begins after the number. The order
 of the members comes from the contract's table, so every contract uses the same code (DB2-17); what differs between
-connectors is how a place in the source's log is told: ``fill`` for MySQL, ``fill_lsn`` for Db2.
+connectors is how they write a position in the source's log: ``fill`` for MySQL, ``fill_lsn`` for Db2.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RowEvent(Protocol):
 
 
 class SourceTransaction(Protocol):
-    """What the source block shows of the transaction an event belongs to."""
+    """The values in the source block of the transaction that an event belongs to."""
 
     @property
     def gtid(self) -> str | None:
@@ -62,7 +62,7 @@ class SourceTransaction(Protocol):
 
     @property
     def commit_us(self) -> int:
-        """Commit time in microseconds since the epoch, 0 when the server does not tell."""
+        """Commit time in microseconds since the epoch, 0 when the server does not report it."""
 
     @property
     def thread(self) -> int:
@@ -109,7 +109,7 @@ def _template(layout: Contract) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class LsnPosition:
-    """Say where in Db2's log a change stands.
+    """Hold the position of a change in Db2's log.
 
     Args:
         commit_us: Commit time in microseconds since the epoch.
@@ -143,7 +143,7 @@ class SourceBlock:
         streamed_marker: ``snapshot`` of streamed events as JSON.
         typed: Whether the block is written with its schema.
         op_tail: Function of the current time in nanoseconds that returns the value's text after ``op``.
-        tail_by_thread: Gives the text after the row number of streamed events without a statement, by thread; empty
+        tail_by_thread: Returns the text after the row number of streamed events without a statement, by thread; empty
             for Db2.
     """
 
@@ -180,7 +180,7 @@ def source_block(
     """Return the writer of a table's source blocks.
 
     Args:
-        table: The table; of a Db2 table the schema stands where MySQL has the database (DB2-01).
+        table: The table; of a Db2 table the schema takes the place of MySQL's database (DB2-01).
         prefix: ``topic.prefix``, the value of ``source.name``.
         version: Contract version.
         connector: ``mysql`` or ``db2``.
@@ -251,7 +251,7 @@ def fill_time(ctx: SourceContext, block: SourceBlock, event: RowEvent, transacti
     """Set the texts of one streamed row event for records that show no more of its source than the time.
 
     Args:
-        ctx: The decoder's context; ``as_json`` gives the whole source block.
+        ctx: The decoder's context; ``as_json`` returns the whole source block.
         block: The table's source block.
         event: The row event.
         transaction: The transaction around it.
@@ -294,14 +294,14 @@ def fill_snapshot(
     Args:
         ctx: The decoder's context.
         block: The table's source block.
-        offset: The binlog position the snapshot's view stands at.
+        offset: The binlog position of the snapshot's view.
         ts_ms: Time of the view in milliseconds since the epoch.
         marker: What ``snapshot_marker`` returned.
-        last_transaction: Server id and GTID of the transaction before the rows, where the stream stands at the
+        last_transaction: Server id and GTID of the transaction before the rows, where the stream is at that
             position.
     """
     snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
-    # Debezium gives server id 0 and no GTID for rows of a first snapshot; before 0.10 it gave no time either (EX-02).
+    # Debezium writes server id 0 and no GTID for rows of a first snapshot; before 0.10 it wrote no time either (EX-02).
     ts_us = 0 if block.layout.flat_changes else ts_ms * 1000
     ctx.src_head = block.head(
         ts_us, snapshot, last_transaction[0], quote_or_null(last_transaction[1]), dumps(offset.file), offset.pos
@@ -317,7 +317,8 @@ def snapshot_marker(
 ) -> str:
     """Return ``source.snapshot`` of a snapshot row (DIS-11, settled).
 
-    The snapshot's own ends come first, then the table's; the only row of a table is its last (as in Debezium 3.6.1).
+    The first and last row of the snapshot take precedence over those of a table; the only row of a table is its last
+    (as in Debezium 3.6.1).
 
     Args:
         first_row: The row is the first of its table.

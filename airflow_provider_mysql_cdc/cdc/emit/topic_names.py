@@ -63,15 +63,15 @@ def table_topics(
 ) -> dict[TableId, str]:
     """Return every table's topic.
 
-    Names are compared before they are routed: tables that transforms bring together share a topic because somebody
-    asked for it.
+    Names are compared before they are routed: tables that transforms route to one topic share it on
+    purpose.
 
     Args:
         prefix: ``topic.prefix``.
         tables: The captured tables.
         reserved: Topics that tables must not use (schema changes, transactions, heartbeats, ledger, history).
-        route_topic: Gives the topic that the transforms make of a name (TOPIC-05).
-        name: Gives a table's topic before them; None means ``topic_name``.
+        route_topic: Returns the topic to which the transforms route a name (TOPIC-05).
+        name: Returns a table's topic before them; None means ``topic_name``.
 
     Raises:
         ConfigError: Two tables, or a table and a reserved topic, get the same name after replacement, or a name is
@@ -84,14 +84,14 @@ def table_topics(
 
 
 class TopicOwners:
-    """Follow which table has which topic while a drain applies DDL.
+    """Track which table has which topic while a drain applies DDL.
 
-    A table that is created, or renamed, into the topic of another would write its rows among the other's: the same key
-    means two rows there, and the delete of one takes away the other from a compacted topic.
+    A table that is created with, or renamed to, another table's topic would mix its rows with the other's: equal keys
+    are different rows there, and the delete of one removes the other from a compacted topic.
 
     Args:
-        name: Gives a table's topic before transforms.
-        route_topic: Gives the topic that the transforms make of a name.
+        name: Returns a table's topic before transforms.
+        route_topic: Returns the topic to which the transforms route a name.
         is_captured: Says whether a table is captured.
         reserved: Topics that tables must not use.
         tables: The tables at the start.
@@ -113,16 +113,16 @@ class TopicOwners:
     def update_tables(
         self, tables: AbstractSet[TableId], where: str, affected: Collection[TableId] | None = None
     ) -> None:
-        """Take note of the tables behind a statement.
+        """Record the tables that exist after a statement.
 
         Args:
             tables: All tables there are now.
-            where: The statement's place, for the error.
-            affected: Tables that the statement may have made or taken away; None looks at all, which with thousands of
+            where: The statement's position, for the error.
+            affected: Tables that the statement may have created or removed; None compares all, which with thousands of
                 tables costs more than the statement.
 
         Raises:
-            ConfigError: A table that came with it would share a topic (FAULT-32), or has none that Kafka allows.
+            ConfigError: A new table would share a topic (FAULT-32), or its topic name is not allowed by Kafka.
         """
         previous = self._tables
         added = tables - previous if affected is None else {t for t in affected if t in tables and t not in previous}
@@ -143,8 +143,8 @@ class TopicOwners:
                     error.what,
                     where=f"{where}; {error.where}",
                     why=error.why,
-                    remedy="exclude one of the two with table.exclude.list. Where the batch is begun, that is refused: "
-                    "give it up first with DAG mysql_cdc_reset_offset, offset=stored (what it committed comes again)",
+                    remedy="exclude one of the two with table.exclude.list. A batch that has begun refuses that: "
+                    "discard it first with DAG mysql_cdc_reset_offset, offset=stored (committed records come again)",
                 ) from error
             self._table_by_topic[topic] = table
 
@@ -152,12 +152,12 @@ class TopicOwners:
 def check_collisions(
     topics: Mapping[TableId, str], *, reserved: Iterable[str] = (), longest: Iterable[str] | None = None
 ) -> None:
-    """Refuse topic names that cannot be told apart or are too long.
+    """Refuse topic names that are equal or too long.
 
     Args:
         topics: Topic by table.
         reserved: Topics that tables must not use.
-        longest: The names whose length counts; None means all of ``topics``.
+        longest: The names whose length is checked; None means all of ``topics``.
 
     Raises:
         ConfigError: See ``table_topics``; the message names every collision.
@@ -173,7 +173,7 @@ def check_collisions(
     ]
     if problems:
         raise ConfigError(
-            "tables cannot get a topic of their own",
+            "tables cannot have a topic of their own",
             where="; ".join(problems),
             why="characters that topic names cannot hold are replaced by underscores, so different names become equal",
             remedy="exclude one table of each group with table.exclude.list, or rename it",

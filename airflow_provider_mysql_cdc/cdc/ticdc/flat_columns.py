@@ -1,7 +1,7 @@
-"""Columns of TiCDC's flat rows: the code of generated decoders that writes their bytes, without JSON between.
+"""Columns of TiCDC's flat rows: the code of generated decoders that writes their bytes, without JSON in between.
 
 Most types are written as Confluent's Avro writes them (``avro.avro_renderers``); dates and times are the texts that
-MySQL prints. What has no renderer goes by way of JSON, value by value, as ``ticdc_encoder`` writes it.
+MySQL prints. Values without a renderer are converted by way of JSON, one by one, as ``ticdc_encoder`` writes them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def ticdc_column_format(column: Column, options: DecoderOptions, modes: TicdcMod
 def _float(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         name = names[0]
-        # A number that is none, or has no end, is not equal to itself then.
+        # The difference is not 0 for NaN and the infinities.
         emitter.line(f"{name} = double_of({name}).decode('latin-1') if {name} - {name} == 0 else finite({name})")
         return fmt.body(f"{{{name}}}")
 
@@ -105,7 +105,7 @@ def _temporal(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     return wire, render
 
 
-# What Confluent's Avro writes otherwise; spatial types and VECTOR have no renderer there either.
+# Types that Confluent's Avro writes differently; spatial types and VECTOR have no renderer there either.
 _RENDERERS: Mapping[tuple[str, int], Callable[[ColumnRequest, ColumnFormat], ColumnRenderer]] = {
     ("FLOAT", wt.FLOAT): _float,
     ("BIT", wt.BIT): _bit,
@@ -141,7 +141,7 @@ def _column_codes(
 
 
 def _decline_text(*given: Any) -> NoReturn:
-    raise Declined("rows of snapshots become JSON first")
+    raise Declined("rows of snapshots are converted by way of JSON")
 
 
 def _after_row(ctx: EventContext, op: str) -> str:

@@ -1,10 +1,10 @@
-"""Partition dispatchers: to which partition of its topic a row goes.
+"""Partition dispatchers: choose the partition of a row in its topic.
 
 ==============  ======================================================================================================
 dispatcher      rows that share a partition
 ==============  ======================================================================================================
 default, table  all rows of a table, so that each of its changes stays in order
-index-value     those with the same values of the key, or of the unique index that is named
+index-value     those with the same values of the key, or of the named unique index
 columns         those with the same values in the named columns
 ts              those of one transaction
 ==============  ======================================================================================================
@@ -23,12 +23,12 @@ from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
 
-# Values of the columns as ``value_text`` gives them, the transaction, number of partitions -> partition
+# Values of the columns as for ``value_text``, the transaction, number of partitions -> partition
 Dispatch = Callable[[Mapping[str, object], CommitTs, int], int]
 
 
 class AbsentValueError(ValueError):
-    """Say that a row lacks a value that decides where it goes."""
+    """Report that a row lacks a value that determines its partition."""
 
 
 def value_text(value: object) -> str:
@@ -46,13 +46,13 @@ def value_text(value: object) -> str:
         return "1" if value else "0"
     if isinstance(value, float):
         return _plain_float(value)
-    if value == {}:  # decode.unavailable.ABSENT
+    if value == {}:  # ABSENT_BEFORE_IMAGE of decode.codegen.unavailable
         raise AbsentValueError
     return str(value)
 
 
 def _plain_float(value: float) -> str:
-    """Return a float in its shortest form without an exponent."""
+    """Return the shortest decimal text of a float without an exponent."""
     text = repr(value)
     if "e" in text:
         digits, _, power = text.partition("e")
@@ -67,12 +67,12 @@ def _plain_float(value: float) -> str:
 
 
 def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str) -> Dispatch:
-    """Return the function that gives a row's partition.
+    """Return the function that returns a row's partition.
 
     Args:
         table: The table.
         key: Names of its key columns.
-        rule: How rows are spread.
+        rule: The rule that chooses the partition.
         where: The property, for errors.
 
     Raises:
@@ -85,7 +85,7 @@ def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str
     name_checksums = [(name, crc32(name.encode())) for name in columns]
 
     def dispatch(row: Mapping[str, object], commit_ts: CommitTs, count: int) -> int:
-        """Return a row's partition; ``AbsentValueError`` says that it cannot be told."""
+        """Return a row's partition; raise ``AbsentValueError`` where its image lacks a value."""
         checksum = base_checksum
         for name, name_checksum in name_checksums:
             checksum ^= crc32(value_text(row[name]).encode("utf-8", "replace"), name_checksum)
@@ -95,7 +95,7 @@ def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str
 
 
 def table_checksum(table: Table) -> int:
-    """Return the checksum of a table's names, with which those of its values are joined.
+    """Return the checksum of a table's names, which is combined with those of its values.
 
     Args:
         table: The table.
@@ -104,12 +104,12 @@ def table_checksum(table: Table) -> int:
 
 
 def dispatch_columns(table: Table, key: Sequence[str], rule: PartitionRule, where: str) -> tuple[str, ...]:
-    """Return the names of the columns whose values decide about a row's partition; none for ``ts``.
+    """Return the names of the columns whose values determine a row's partition; empty for ``ts``.
 
     Args:
         table: The table.
         key: Names of its key columns.
-        rule: How rows are spread.
+        rule: The rule that chooses the partition.
         where: The property, for errors.
 
     Raises:

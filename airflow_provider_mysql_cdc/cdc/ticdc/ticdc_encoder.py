@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_typ
 RowValues = Mapping[str, Any]
 _FLOAT = Struct("<f")
 NULL, PRESENT = "\x00", "\x02"
-"""What stands for NULL, and before another value, where a column may be NULL."""
+"""The branches of NULL and of other values in the union of a column that may be NULL."""
 
 
 def row_options(options: DecoderOptions, modes: TicdcModes) -> DecoderOptions:
@@ -78,7 +78,7 @@ def columns_encoder(columns: Sequence[Column], modes: TicdcModes) -> Callable[[R
 
 
 def extension_text(operation: str, ts: CommitTs) -> str:
-    """Return the fields behind the columns (AVRO-09 to AVRO-12).
+    """Return the fields after the columns (AVRO-09 to AVRO-12).
 
     Args:
         operation: ``c`` for an insert or a row of a snapshot, ``u`` for an update.

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
 
 EXTENSION_FIELDS = (("_tidb_op", "string"), ("_tidb_commit_ts", "long"), ("_tidb_commit_physical_time", "long"))
-"""Fields behind the columns of a value, with their Avro types (AVRO-09 to AVRO-12)."""
+"""Fields after the columns of a value, with their Avro types (AVRO-09 to AVRO-12)."""
 
 
 def key_schema(table: Table, columns: Sequence[Column], modes: TicdcModes) -> str | None:
@@ -20,11 +20,11 @@ def key_schema(table: Table, columns: Sequence[Column], modes: TicdcModes) -> st
 
     Args:
         table: The table.
-        columns: Its key columns; they stand in the table's order.
+        columns: Its key columns; the schema has them in the table's order.
         modes: How values are written.
 
     Raises:
-        SchemaError: A type is not known, or two columns get one name.
+        SchemaError: A type is not known, or two columns would have the same name.
     """
     ordered = sorted(columns, key=lambda column: column.position)
     return dumps(_record(table, ordered, modes)) if columns else None
@@ -95,7 +95,7 @@ def _require_unique_names(table: Table, columns: Sequence[Column], modes: TicdcM
         name = avro_name(column.name)
         if name in owner_by_field:
             raise SchemaError(
-                f"columns {owner_by_field[name]} and {column.name} get the same field name {name}",
+                f"columns {owner_by_field[name]} and {column.name} would have the same field name {name}",
                 where=f"table {table.id}",
                 why="Avro names have letters, digits and underscores only; other characters become underscores",
                 remedy="rename one of them, or leave one out (column.exclude.list)",

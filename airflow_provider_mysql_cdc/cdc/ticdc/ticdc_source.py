@@ -1,4 +1,4 @@
-"""What flat rows show of their transaction: its timestamp, as a number and as the bytes behind the columns."""
+"""The transaction's timestamp in flat rows, as a number and as the bytes after the columns."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import commit_ts_text
 
 UNREPRESENTABLE = -1
-"""The timestamp of a transaction whose commit time values cannot hold: its rows go by way of JSON, which says so."""
+"""The timestamp of a transaction whose commit time does not fit: its rows go by way of JSON, which raises the error."""
 NO_SEQUENCE_NUMBER = "null"
-"""What stands for the number of a transaction in its file where it is not known."""
+"""The number of a transaction in its file where it is not known."""
 
 
 @dataclass(slots=True)
 class TicdcSource:
-    """Write what a table's flat rows show of their transaction.
+    """Write the transaction's timestamp of a table's flat rows.
 
     Args:
-        plain: What writes the source block of the same rows in JSON.
+        plain: The writer of the source block of the same rows in JSON.
         extension: Whether values end in operation and commit time.
     """
 
@@ -53,17 +53,17 @@ class TicdcSource:
 
 
 def transaction_ts(us: int, sequence_number: str) -> CommitTs:
-    """Return a transaction's timestamp; arguments as for ``FlatSource.timestamp``."""
+    """Return a transaction's timestamp; arguments as for ``TicdcSource.timestamp``."""
     return commit_ts(us, 0 if sequence_number == NO_SEQUENCE_NUMBER else int(sequence_number))
 
 
 def fill(
     ctx: Any, block: TicdcSource, event: source_block.RowEvent, transaction: source_block.SourceTransaction
 ) -> None:
-    """Set what the flat rows of one streamed row event show; ``ctx.transaction`` has the transaction's number.
+    """Set the texts of the flat rows of one streamed row event; ``ctx.transaction`` has the transaction's number.
 
     Args:
-        ctx: The decoder's context; ``as_json`` gives the whole source block.
+        ctx: The decoder's context; ``as_json`` returns the whole source block.
         block: The table's.
         event: The row event.
         transaction: The transaction around it.

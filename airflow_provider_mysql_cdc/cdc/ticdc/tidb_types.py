@@ -1,4 +1,4 @@
-"""The type table of the protocol: what a column is called in TiDB, and its Avro type.
+"""The type table of the protocol: a column's type name in TiDB, and its Avro type.
 
 Source: AVRO-16 to AVRO-53; where the seed is silent (VECTOR, the escape in ``allowed``), TiCDC 8.5's
 ``pkg/sink/codec/avro``.
@@ -15,19 +15,19 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
 _NO_MEMBERS: Mapping[str, Any] = MappingProxyType({})
-# Precision and scale of a DECIMAL that names none.
+# Precision and scale of a DECIMAL without any.
 _DEFAULT_DECIMAL = 10, 0
 
 
 @dataclass(frozen=True, slots=True)
 class TicdcModes:
-    """Say how values are written.
+    """Hold how values are written.
 
     Args:
         decimal: ``avro-decimal-handling-mode``: precise or string (AVRO-50).
         bigint_unsigned: ``avro-bigint-unsigned-handling-mode``: long or string (AVRO-51).
         extension: ``enable-tidb-extension``: values end in operation and commit time (AVRO-09).
-        namespace: What Avro namespaces begin with; TiCDC has the changefeed's namespace there.
+        namespace: First part of Avro namespaces; in TiCDC the changefeed's namespace.
     """
 
     decimal: str = "precise"
@@ -43,8 +43,8 @@ class TidbType:
     Args:
         name: ``tidb_type``.
         avro_type: Avro type.
-        parameters: What ``connect.parameters`` holds beside ``tidb_type``.
-        members: What the type holds beside (the logical type of a decimal).
+        parameters: Members of ``connect.parameters`` besides ``tidb_type``.
+        members: Further members of the type (the logical type of a decimal).
     """
 
     name: str

@@ -260,7 +260,7 @@ def test_tokens_are_fetched_for_client_credentials_and_again_when_they_run_out(f
         assert [registry.subject_count(), registry.subject_count()] == [1, 1]
     assert fake.headers["Authorization"] == "Bearer t0ken-3"
     fake.broken = [(401, {"error": "invalid_client"})]
-    with pytest.raises(RegistryConnectionError, match="the token server gives no token") as found:
+    with pytest.raises(RegistryConnectionError, match="the token server returned no token") as found:
         ask(fake, oauth=client, retries=0)
     assert found.value.can_retry
     assert "s3cret" not in found.value.message() + repr(client)
@@ -273,7 +273,7 @@ def test_tls_files_are_handed_over_and_checked(fake, tmp_path):
     assert [found[f"ssl.{n}"] for n in ("ca.location", "certificate.location", "key.location", "key.password")] == [
         "/ca.pem", "/c.pem", "/k.pem", "p",
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         SchemaRegistry(settings(fake, ssl_ca=str(tmp_path / "none.pem")))
 
 

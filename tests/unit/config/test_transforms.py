@@ -240,7 +240,7 @@ def test_a_table_without_a_key_gets_none() -> None:
 
 
 def test_a_column_named_like_the_added_field_is_refused() -> None:
-    with pytest.raises(SchemaError, match="the key has a field id already"):
+    with pytest.raises(SchemaError, match="the key already has a field id"):
         decoder(config(steps(a=logical("p.*", "all", key__field__name="id"))))
     with pytest.raises(SchemaError, match=IDENTIFIER):
         decoder(config(steps(a=logical("p.*", "all"), b=logical("all", "more"))))

@@ -132,7 +132,7 @@ def test_a_change_that_does_not_fit_is_an_error_and_never_a_guess(before: Any, c
 def test_a_change_of_the_whole_or_of_an_absent_document_is_an_error() -> None:
     with pytest.raises(ValueError, match="whole document"):
         patched_text(document(1), change(REPLACE, "$", 2))
-    with pytest.raises(ValueError, match="before image does not hold"):
+    with pytest.raises(ValueError, match="before image does not contain"):
         patched_text(None, change(REPLACE, "$.a", 2))
 
 

@@ -329,8 +329,8 @@ def test_bits_stand_for_json_columns_only_and_for_absent_ones_too() -> None:
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ({0: 1}, "before image does not hold"),
-        (full(None), "before image does not hold"),
+        ({0: 1}, "before image does not contain"),
+        (full(None), "before image does not contain"),
         (full(document({"b": 1})), "does not have"),
     ],
 )

@@ -93,7 +93,7 @@ CUSTOM = CustomColumn("name", "converter x", str, "string")
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (replace(PLAIN, treatments=(("name", CUT),)), "column name is cut or hashed"),
+        (replace(PLAIN, treatments=(("name", CUT),)), "column name is truncated or hashed"),
         (replace(PLAIN, conversions=(("name", CUSTOM),)), "a converter handles column name"),
     ],
 )

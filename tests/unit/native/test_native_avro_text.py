@@ -117,7 +117,7 @@ POINT = table(column("id", "INT", nullable=False), column("p", "POINT"), key=("i
 @pytest.mark.parametrize(
     ("made", "options", "why"),
     [
-        (T, replace(PLAIN, treatments=(("name", CUT),)), "column name is cut or hashed"),
+        (T, replace(PLAIN, treatments=(("name", CUT),)), "column name is truncated or hashed"),
         (T, replace(PLAIN, conversions=(("name", CustomColumn("name", "x", str, "string")),)), "a converter handles"),
         (POINT, PLAIN, "column p is POINT"),
     ],

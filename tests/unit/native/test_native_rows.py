@@ -123,8 +123,8 @@ CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3
 @pytest.mark.parametrize(
     ("options", "charset", "why"),
     [
-        (replace(DEFAULT, treatments=(("name", CUT),)), "utf8mb4", "column name is cut or hashed"),
-        (replace(DEFAULT, flat=True), "utf8mb4", "records are those of another protocol"),
+        (replace(DEFAULT, treatments=(("name", CUT),)), "utf8mb4", "column name is truncated or hashed"),
+        (replace(DEFAULT, flat=True), "utf8mb4", "records are in TiCDC's protocol"),
         (DEFAULT, "gb18030", "column name is VARCHAR gb18030"),
     ],
 )

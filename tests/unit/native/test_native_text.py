@@ -142,8 +142,8 @@ CUSTOM = CustomColumn("name", "converter x", str, "string")
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (replace(DEFAULT, treatments=(("name", CUT),)), "column name is cut or hashed"),
-        (replace(DEFAULT, flat=True), "records are those of another protocol"),
+        (replace(DEFAULT, treatments=(("name", CUT),)), "column name is truncated or hashed"),
+        (replace(DEFAULT, flat=True), "records are in TiCDC's protocol"),
         (replace(DEFAULT, conversions=(("name", CUSTOM),)), "a converter handles column name"),
     ],
 )

@@ -134,7 +134,7 @@ CUSTOM = CustomColumn("name", "converter x", str, "string")
 @pytest.mark.parametrize(
     ("changed", "rule", "why"),
     [
-        ({"treatments": (("name", CUT),)}, None, "column name is cut or hashed"),
+        ({"treatments": (("name", CUT),)}, None, "column name is truncated or hashed"),
         ({"conversions": (("name", CUSTOM),)}, None, "a converter handles column name"),
         ({"treatments": (("name", MASKED),)}, COLUMNS, "column name, which decides about partitions, is masked"),
         ({}, {"partition": "columns", "columns": ["f"]}, "column f, which decides about partitions, is FLOAT"),

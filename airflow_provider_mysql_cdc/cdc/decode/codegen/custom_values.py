@@ -1,13 +1,13 @@
-"""Values of columns that a converter of one's own handles (TYPE-65).
+"""Values of columns that a custom converter handles (TYPE-65).
 
-A converter is given plain Python values, the same from row images and from the text protocol:
+A converter receives plain Python values, the same from row images and from the text protocol:
 
 ====================================  ================================================================================
 column                                value
 ====================================  ================================================================================
 TINYINT to BIGINT, YEAR, BIT          int; BIGINT UNSIGNED up to 2**64-1, BIT(1) 0 or 1, also for columns declared BOOL
 DECIMAL                               Decimal with the column's scale
-FLOAT, DOUBLE                         float; of a FLOAT the shortest decimal that stands for it
+FLOAT, DOUBLE                         float; for FLOAT the shortest decimal that reads back as the stored number
 CHAR to LONGTEXT, ENUM, SET           str
 BINARY to LONGBLOB, charset binary    bytes; BINARY(n) with all its n bytes
 JSON                                  str, the document without blanks between its tokens
@@ -112,19 +112,19 @@ JSON_WRITERS: dict[str, Callable[[object], str]] = {
     "string": _text,
     "bytes": _binary,
 }
-"""By literal type: what writes a value as JSON in byte text; it raises ``TypeError`` with what is expected."""
+"""By literal type: the writer of a value as JSON in byte text; it raises ``TypeError`` naming the expected type."""
 
 
 def converted_text(custom: CustomColumn, value: object, *, hidden: bool = False) -> str:
-    """Return the JSON text, byte text, of what a converter makes of a value.
+    """Return the JSON text, byte text, of the value that a converter returns.
 
     Args:
-        custom: What the converter said of the column.
+        custom: The converter's description of the column.
         value: The plain value, None for NULL.
         hidden: Whether messages must not quote the value, because events show it changed.
 
     Raises:
-        ConverterError: The converter raised, or returned something else than it declared.
+        ConverterError: The converter raised, or returned another type than it declared.
     """
     try:
         converted = custom.convert(value)
@@ -165,8 +165,8 @@ def null_converter(custom: CustomColumn, null: str, *, hidden: bool) -> tuple[st
     """Return the JSON text of NULL, and what raises the converter's error in its place, or None.
 
     Args:
-        custom: What the converter said of the column.
-        null: JSON text that stands for null (a schema default, or null).
+        custom: The converter's description of the column.
+        null: JSON text that represents null (a schema default, or null).
         hidden: As for ``converted_text``.
     """
     try:
@@ -346,7 +346,7 @@ def _bits(text: str) -> int:
 
 
 def _timestamp(text: str) -> str:
-    # "YYYY-MM-DDThh:mm:ss.fZ" of a row image; the text protocol gives it as it is.
+    # "YYYY-MM-DDThh:mm:ss.fZ" of a row image; the text protocol has it in this form.
     return text[1:-2].replace("T", " ") if text[0] == '"' else text
 
 

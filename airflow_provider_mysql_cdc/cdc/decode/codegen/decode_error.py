@@ -1,4 +1,4 @@
-"""Rare paths of a decoder: naming the value that failed, and the headers of a key change."""
+"""Rare paths of a decoder: find the value that failed, and write the headers of a key change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from airflow_provider_mysql_cdc.cdc.model.custom_column import CONVERTER_REMEDY,
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _REMEDY = (
-    "compare the row with SELECT on the server; if the table's structure in the schema history is not what it was at "
-    "this position, rebuild the history with snapshot.mode=recovery; else exclude the column (column.exclude.list)"
+    "compare the row with SELECT on the server; if the table had another structure at this position than in the schema "
+    "history, rebuild the history with snapshot.mode=recovery; otherwise exclude the column (column.exclude.list)"
 )
 
 
@@ -38,7 +38,7 @@ class RowPosition(NamedTuple):
 
 
 class FailureLocator:
-    """Find out which row and column a decoder stopped at, by decoding again column by column.
+    """Find the row and column at which a decoder failed, by decoding again column by column.
 
     Args:
         table: The table.
@@ -110,7 +110,7 @@ class FailureLocator:
             try:
                 pos, key_values[index] = self._read(code, data, text, pos)
                 if pos > len(data):
-                    raise IndexError("the value ends behind the event")
+                    raise IndexError("the value extends past the end of the event")
             except Exception:
                 return code.name, self._key(key_values)
         return "", self._key(key_values)
@@ -133,8 +133,8 @@ class FailureLocator:
 def header_text(key: str, columns: list[Column], options: DecoderOptions) -> bytes:
     """Return a key as Connect's SimpleHeaderConverter prints a struct.
 
-    Strings escape only quote and backslash; a Decimal, and a date or time of ``time.precision.mode=connect``, stand
-    bare.
+    Strings escape only quote and backslash; a Decimal, and a date or time of ``time.precision.mode=connect``, have
+    no quotes.
 
     Args:
         key: The key's JSON, byte text.
@@ -182,7 +182,7 @@ _CONNECT_DATES = {"DATE": 86_400_000, "TIME": 1, "DATETIME": 1}
 def _java_date(millis: int) -> str:
     """Return a java.util.Date as ``org.apache.kafka.connect.data.Values`` prints it in UTC.
 
-    What lies before the second day of the epoch is taken for a time of day.
+    A time before the second day of the epoch is printed as a time of day.
     """
     days, day_millis = divmod(millis, 86_400_000)
     seconds, fraction = divmod(day_millis, 1000)

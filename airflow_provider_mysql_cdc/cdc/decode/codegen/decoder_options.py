@@ -1,4 +1,4 @@
-"""What a decoder is compiled for."""
+"""Settings that a decoder is compiled for."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class DecoderOptions:
             (TYPE-70, STRM-39).
         field_names: ``field.name.adjustment.mode``.
         schema_names: ``schema.name.adjustment.mode``.
-        treatments: What is done with columns in the value, by column name.
+        treatments: Masks, hashes, lengths and parameters of columns in the value, by column name.
         booleans: Names of the TINYINT columns that a converter makes booleans.
-        conversions: Columns that converters of one's own handle, by column name (TYPE-65).
-        unavailable: ``unavailable.value.placeholder``: what stands for a value that the row image leaves out.
+        conversions: Columns that custom converters handle, by column name (TYPE-65).
+        unavailable: ``unavailable.value.placeholder``, written for a value that the row image leaves out.
         schema_titles: Names of the table's schemas by part, where a transform changed them.
         key_fields: Names and values of the fields that a transform adds to every key.
         read_op: Operation letter of snapshot rows.
-        unavailable_as_null: ``unavailable.value.as.null``: null stands for one whose type cannot hold the placeholder.
+        unavailable_as_null: ``unavailable.value.as.null``: write null for a type that cannot hold the placeholder.
         flat: Rows become flat records of another protocol: dates and times are MySQL's own text, BOOL is a number,
-            nothing stands for a column that the image leaves out, and a changed key has no headers.
+            a column that the image leaves out has no value, and a changed key has no headers.
     """
 
     contract: str = "3.x"
@@ -88,17 +88,17 @@ class DecoderOptions:
     flat: bool = False
 
     def treatment(self, column: Column) -> ColumnTreatment:
-        """Return what is done with a column in the value."""
+        """Return how a column is masked, hashed or cut in the value."""
         return next((t for name, t in self.treatments if name == column.name), _NO_TREATMENT)
 
     def custom(self, column: Column) -> CustomColumn | None:
-        """Return what a converter of one's own said of a column, or None (TYPE-65)."""
+        """Return a custom converter's description of a column, or None (TYPE-65)."""
         return next((c for name, c in self.conversions if name == column.name), None)
 
     def boolean_test(self, column: Column) -> str | None:
         """Return the comparison that makes a TINYINT value a boolean, or None when the column is a number.
 
-        A converter takes what is above zero as true; BOOL in the statement itself makes any other number true too
+        For a converter numbers above zero are true; BOOL in the statement itself makes negative numbers true too
         (TYPE-60; in a snapshot the column is a TINYINT(1), TYPE-61).
         """
         if column.type_name != "TINYINT" or self.flat:

@@ -1,7 +1,7 @@
-"""How a record is put together from the parts that generated code writes: what JSON and Avro do otherwise.
+"""How a record is assembled from the parts that generated code writes: the differences between JSON and Avro.
 
-Generated code reads rows the same way for both, and joins texts. A dialect says how a value becomes text, and what
-stands between values, images and the source block.
+Generated code reads rows the same way for both, and joins texts. A dialect defines how a value becomes text, and the
+text between values, images and the source block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 
 
 class Declined(Exception):
-    """Say why a dialect has no code for a table."""
+    """Report that a dialect has no code for a table, or the native kernel no plan; the message says why."""
 
 
 class TextParts(NamedTuple):
@@ -36,9 +36,9 @@ class TextParts(NamedTuple):
 
     Args:
         code: Reads the value.
-        result: Expression of what stands in keys, and in values where nothing changes it.
+        result: Expression of the text in keys, and in values where no mask or hash changes it.
         null: Expression of the same for NULL.
-        change: Name of the function that gives what stands in values, or None.
+        change: Name of the function that returns the masked or hashed text in values, or None.
         change_null: Whether it is called for NULL too.
     """
 
@@ -51,24 +51,24 @@ class TextParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """Say how records are put together. Equal only to itself, so that shapes can be kept by it.
+    """Define how records are assembled. Equal only to itself, so that it can be a key of the shape cache.
 
     Args:
-        codes: Gives the code of a table's columns in row images.
-        text: Gives the code of a column (its index, its request, whether it is in the key) of the text protocol.
-        constant: Turns the JSON text that stands for a column's values into what stands in values; byte text.
-        key_members: Gives what stands behind the columns of every key.
-        after_row: Gives the function that writes what follows the row number.
-        before: What stands before the image before a change.
-        after: What stands before the image behind it.
-        null: An image that is not there.
-        source: What stands before the source block.
-        image: What stands around an image's columns.
-        key: What stands around a key's columns.
+        codes: Returns the code of a table's columns in row images.
+        text: Returns the code of a column (its index, its request, whether it is in the key) of the text protocol.
+        constant: Turns the JSON text of a constant mask into the text in values; byte text.
+        key_members: Returns the text after the columns of every key.
+        after_row: Returns the function that writes the text after the row number.
+        before: Text before the before image.
+        after: Text before the after image.
+        null: Text of an absent image.
+        source: Text before the source block.
+        image: Text around an image's columns.
+        key: Text around a key's columns.
         row: Body of an f-string that holds the number in the name ``row``.
-        number: Gives the text of a row's number; None for the number itself.
+        number: Returns the text of a row's number; None for the number itself.
         needs_byte_text: Whether texts around rows may hold characters that are no bytes.
-        names: What the generated code sees beside.
+        names: Further objects that the generated code uses, by name.
     """
 
     codes: MakeColumnCodes
@@ -88,13 +88,13 @@ class Dialect:
     names: Mapping[str, Any] = field(default_factory=lambda: NO_NAMES)
 
     def insert(self) -> str:
-        """Return what stands before the only image of an insert."""
+        """Return the text before the only image of an insert."""
         return self.before + self.null + self.after
 
     def before_source(self, op: str) -> str:
-        """Return what stands between the last image and the source block.
+        """Return the text between the last image and the source block.
 
         Args:
-            op: The operation: a create has its only image as the one behind, a delete as the one before.
+            op: The operation: the only image of a create is the after image, that of a delete the before image.
         """
         return (self.after + self.null if op == "d" else "") + self.source

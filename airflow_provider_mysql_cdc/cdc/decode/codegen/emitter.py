@@ -17,7 +17,7 @@ _PREFIX = {1: (("", "B"),), 2: (("<", "H"),), 3: (("<", "H"), ("", "B")), 4: (("
 
 @dataclass(frozen=True, slots=True)
 class WireLayout:
-    """Say how a value lies in a row image.
+    """Describe how a value is stored in a row image.
 
     Args:
         fields: Fixed parts as (byte order ``<`` ``>`` or empty when it does not matter, struct format).
@@ -34,12 +34,12 @@ class WireLayout:
 # adds statements and returns the value as the body of an f-string in which only plain names are substituted.
 Render = Callable[["Emitter", list[str]], str]
 ColumnRenderer = tuple[WireLayout, Render]
-"""How a column's value lies in a row image, and the code that renders it."""
+"""How a column's value is stored in a row image, and the code that renders it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnCode:
-    """Join what the generator must know of a column.
+    """Hold everything that the generator needs of a column.
 
     Args:
         name: Column name.
@@ -49,10 +49,10 @@ class ColumnCode:
         null: JSON text of NULL, byte text.
         in_value: Whether it goes into the value.
         in_key: Whether it goes into the key.
-        constant: JSON text that stands in the value whatever the column holds, byte text; or None.
+        constant: JSON text that replaces every value of the column, byte text; or None.
         change: Turns the JSON text of a value into the one that is shown; not called for NULL, unless a converter
             handles the column; or None.
-        convert: Turns what ``render`` makes into the JSON text (a converter of one's own, TYPE-65); or None.
+        convert: Turns what ``render`` makes into the JSON text (a custom converter, TYPE-65); or None.
         refuse_null: Raises, because the converter cannot convert NULL; or None.
     """
 
@@ -70,7 +70,7 @@ class ColumnCode:
 
 
 class ObjectDelimiters(NamedTuple):
-    """Say what stands before, between and behind the members of an object."""
+    """Hold the texts before, between and after the members of an object."""
 
     opening: str
     separator: str
@@ -166,7 +166,7 @@ class Emitter:
             self._deferred.append(lambda: on_body(self._rendered_body(code, names)))
 
     def render_deferred(self) -> None:
-        """Render what was put off."""
+        """Render the deferred values."""
         self.key_line_count = len(self.lines)
         for render in self._deferred or ():
             render()
@@ -221,7 +221,7 @@ class Emitter:
         self._offset += size
 
     def finish(self) -> None:
-        """Read what is left and move ``p`` behind the image."""
+        """Read the remaining values and move ``p`` to the end of the image."""
         self.flush()
         if self._offset:
             self.line(f"p += {self._offset}")
@@ -258,8 +258,8 @@ def object_body(
     Args:
         columns: The table's columns.
         bodies: F-string bodies of its members, by column.
-        delimiters: What stands around them.
-        extra_members: Members behind them.
+        delimiters: Text around them.
+        extra_members: Members after them.
     """
     opening, separator, closing = map(literal, delimiters)
     return (
@@ -293,7 +293,7 @@ def _bodies_of_bitmap(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: 
             if (refusal := emitter.null(code)) is not None:
                 emitter.line(refusal)
         else:
-            bodies[index] = ""  # stays so when nobody wants the value
+            bodies[index] = ""  # stays empty when no record has the value
             emitter.column(code, partial(bodies.__setitem__, index))
     emitter.finish()
     return bodies

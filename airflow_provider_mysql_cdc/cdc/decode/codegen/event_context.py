@@ -1,4 +1,4 @@
-"""What every record of one row event has in common."""
+"""Text that all records of one row event share."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class EventContext:
         tail: What follows the op, for example ``,"ts_ms":1,"ts_us":1000,"ts_ns":1000000}``, with the closing ``}``.
         first_row: Number of the event's first row in the source block, a ``UnnumberedRow`` where that has no ``row``.
         transaction: JSON text of the transaction block.
-        where: Place of the event for error texts, ``binlog.000003:4711``.
+        where: Position of the event for error texts, ``binlog.000003:4711``.
 
-    Texts that are not JSON come with ``plain``: a function that puts JSON into a context, and what it is given beside.
+    Texts that are not JSON have ``plain``: a function that fills a context with JSON, and its other arguments.
     Flat rows have the transaction's timestamp in ``stamp``.
     """
 

@@ -1,4 +1,4 @@
-"""Records as JSON: the code of columns, and what stands around them."""
+"""Records as JSON: the code of columns, and the text around them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _after_row_1_9_transaction(ctx: EventContext, op: str) -> str:
 
 
 def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
-    """Return the function that gives what follows the row number.
+    """Return the function that writes the text after the row number.
 
     In contract 1.9 the transaction comes last, and only with transaction metadata (EX-14, EX-18).
     """
@@ -96,12 +96,12 @@ def column_codes(
 
 
 def key_members(options: DecoderOptions) -> str:
-    """Return the members behind the columns of every key, byte text; a comma stands before each."""
+    """Return the members after the columns of every key, byte text, each with a comma before it."""
     return "".join(f",{quote_byte_text(name)}:{quote_byte_text(value)}" for name, value in options.key_fields)
 
 
 def schema_wrapper(schema: str | None) -> tuple[str, str]:
-    """Return what stands before and after a payload, byte text.
+    """Return the text before and after a payload, byte text.
 
     Args:
         schema: JSON text of its schema; None where payloads have none around them.

@@ -95,5 +95,5 @@ def change_text(change: ValueChange | None) -> ChangeText | None:
 
 
 def constant_text(change: ValueChange | None) -> str | None:
-    """Return the JSON text that stands in place of every value, or None."""
+    """Return the JSON text that replaces every value, or None."""
     return quote_byte_text(change.text) if change is not None and change.kind is ValueChangeKind.CONSTANT else None

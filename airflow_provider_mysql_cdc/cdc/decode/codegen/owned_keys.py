@@ -1,4 +1,4 @@
-"""Which rows a writer wants of a topic that several writers share: those whose keys go to its partitions."""
+"""The rows that a writer produces to a topic which several writers share: those whose keys go to its partitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OwnedKeys:
-    """Tell by its key whether a row is wanted, so that the others need not be decoded.
+    """Decide by its key whether a writer produces a row, so that the other rows need not be decoded.
 
     Args:
         partition_count: The topic's partition count.
@@ -21,7 +21,7 @@ class OwnedKeys:
     partitioner: Callable[[bytes | None, int], int]
 
     def owns(self, key: bytes | None) -> bool:
-        """Return whether the record with this key is this writer's.
+        """Return whether this writer produces the record with this key.
 
         Args:
             key: The key as the record has it, or None.

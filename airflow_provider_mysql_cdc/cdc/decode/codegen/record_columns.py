@@ -1,6 +1,6 @@
 """Which columns of a table its records have: in their keys, in their values, and therefore in a snapshot's SELECT.
 
-Decoders, schemas, Avro, TiCDC's protocol and snapshots all ask here, so they cannot disagree.
+Decoders, schemas, Avro, TiCDC's protocol and snapshots all use these functions, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def select_list(table: Table, options: DecoderOptions | None = None) -> str:
 
     Args:
         table: The table.
-        options: Included and key columns; None means all. Give the decoder the same.
+        options: Included and key columns; None means all. The decoder must have the same.
     """
     return ", ".join(map(column_expression, selected_columns(table, options)))
 

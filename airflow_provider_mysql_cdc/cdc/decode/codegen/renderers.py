@@ -41,7 +41,7 @@ _FLOAT_TEXTS = FloatTexts()
 
 @dataclass(frozen=True, slots=True)
 class ColumnRequest:
-    """Ask for the code of one column.
+    """Describe a column whose code is to be generated.
 
     Args:
         column: The column.
@@ -226,7 +226,7 @@ def _bit(request: ColumnRequest) -> ColumnRenderer:
 
 
 def _enum(request: ColumnRequest) -> ColumnRenderer:
-    # 0 stands for the error value '' (an invalid member stored in a lax sql_mode).
+    # 0 is the error value '' (an invalid member stored in a lax sql_mode).
     texts = ('""', *map(quote_byte_text, request.column.enum_values))
 
     def render(emitter: Emitter, names: list[str]) -> str:
@@ -263,7 +263,7 @@ SET_FIELDS = {
 def _set(request: ColumnRequest) -> ColumnRenderer:
     size = request.wire.length
     if size not in SET_FIELDS:
-        raise ValueError(f"a SET of {size} bytes")
+        raise ValueError(f"a SET value of {size} bytes is not supported")
     texts = temporal.Memo(partial(set_text, request.column.enum_values))
 
     def render(emitter: Emitter, names: list[str]) -> str:
@@ -371,7 +371,7 @@ def _json_string(data: bytes) -> str:
 
 _geometry = partial(_call, "geometry_text", geometry_text, False)
 
-# By (Column.type_name, wire type): what does not stand here contradicts the schema.
+# By (Column.type_name, wire type): a pair that is missing here contradicts the schema.
 SPATIAL_TYPES = (
     "GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
 )  # fmt: skip

@@ -1,12 +1,12 @@
 """Generate the functions of row images that leave columns out, and of partial JSON updates.
 
 There is one set of functions for each pattern of present columns (and, in partial updates, for each set of JSON columns
-of which only changes are logged); what stands for an absent column is part of the generated code. ``unavailable`` has
-the rules. Row events of complete images do not come here: ``compile`` has their functions.
+of which only changes are logged); the text of an absent column is part of the generated code. ``unavailable`` has
+the rules. ``table_shape`` has the functions for complete images.
 
 Layout: the bitmap of NULL columns has a bit for each *present* column; the values of those that are not NULL follow.
-Before the after image of a partial update stand the value options and, when they announce partial JSON, a bit for each
-JSON column of the table. Source: MySQL source, ``rpl_record.cc``.
+The after image of a partial update is preceded by the value options and, when they announce partial JSON, by a bit for
+each JSON column of the table. Source: MySQL source, ``rpl_record.cc``.
 """
 
 from __future__ import annotations
@@ -48,27 +48,29 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table
 #   -> offset after the image, key text, row text, texts and documents that the after image may need
 DecodeImage = Callable[[bytes, str, int, Any], tuple[int, str, str, Any]]
 
-ABSENT_WHY = "the row image leaves the column out (binlog_row_image is not FULL), and its type cannot say so"
+ABSENT_WHY = (
+    "the row image leaves the column out (binlog_row_image is not FULL), and its type cannot represent an unknown value"
+)
 _REMEDY_ABSENT = (
-    "SET PERSIST binlog_row_image = 'FULL' and reconnect the writing sessions, or exclude the column, or let null "
-    "stand for it (unavailable.value.as.null); the table's rows can be read again with a snapshot"
+    "SET PERSIST binlog_row_image = 'FULL' and reconnect the writing sessions, or exclude the column, or write null in "
+    "its place (unavailable.value.as.null); a snapshot can read the table's rows again"
 )
 _REMEDY_ROW = (
-    "compare the row with SELECT on the server; if the table's structure in the schema history is not what it was at "
-    "this position, rebuild the history with snapshot.mode=recovery; else exclude the column (column.exclude.list)"
+    "compare the row with SELECT on the server; if the table had another structure at this position than in the schema "
+    "history, rebuild the history with snapshot.mode=recovery; otherwise exclude the column (column.exclude.list)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ImageContext:
-    """Hold what the functions of all patterns of a table version have in common.
+    """Hold what the functions of all patterns of a table version share.
 
     Args:
         table: The table.
         columns: Code of its columns.
         keys: Indexes of the key columns in key order.
-        extra_key_members: Members behind them in every key.
-        absent: What stands for each column when it is absent.
+        extra_key_members: Members after them in every key.
+        absent: The text of each column when it is absent.
         tombstones: Whether a tombstone follows a delete.
         key_wrapper: Text before and after a key.
         value_wrapper: Text before and after a payload.
@@ -97,12 +99,12 @@ class ImagePlan(NamedTuple):
 
     Args:
         present: Indexes of the columns in the image.
-        absent_values: F-string bodies of absent columns in the value; None for one that cannot be told.
+        absent_values: F-string bodies of absent columns in the value; None for one whose value is unknown.
         absent_keys: F-string bodies of absent key columns; None likewise.
-        is_before: Whether the row object is null as a whole when a column cannot be told (a before image).
-        saved: Indexes of the columns whose texts are handed on to the after image.
-        reused: Indexes of those that were handed on.
-        json_columns: Indexes of JSON columns whose bytes are handed on.
+        is_before: Whether the row object is null as a whole when a column's value is unknown (a before image).
+        saved: Indexes of the columns whose texts the after image may reuse.
+        reused: Indexes of those that it reuses.
+        json_columns: Indexes of JSON columns whose bytes the after image may reuse.
     """
 
     present: tuple[int, ...]
@@ -236,7 +238,7 @@ class ImageCode:
         return decode_image
 
     def _saved_columns(self, indexes: tuple[int, ...]) -> list[tuple[str, int]]:
-        """Return the names of handed-on texts with their columns: ``old_N`` in the value, ``key_N`` in the key."""
+        """Return the names of reused texts with their columns: ``old_N`` in the value, ``key_N`` in the key."""
         columns = self._context.columns
         return [(f"old_{i}", i) for i in indexes if columns[i].in_value] + [
             (f"key_{i}", i) for i in indexes if columns[i].in_key
@@ -295,7 +297,7 @@ class RowImageDecoder:
             append: Takes a record.
 
         Raises:
-            ValueDecodeError: A value cannot be decoded or told.
+            ValueDecodeError: A value cannot be decoded, or is unknown.
         """
         context, text = self._context, data.decode("latin-1")
         prefix = context.value_wrapper[0] + ('{"before":null,"after":' if op == "c" else '{"before":')

@@ -1,6 +1,6 @@
-"""Read a row value by value: what of a failed row can be told, and where the next one begins.
+"""Read a row value by value: find the readable values of a failed row, and where the next row begins.
 
-Nothing here is on the path of rows that can be decoded, so one walk serves every layout: full, MINIMAL and NOBLOB
+Nothing here is on the path of rows that can be decoded, so one function serves every layout: full, MINIMAL and NOBLOB
 images and partial JSON updates.
 """
 
@@ -27,7 +27,7 @@ class RowLayout(NamedTuple):
 
     Args:
         images: Indexes of the columns present, for each image of a row.
-        partial: Whether value options and bits stand before after images (PARTIAL_UPDATE_ROWS).
+        partial: Whether value options and bits precede after images (PARTIAL_UPDATE_ROWS).
     """
 
     images: tuple[tuple[int, ...], ...]
@@ -83,7 +83,7 @@ def partial_json_columns(data: bytes, pos: int, columns: tuple[int, ...]) -> tup
     """
     options, pos = lenenc(data, pos)
     if options & ~PARTIAL_JSON:
-        raise ValueError(f"the row has value options {options:#x}, of which only {PARTIAL_JSON:#x} is known")
+        raise ValueError(f"the row has value options {options:#x}, but only {PARTIAL_JSON:#x} is supported")
     if not options:
         return frozenset(), pos
     size = (len(columns) + 7) >> 3
@@ -98,7 +98,7 @@ class PartialRowDecoder:
         table: The table.
         columns: Code of its columns.
         keys: Indexes of the key columns in key order.
-        extra_key_members: Members behind them in every key.
+        extra_key_members: Members after them in every key.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class PartialRowDecoder:
                 continue
             end = pos + _width(code.wire, data, pos)
             if end > len(data):
-                raise ValueError("a value ends behind the event")
+                raise ValueError("a value extends past the end of the event")
             if index not in changed:
                 try:
                     values[index] = self._reader(index)(data, text, pos)[1]
@@ -211,7 +211,7 @@ def _width(wire: WireLayout, data: bytes, pos: int) -> int:
     if not wire.prefix:
         return sum(calcsize("<" + fmt) for _, fmt in wire.fields)
     if pos + wire.prefix > len(data):
-        raise ValueError("a length ends behind the event")
+        raise ValueError("a length extends past the end of the event")
     return wire.prefix + int.from_bytes(data[pos : pos + wire.prefix], "little")
 
 

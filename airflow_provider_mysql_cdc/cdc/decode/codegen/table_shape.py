@@ -1,7 +1,7 @@
-"""What tables of one shape share: the code of their columns and the functions generated from it.
+"""The code that tables of one shape share: that of their columns and the functions generated from it.
 
-A shape is everything that decides about generated code but the texts around a payload, in which the table's name
-stands. Those are put into the compiled code in place of marks, so that a thousand tables of a shape are compiled once.
+A shape is everything that determines generated code but the texts around a payload, which contain the table's name.
+Those replace marks in the compiled code, so that a thousand tables of a shape are compiled once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TableShape:
         wires: Wire types of the columns.
         options: Modes.
         null_text: Texts of defaults for NULL, by column name.
-        dialect: How records are put together.
+        dialect: How records are assembled.
 
     Raises:
         Declined: The dialect has no code for the columns.
@@ -83,8 +83,8 @@ class TableShape:
             start: What the payload begins with.
             bitmap: NULL columns of the rows that it reads; None for any.
             tombstone: Whether a tombstone follows each record.
-            texts: What stands in place of the marks: the texts around keys and before values.
-            owned: Tells rows whose records are wanted; None for all.
+            texts: The texts that replace the marks: those around keys and before values.
+            owned: Selects the rows whose records are produced; None for all.
         """
         cache_key = start, tombstone, bitmap, owned is not None
         marked = self._runs.get(cache_key)
@@ -207,12 +207,12 @@ def shared_table_shape(
         wires: Wire types of the columns.
         options: Modes.
         envelope: Constant texts.
-        dialect: How records are put together.
+        dialect: How records are assembled.
     """
     null_text = tuple(envelope.null_text.items()) if options.replace_null_with_default else ()
     untitled = replace(options, schema_titles=()) if options.schema_titles else options
     arguments = keys, wires, untitled, null_text, dialect
     try:
         return _shared_shape(interned(columns), *arguments)
-    except TypeError:  # what a converter of one's own gave cannot be compared
+    except TypeError:  # what a custom converter returned cannot be compared
         return TableShape(columns, *arguments)

@@ -24,7 +24,7 @@ TIMES_OF_DAY = ("connect", "isostring")
 
 @dataclass(frozen=True, slots=True)
 class TemporalRequest:
-    """Ask for the code of a temporal column.
+    """Describe a temporal column whose code is to be generated.
 
     Args:
         wire: Wire type; ``a`` is the number of fraction digits of the types that have them.
@@ -213,7 +213,7 @@ def time2_renderer(digits: int, value: Callable[[Emitter, str, str], str]) -> Co
 
     Args:
         digits: Fraction digits of the column.
-        value: Gives the text of a value, of the emitter, a name that is free, and the packed number's expression.
+        value: Returns the text of a value, of the emitter, a name that is free, and the packed number's expression.
     """
     size = fraction_bytes(digits)
 
@@ -254,7 +254,7 @@ def time_of_day_text(mode: str, digits: int, nullable: bool, value: int, null: s
     Args:
         mode: ``connect`` or ``isostring``.
         digits: Fraction digits of the column.
-        nullable: Whether NULL may stand for what cannot be held.
+        nullable: Whether a time that the mode cannot hold may be NULL.
         value: The time in microseconds; in milliseconds the last one before midnight would be 0, a time of the day.
         null: JSON text of NULL.
 
@@ -267,7 +267,7 @@ def time_of_day_text(mode: str, digits: int, nullable: bool, value: int, null: s
         return f'"{temporal.time_iso(value, digits)}"'
     if nullable:
         return null
-    raise ValueError(f"a TIME outside one day has no form in time.precision.mode={mode}: use another mode")
+    raise ValueError(f"time.precision.mode={mode} cannot represent a TIME outside of one day: use another mode")
 
 
 def _old_timestamp(request: TemporalRequest) -> ColumnRenderer:

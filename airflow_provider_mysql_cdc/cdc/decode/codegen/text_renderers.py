@@ -34,7 +34,7 @@ _NANO = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """Ask for the code of one column.
+    """Describe a column whose code is to be generated.
 
     Args:
         column: The column.
@@ -130,7 +130,7 @@ def _string(request: TextRequest) -> TextCode:
     if request.column.charset == "binary":
         return _binary(request)
     escape, dumps = request.bind("escape_utf8", escape_utf8), request.bind("dumps", orjson.dumps)
-    # CHAR keeps no trailing blanks in row images; SELECT gives them under PAD_CHAR_TO_FULL_LENGTH.
+    # CHAR keeps no trailing blanks in row images; SELECT returns them under PAD_CHAR_TO_FULL_LENGTH.
     strip = ("if s[-1:] == ' ':", " s = s.rstrip(' ')", " n = len(s)") if request.column.type_name == "CHAR" else ()
     return TextCode(strip, f"f'\"{{s}}\"' if len({dumps}(s)) == n + 2 else f'\"{{{escape}(s)}}\"'")
 

@@ -37,9 +37,9 @@ class TextRowPlan:
         table: The table.
         options: Modes, key and included columns.
         envelope: Constant schema text.
-        columns: The columns that the SELECT gives, in its order.
-        dialect: How records are put together.
-        prefixes: What keys and values begin with; None for what ``envelope`` says.
+        columns: The columns that the SELECT returns, in its order.
+        dialect: How records are assembled.
+        prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
     """
 
     table: Table

@@ -1,22 +1,22 @@
-"""What stands in an event for a column that the row image leaves out (binlog_row_image MINIMAL or NOBLOB).
+"""The value in an event of a column that the row image leaves out (binlog_row_image MINIMAL or NOBLOB).
 
 ==================  ==================================================================================================
 image               text of an absent column
 ==================  ==================================================================================================
 INSERT              what the server stored: the column's literal default, or null where it has none. Expressions and
-                    generated columns stand in the image (9.7.4, seen in its events); where an older server leaves them
+                    generated columns are in the image (9.7.4, seen in its events); where an older server leaves them
                     out their value is unknown, and so are a TIMESTAMP's literal default, which is a time in the zone
                     of a session, and what sql_mode puts into a NOT NULL column without a default
 UPDATE, after       its value in the before image, for an absent column is an unchanged one (generated columns that
-                    follow a changed one stand in the image); where the before image lacks it too, it is unknown
-UPDATE, DELETE:     unknown; a before image with an unknown value that cannot be told is null as a whole, which the
+                    follow a changed one are in the image); where the before image lacks it too, it is unknown
+UPDATE, DELETE:     unknown; a before image with an unknown value and no placeholder is null as a whole, which the
 before              envelope allows
 ==================  ==================================================================================================
 
-An unknown value is told by ``unavailable.value.placeholder`` in character, JSON, ENUM and SET columns and, as bytes, in
-binary columns: the types in which Debezium writes it, or which Connect has as a plain string. All others cannot hold
-it. In a before image null then stands for it where the column is nullable. In an after image null would say that the
-value *is* NULL, so the row is an error, unless ``unavailable.value.as.null`` asks for null.
+An unknown value is written as ``unavailable.value.placeholder`` in character, JSON, ENUM and SET columns and, as bytes,
+in binary columns: the types in which Debezium writes it, or which Connect has as a plain string. All others cannot hold
+it. In a before image it is then null where the column is nullable. In an after image null would say that the
+value *is* NULL, so the row is an error, unless ``unavailable.value.as.null`` is set.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TY
 
 PLACEHOLDER = "__debezium_unavailable_value"
 ABSENT_BEFORE_IMAGE = "{}"
-"""What stands in before images of flat rows, which are not shown: no column has such a value."""
+"""The value in before images of flat rows, which are not written: no column has such a value."""
 _HEX = "hex:"
 _TEXT_TYPES = frozenset((*COLLATED_TYPES, "JSON"))
 
 
 class UnavailableError(ValueError):
-    """Say that a column's value cannot be told.
+    """Report that a column's value is unknown.
 
     Args:
         column: Its name.
@@ -75,12 +75,12 @@ def placeholder_text(column: Column, options: DecoderOptions) -> str | None:
 
 
 class Unavailable(NamedTuple):
-    """Hold what stands for a column that is absent, by kind of image; None where it cannot be told.
+    """Hold the text of a column that is absent, by kind of image; None where its value is unknown.
 
     Args:
         stored: What an INSERT stored in it.
         before: In a before image.
-        after: In an after image, when its value is not known from elsewhere.
+        after: In an after image, when the before image does not have its value.
     """
 
     stored: str | None
@@ -91,12 +91,12 @@ class Unavailable(NamedTuple):
 def unavailable(
     column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str, *, null_refused: bool = False
 ) -> Unavailable:
-    """Return what stands for a column that is absent, as JSON in byte text.
+    """Return the text of a column that is absent, as JSON in byte text.
 
     Args:
         column: The column.
         options: Placeholder and modes.
-        envelope: Gives the values that an INSERT stores in columns it does not name.
+        envelope: Returns the values that an INSERT stores in columns it does not name.
         null: JSON text of NULL.
         null_refused: Whether a converter cannot convert NULL.
     """

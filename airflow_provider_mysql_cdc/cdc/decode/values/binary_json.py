@@ -39,7 +39,7 @@ _U16, _U32, _F64 = _NUMBERS[_UINT16], _NUMBERS[_UINT32], Struct("<d").unpack_fro
 _SMALL, _LARGE = Struct("<BH"), Struct("<BI")
 _ENTRY_SMALL, _ENTRY_LARGE = _SMALL.unpack_from, _LARGE.unpack_from
 _KEY_SMALL, _KEY_LARGE = Struct("<HH").unpack_from, Struct("<IH").unpack_from
-# Types whose value stands in the entry itself.
+# Types whose value is stored in the entry itself.
 _INLINE_SMALL = frozenset({_LITERAL, _INT16, _UINT16})
 _INLINE_LARGE = _INLINE_SMALL | {_INT32, _UINT32}
 # Their text from the number that the entry's bytes make; in entries of four bytes shorter values come first.
@@ -91,10 +91,10 @@ _NAME_SPANS = _DocumentCache()
 
 
 class ByteBudget:
-    """Count the bytes that the values of a document take; together they cannot take more than there are.
+    """Count the bytes that the values of a document take; together they cannot take more than it has.
 
-    In a damaged document many entries can point to one value, each level doubling what is read: a kilobyte would take
-    for ever. The server writes every value once (``json_binary.cc``, ``serialize_json_value``).
+    In a damaged document many entries can point to one value, each level doubling the work: a kilobyte would take
+    forever. The server writes every value once (``json_binary.cc``, ``serialize_json_value``).
 
     Args:
         data: The document.
@@ -121,7 +121,7 @@ def json_text(data: bytes) -> str:
     """Return a binary JSON document as text.
 
     Args:
-        data: The column's bytes. No bytes at all stand for the JSON value null, as the server reads them.
+        data: The column's bytes. Zero bytes are the JSON value null, as the server reads them.
 
     Raises:
         ValueError: When the document is not well formed.
@@ -151,7 +151,7 @@ def _value(data: bytes, text: str, kind: int, pos: int, depth: int, budget: Byte
         size, pos = _length(data, pos)
         budget.take(size)
         if pos + size > len(data):
-            raise ValueError("a JSON string ends behind the document")
+            raise ValueError("a JSON string extends past the end of the document")
         return _quoted(text[pos : pos + size])
     number = _NUMBERS.get(kind)
     if number is not None:
@@ -164,7 +164,7 @@ def _value(data: bytes, text: str, kind: int, pos: int, depth: int, budget: Byte
         size, start = _length(data, pos + 1)
         budget.take(size)
         if start + size > len(data):
-            raise ValueError("a JSON value ends behind the document")
+            raise ValueError("a JSON value extends past the end of the document")
         return opaque_text(data[pos], data[start : start + size])
     raise ValueError(f"a JSON document holds a value of unknown type {kind}")
 
@@ -179,7 +179,7 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
         if not byte & 0x80:
             return size, pos
         shift += 7
-    raise ValueError("a length in a JSON document has no end")
+    raise ValueError("a length in a JSON document is not terminated")
 
 
 def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget: ByteBudget) -> str:
@@ -193,7 +193,7 @@ def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget:
     if budget.remaining < 0:
         raise ValueError("the values of a JSON document overlap")
     if end > len(data):
-        raise ValueError("the entries of a JSON container end behind the document")
+        raise ValueError("the entries of a JSON container extend past the end of the document")
     values = []
     for child, word in entries(data[first:end]):
         # Most values are short strings: one byte of length, and nothing to escape.
@@ -243,9 +243,9 @@ def _member_names(data: bytes, base: int, keys: int, count: int, kind: int, budg
             cacheable = False
         name = data[start : start + size]
         if len(name) != size:
-            raise ValueError("a member name ends behind the JSON document")
+            raise ValueError("a member name extends past the end of the JSON document")
         members.append(_NAMES[name].replace("%", "%%"))
-        # In a damaged document names may lie outside of what the first and the last one enclose.
+        # In a damaged document names may be outside of the bytes between the first and the last one.
         cacheable = cacheable and low <= start and start + size <= high
     text = f"{{{','.join(member + '%s' for member in members)}}}"
     if cacheable:
@@ -281,7 +281,7 @@ def children(data: bytes, kind: int, base: int, budget: ByteBudget) -> list[tupl
             budget.take(size)
             name = data[base + start : base + start + size]
             if len(name) != size:
-                raise ValueError("a member name ends behind the JSON document")
+                raise ValueError("a member name extends past the end of the JSON document")
         members.append((name, child, pos + 1 if child in inline else base + at))
     return members
 
@@ -330,14 +330,14 @@ def opaque_text(kind: int, data: bytes) -> str:
 
     Args:
         kind: MySQL's column type number.
-        data: The value in MySQL's own form.
+        data: The value in MySQL's own format.
     """
     render = _OPAQUE_TEXTS.get(kind)
     return render(data) if render else f'"base64:type{kind}:{_base64_lines(data)}"'
 
 
 def _base64_lines(data: bytes) -> str:
-    """Return bytes as Base64 with an escaped line end behind each 76 characters but the last (``base64_encode``)."""
+    """Return bytes as Base64 with an escaped line end after each 76 characters but the last (``base64_encode``)."""
     return "\\n".join(base64_text(data[at : at + _LINE_BYTES]) for at in range(0, len(data), _LINE_BYTES))
 
 
@@ -347,7 +347,7 @@ def _decimal(data: bytes) -> str:
         raise ValueError(f"a JSON document holds a DECIMAL({precision},{scale})")
     groups = decimal_groups(precision, scale)
     if len(data) != 2 + sum(size for _, size in groups):
-        raise ValueError("a DECIMAL in a JSON document has another length than its precision says")
+        raise ValueError("a DECIMAL in a JSON document has another length than its precision requires")
     value, pos, negative = 0, 2, not data[2] & 0x80
     for index, (digits, size) in enumerate(groups):
         word = int.from_bytes(data[pos : pos + size], "big")

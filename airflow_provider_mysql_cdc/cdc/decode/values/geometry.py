@@ -11,7 +11,7 @@ _WKB_POINT = 1
 
 
 def _parts(data: bytes) -> tuple[str, str, bytes]:
-    """Split MySQL's form: 4 bytes SRID (little-endian), then well-known binary."""
+    """Split MySQL's format: 4 bytes SRID (little-endian), then well-known binary."""
     srid = int.from_bytes(data[:4], "little")
     wkb = data[4:]
     if len(wkb) < 5:
@@ -39,7 +39,7 @@ def point_text(data: bytes) -> str:
     text, srid, wkb = _parts(data)
     layout = _POINTS.get(wkb[0])
     if layout is None or len(wkb) != layout.size:
-        raise ValueError("a POINT column holds something else than a point")
+        raise ValueError("a POINT column holds a value that is not a point")
     kind, x, y = layout.unpack(wkb)
     if kind != _WKB_POINT:
         raise ValueError(f"a POINT column holds geometry type {kind}")

@@ -127,7 +127,7 @@ def java_double(value: float) -> str:
     if -1e7 < value < 1e7 and (value >= 1e-3 or value <= -1e-3 or value == 0):
         return repr(value)
     if not isfinite(value):
-        raise ValueError(f"{value!r} is no number that MySQL stores")
+        raise ValueError(f"{value!r} is not a number that MySQL stores")
     text = repr(value)
     if text[0] == "-":
         return "-" + _java_notation(text[1:], lambda: f"{-value:.1e}")
@@ -156,7 +156,7 @@ def java_float(value: float) -> str:
     if value == 0:
         return repr(value)
     if not isfinite(value):
-        raise ValueError(f"{value!r} is no number that MySQL stores")
+        raise ValueError(f"{value!r} is not a number that MySQL stores")
     sign, value = ("-", -value) if value < 0 else ("", value)
     return sign + _java_notation(_shortest_float(value, _F32.pack(value)), lambda: f"{value:.1e}")
 

@@ -128,12 +128,12 @@ def read_diffs(data: bytes) -> list[JsonDiff]:
 def _length_prefixed(data: bytes, pos: int) -> tuple[bytes, int]:
     size, pos = lenenc(data, pos)
     if pos + size > len(data):
-        raise ValueError("a JSON change ends behind its vector")
+        raise ValueError("a JSON change extends past the end of its vector")
     return data[pos : pos + size], pos + size
 
 
 def read_tree(data: bytes) -> Node:
-    """Return a binary JSON document as a tree; no bytes at all stand for the JSON value null.
+    """Return a binary JSON document as a tree; zero bytes are the JSON value null.
 
     Raises:
         ValueError: When the document is not well formed.
@@ -153,7 +153,7 @@ def _node(data: bytes, text: str, kind: int, pos: int, depth: int, budget: ByteB
 
 
 def tree_text(node: Node) -> str:
-    """Return a tree as JSON text, in byte text; the form is that of ``binary_json.json_byte_text``."""
+    """Return a tree as JSON text, in byte text, in the format of ``binary_json.json_byte_text``."""
     if isinstance(node, str):
         return node
     if isinstance(node, list):
@@ -176,7 +176,7 @@ def patched_text(before: bytes | None, diffs: bytes) -> str:
         ValueError: A change does not fit the document, so one of the two is not what the server wrote.
     """
     if before is None:
-        raise ValueError("the update holds changes of a document that the before image does not hold")
+        raise ValueError("the update changes a JSON document that the before image does not contain")
     root = read_tree(before)
     for diff in read_diffs(diffs):
         if not diff.path:

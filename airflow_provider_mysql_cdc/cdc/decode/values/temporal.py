@@ -21,7 +21,7 @@ class Memo(dict[int, V]):
     """Compute on first use and remember; forget everything when full.
 
     Args:
-        compute: Gives the value of a key.
+        compute: Returns the value of a key.
         limit: Most entries held.
     """
 
@@ -162,7 +162,7 @@ def fraction_texts(digits: int) -> tuple[str, ...]:
 
 
 def time_units(packed: int, fraction_bytes: int, unit: int) -> int:
-    """Return a packed TIME2 in units a second, negative ones included; what is finer than a unit is cut.
+    """Return a packed TIME2 in units a second, negative ones included; a fraction of a unit is cut off.
 
     Args:
         packed: The 3 + fraction_bytes bytes as a big-endian number.

@@ -1,4 +1,4 @@
-"""Values of MySQL's text protocol by lookup; each table remembers what it computed once."""
+"""Values of MySQL's text protocol by lookup; each lookup table computes a value once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class TextMemo(dict[str, V]):
-    """Compute something from a value's text on first use and remember; forget everything when full.
+    """Compute something from a value's text on first use and cache it; clear the cache when it is full.
 
     Args:
-        compute: Gives what stands for a text.
+        compute: Returns the value of a text.
     """
 
     limit = 65536
@@ -73,7 +73,7 @@ def minute_seconds(unit: int) -> dict[str, int]:
 
 
 def time_value(text: str, unit: int) -> int:
-    """Return ``[-]hhh:mm:ss[.f]`` in units a second; what is finer than a unit is cut."""
+    """Return ``[-]hhh:mm:ss[.f]`` in units a second; a fraction of a unit is cut off."""
     sign, text = (-1, text[1:]) if text[0] == "-" else (1, text)
     hours, minutes, seconds = text.split(":")
     whole_seconds, _, fraction = seconds.partition(".")
