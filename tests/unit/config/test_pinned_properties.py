@@ -213,7 +213,7 @@ def test_a_changed_plan_is_refused_by_name_with_the_way_out() -> None:
         require_same_pins(plan(of({})), of({"message.key.columns": "d.t:a", "tombstones.on.delete": "false"}))
     text = str(caught.value)
     assert "message.key.columns" in text and "tombstones.on.delete" in text and not caught.value.can_retry
-    assert "set it back" in text and "mysql_cdc_reset_offset" in text
+    assert "set them back" in text and "mysql_cdc_reset_offset" in text
     with pytest.raises(ConfigError, match="again=true"):
         require_same_pins(plan(of({}), "snapshot"), of({"message.key.columns": "d.t:a"}))
 
