@@ -368,7 +368,7 @@ def test_a_transaction_that_timed_out_is_refused_loudly(settings: dict[str, str]
 def test_settings_that_would_lose_or_double_events_are_refused(
     settings: dict[str, str], unique: str, bad: dict[str, str]
 ) -> None:
-    with pytest.raises(ConfigError, match="lose or double"):
+    with pytest.raises(ConfigError, match="lost or duplicated"):
         TransactionalWriter(settings | bad, unique)
 
 

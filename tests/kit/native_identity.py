@@ -47,7 +47,7 @@ TABLES = re.compile(
     r"|column .* is (GEOMETRY|POINT|LINESTRING|POLYGON|MULTI\w+|GEOMETRYCOLLECTION|VECTOR)"
     r"|column .* of the key is masked or hashed in the value"
     # In TiCDC's protocol.
-    r"|column .*, which decides about partitions, is (FLOAT|DOUBLE|VECTOR|masked|spelled otherwise|(\w+CHAR|\w*TEXT))",
+    r"|column .*, which the dispatcher uses, (is (FLOAT|DOUBLE|VECTOR|masked|(\w+CHAR|\w*TEXT))|has another spelling)",
     re.DOTALL,
 )
 """Why a table is decoded in Python; anything else is a kind of column that the kernel should know."""

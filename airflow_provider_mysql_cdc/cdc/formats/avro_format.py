@@ -1,6 +1,7 @@
-"""Records in the form that the configured converters give them: keys, values or both as Avro.
+"""Convert records to the formats of the configured converters: keys, values or both as Avro.
 
-What makes records writes JSON; here it becomes Avro, where the configuration says so, before its partition is chosen.
+Decoders and drivers write JSON; if the configuration says so, it is converted to Avro here, before the partition is
+chosen.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWit
 
 @dataclass(frozen=True, slots=True)
 class AvroSerializer:
-    """Write keys or values of one schema.
+    """Serialize keys or values with one schema.
 
     Args:
-        prefix: What stands before the bytes, byte text: magic byte and id, or nothing.
-        encode: From a payload to byte text.
-        about: Whose records they are, for errors.
+        prefix: Byte text before the Avro bytes: magic byte and schema id, or empty.
+        encode: Encodes a payload as byte text.
+        about: The table or topic of the records, for error messages.
         header: The header with the schema's GUID, or None.
     """
 
@@ -54,7 +55,7 @@ class AvroSerializer:
     header: Header | None = None
 
     def serialize(self, payload: Any) -> bytes:
-        """Return the bytes of a payload in JsonConverter's form.
+        """Return the bytes of a payload as JsonConverter represents it.
 
         Raises:
             ValueDecodeError: It does not fit the schema.
@@ -68,7 +69,7 @@ class AvroSerializer:
         """Return the bytes of a payload that is JSON text.
 
         Raises:
-            ValueDecodeError: It does not fit the schema, or is none: what came of a damaged value.
+            ValueDecodeError: It does not fit the schema, or is not JSON, because a value is damaged.
         """
         try:
             payload = parse_payload(data)
@@ -79,11 +80,11 @@ class AvroSerializer:
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat(RecordFormat):
-    """Write the records of one table version.
+    """Convert the records of one table version to Avro.
 
     Args:
-        key: Form of its keys; None leaves them as they are.
-        value: Form of its values; None leaves them as they are.
+        key: Serializer of its keys; None keeps them as JSON.
+        value: Serializer of its values; None keeps them as JSON.
     """
 
     key: AvroSerializer | None
@@ -94,11 +95,11 @@ class AvroFormat(RecordFormat):
         return key if key is None or self.key is None else self.key.serialize_json(key)
 
     def value_bytes(self, value: OptionalBytes) -> OptionalBytes:
-        """Return a record's value; a tombstone stays one."""
+        """Return a record's value; that of a tombstone is None."""
         return value if value is None or self.value is None else self.value.serialize_json(value)
 
     def prefixes(self, *, keyed: bool) -> tuple[str, str] | None:
-        """Return what keys and values begin with, or None where one of them is JSON.
+        """Return the prefixes of keys and values, or None if one of them is JSON.
 
         Args:
             keyed: Whether the table has a key.
@@ -108,7 +109,7 @@ class AvroFormat(RecordFormat):
         return "" if self.key is None else self.key.prefix, self.value.prefix
 
     def id_headers(self) -> IdHeaders | None:
-        """Return the headers that records get beside their other ones, or None."""
+        """Return the headers with schema GUIDs that are added to records, or None."""
         return _id_headers(self.key, self.value)
 
     def partition(self, record_key: OptionalBytes, key: OptionalBytes, value: OptionalBytes, count: int) -> int:
@@ -122,11 +123,11 @@ def _id_headers(key: AvroSerializer | None, value: AvroSerializer | None) -> IdH
 
 
 class RecordFormats:
-    """Make the forms of tables and of the records beside them; each schema is asked for once.
+    """Create the record formats of tables and of side records; each schema id is looked up once.
 
     Args:
         cfg: The connector's configuration.
-        lookup_id: Gives the id of a schema.
+        lookup_id: Returns the id of a schema.
     """
 
     def __init__(self, cfg: ConnectorConfig, lookup_id: LookupSchemaId) -> None:
@@ -138,16 +139,16 @@ class RecordFormats:
 
     @classmethod
     def from_config(cls, cfg: ConnectorConfig, lookup_id: LookupSchemaId) -> RecordFormats | None:
-        """Return the forms that a configuration asks for, or None when all is JSON.
+        """Return the record formats of a configuration, or None if everything is JSON.
 
         Args:
             cfg: The connector's configuration.
-            lookup_id: Gives the id of a schema.
+            lookup_id: Returns the id of a schema.
         """
         return cls(cfg, lookup_id) if any(map(cfg.is_avro, F.PARTS)) else None
 
     def table_format(self, table: Table, options: DecoderOptions, topic: str) -> RecordFormat:
-        """Return the form of a table version's records; both schemas are registered then.
+        """Return the format of a table version's records, after registering both schemas.
 
         Args:
             table: The table.
@@ -155,8 +156,8 @@ class RecordFormats:
             topic: Its topic.
 
         Raises:
-            SchemaError: A name or type has no form in Avro.
-            RegistryError: The registry does not give an id.
+            SchemaError: A name or type cannot be represented in Avro.
+            RegistryError: The registry does not return an id.
         """
         if self._cfg.is_ticdc:
             return TicdcFormat(self._cfg, table, options, topic, self._lookup_id)
@@ -201,7 +202,7 @@ class RecordFormats:
             headers: Its headers, or None.
 
         Raises:
-            RegistryError: The registry does not give the id of a schema.
+            RegistryError: The registry does not return the id of a schema.
         """
         key_data, key_serializer = self._convert("key", topic, key)
         value_data, value_serializer = self._convert("value", topic, value)
@@ -215,7 +216,7 @@ class RecordFormats:
     def _convert(
         self, part: F.ConverterPart, topic: str, data: OptionalBytes
     ) -> tuple[OptionalBytes, AvroSerializer | None]:
-        """Return the bytes of a key or a value, and the form that they have."""
+        """Return the bytes of a key or a value, and their serializer; None for JSON."""
         if data is None or not self._cfg.is_avro(part):
             return data, None
         serializers = self._side_serializers.setdefault((part, topic), [])

@@ -1,4 +1,4 @@
-"""Rows that are written as Avro at once, and by way of JSON where that cannot be."""
+"""Decode rows directly to Avro, and via JSON where that is not possible."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 
 
 class AvroRows:
-    """Turn row events of one table version into records in Avro.
+    """Convert row events of one table version to records in Avro.
 
-    Row images that leave columns out, updates that change the key, and rows that fail become JSON first, which then
-    tells errors, headers and dead letters as without Avro.
+    Row images that lack columns, updates that change the key, and rows that fail are decoded to JSON first, which
+    produces errors, headers and dead letters as without Avro.
 
     Args:
-        avro_decoder: Writes Avro at once.
-        create_json_decoder: Makes the decoder that writes JSON.
-        record_format: Turns that into Avro.
+        avro_decoder: Decodes rows directly to Avro.
+        create_json_decoder: Creates the decoder that writes JSON.
+        record_format: Converts the JSON to Avro.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class AvroRows:
         return self._append_via_json(self._json_decoder.partial_update, buf, pos, end, ctx, out)
 
     def key_bytes(self, key: str | None) -> bytes | None:
-        """Return a record key in JSON, as dead letters have it."""
+        """Return a record key in JSON, for dead letters."""
         return self._json_decoder.key_bytes(key)
 
     def partial_decoder(self) -> PartialRowDecoder:
-        """Return what reads rows of this table value by value."""
+        """Return the decoder that reads damaged rows of this table value by value."""
         return self._json_decoder.partial_decoder()
 
     def _avro_or_json(self, name: str) -> AppendRows:
-        """Return what appends the records of one kind of event; arguments and errors as for ``RowDecoder.write``.
+        """Return the function that decodes one kind of event; arguments and errors as for ``RowDecoder.write``.
 
         Args:
-            name: The method of ``RowDecoder`` for this kind.
+            name: Name of the ``RowDecoder`` method for this kind of event.
         """
         append: AppendRows = getattr(self.avro_decoder, name)
 
@@ -95,7 +95,7 @@ class AvroRows:
     def _log_fallback(self, reason: FallbackToJson) -> None:
         if reason.error is not None and not self._fallback_logged:
             self._fallback_logged = True
-            log.warning("rows of %s are written by way of JSON: %r", self.table.id, reason.error)
+            log.warning("rows of %s are converted to Avro via JSON: %r", self.table.id, reason.error)
 
     def _append_via_json(
         self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
@@ -116,17 +116,17 @@ def create_avro_rows(
     tally: Tally | None = None,
     owned: OwnedKeys | None = None,
 ) -> AvroRows | None:
-    """Return what writes the rows of a table version as Avro at once, or None where they go by way of JSON.
+    """Return the decoder of a table version's rows directly to Avro, or None if they are converted via JSON.
 
     Args:
         cfg: The connector's configuration.
-        record_format: The form of the table's records.
+        record_format: The format of the table's records.
         table: The table.
         table_map: The TABLE_MAP event that announced the rows.
         options: From ``table_options.table_options``.
         envelope: From ``table_options.envelope_text``.
         tally: Counts what the native kernel decodes.
-        owned: Tells rows whose records are wanted; None for all.
+        owned: Selects the rows whose records are wanted; None for all rows.
 
     Raises:
         SchemaMismatchError: The TABLE_MAP contradicts the table.
@@ -138,17 +138,17 @@ def create_avro_rows(
     except Declined as reason:
         _log_declined(table, reason)
         return None
-    log.debug("rows of %s are written as Avro at once", table.id)
+    log.debug("rows of %s are decoded directly to Avro", table.id)
     return AvroRows(avro_decoder, lambda: compile_decoder(table, table_map, options, envelope), record_format)
 
 
 def _direct_prefixes(
     cfg: ConnectorConfig, record_format: RecordFormat, table: Table, options: DecoderOptions
 ) -> tuple[str, str]:
-    """Return what keys and values begin with.
+    """Return the prefixes of keys and values.
 
     Raises:
-        Declined: They are not written at once.
+        Declined: The rows cannot be decoded directly to Avro.
     """
     if cfg[F.PROVIDE_TRANSACTION_METADATA]:
         raise Declined("provide.transaction.metadata is on")
@@ -159,18 +159,18 @@ def _direct_prefixes(
 
 
 def _log_declined(table: Table, reason: Declined) -> None:
-    log.info("rows of %s are written as Avro by way of JSON: %s", table.id, reason)
+    log.info("rows of %s are converted to Avro via JSON: %s", table.id, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Hold what makes records of a table's rows in the text protocol.
+    """Hold what converts a table's rows in the text protocol to records.
 
     Args:
-        decode: Makes them.
-        record_format: The form that they are given then; None for what ``decode`` gives.
+        decode: Decodes the rows.
+        record_format: Converts the decoded records; None if ``decode`` writes the final format.
         writes_avro: Whether ``decode`` writes Avro.
-        id_headers: Headers that records get beside their other ones, or None.
+        id_headers: Headers with schema GUIDs that are added to records, or None.
     """
 
     decode: TextDecoder
@@ -187,18 +187,18 @@ def create_text_rows(
     columns: tuple[Column, ...] | None = None,
     tally: Tally | None = None,
 ) -> TextRows:
-    """Return what makes records of a table's rows in the text protocol.
+    """Return what converts a table's rows in the text protocol to records.
 
     Args:
         cfg: The connector's configuration.
-        record_format: The form of the table's records; None when all is JSON.
+        record_format: The format of the table's records; None if all is JSON.
         table: The table.
         options: From ``table_options.table_options``.
-        columns: The columns that the SELECT gives, in its order; None means those of ``select_list``.
+        columns: The columns that the SELECT returns, in its order; None means those of ``select_list``.
         tally: Counts what the native kernel decodes.
 
     Raises:
-        SchemaError: A column's type is not known.
+        SchemaError: A column's type is unknown.
     """
     envelope = table_options.envelope_text(cfg, table, options)
     selected = selected_columns(table, options) if columns is None else columns
@@ -209,7 +209,7 @@ def create_text_rows(
     try:
         prefixes = _direct_prefixes(cfg, record_format, table, options)
         if cfg[F.CDC_ID_HEADER]:
-            raise Declined("cdc.id.header shows keys in JSON")
+            raise Declined("cdc.id.header contains keys in JSON")
         fallback = ViaJsonText(create_json, record_format)
         decode = compile_text_decoder(table, options, envelope, selected, AVRO_TEXT, prefixes, fallback, tally)
         return TextRows(decode, None, writes_avro=True, id_headers=record_format.id_headers())
@@ -219,11 +219,11 @@ def create_text_rows(
 
 
 class ViaJsonText:
-    """Decode rows of the text protocol as JSON, and write their records in another format.
+    """Decode rows of the text protocol to JSON, and convert their records to another format.
 
     Args:
-        create_json: Makes the decoder that writes JSON; called when the first row comes.
-        record_format: Turns its records into that format.
+        create_json: Creates the decoder that writes JSON; called at the first row.
+        record_format: Converts its records to that format.
     """
 
     def __init__(self, create_json: Callable[[], DecodeTextRow], record_format: RecordFormat) -> None:
@@ -242,11 +242,11 @@ class ViaJsonText:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """Write what stands around the rows of a snapshot.
+    """Write the text around the rows of a snapshot.
 
     Args:
-        fill: Puts the source block into a context; its other arguments are those of ``source_block.fill_snapshot``.
-        op_tail: Gives what stands behind the operation at a time in nanoseconds.
+        fill: Writes the source block into a context; its other arguments are those of ``source_block.fill_snapshot``.
+        op_tail: Returns the text after the operation, at a time in nanoseconds.
         marked_tail: The same with marks in place of times, for the native kernel.
     """
 
@@ -256,12 +256,12 @@ class SnapshotSource:
 
 
 def snapshot_source(cfg: ConnectorConfig, table: TableId, *, writes_avro: bool) -> SnapshotSource:
-    """Return what writes the texts around the rows of a table in a snapshot.
+    """Return the writer of the text around a table's rows in a snapshot.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
-        writes_avro: Whether rows are written as Avro at once.
+        writes_avro: Whether rows are decoded directly to Avro.
     """
     plain = table_options.table_source_block(cfg, table)
     if not writes_avro:

@@ -1,13 +1,13 @@
-"""Rows that are left out: count them, log them, and write what is known of them to the dead-letter topic.
+"""Report rows that are skipped: count them, log them, and write what is known of them to the dead-letter topic.
 
 A dead letter's value is JSON without a schema::
 
     {"topic": .., "op": "c", "source": {..}, "key": {..}, "before": {..}, "after": {..},
      "failed": [{"column": .., "cause": ..}], "error": {"type", "what", "where", "why", "remedy", "retriable"}}
 
-``source`` is the block that the event would have had; ``before`` and ``after`` hold the values that could be read,
-masked as in events; the record's key is the one the event would have had, where it can be told. Headers have the names
-of Kafka Connect's (``DeadLetterQueueReporter``); ``offset`` is the place in the binlog.
+``source`` is the block that the event would have had; ``before`` and ``after`` contain the values that could be read,
+masked as in events; the record's key is the one that the event would have had, if it can be read. Headers have the
+names that Kafka Connect uses (``DeadLetterQueueReporter``); ``offset`` is the position in the binlog.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Produce = Callable[[str, bytes | None, bytes | None, int, list[Header]], None]
 
 
 class DeadLetterReporter:
-    """Take rows that are left out.
+    """Report rows that are skipped.
 
     Args:
         cfg: The connector's configuration.
         task: Number of the writer or snapshot task, for the headers.
         produce: Adds a record to the current transaction: topic, key, value, partition, headers.
-        counts: Records per topic; rows left out are added under the topic's name and ``SKIPPED``, dead letters under
-            that of the dead-letter topic.
+        counts: Records per topic; skipped rows are counted under the topic's name with ``SKIPPED_SUFFIX``, dead letters
+            under the dead-letter topic.
     """
 
     def __init__(self, cfg: ConnectorConfig, task: int, produce: Produce, counts: dict[str, int]) -> None:
@@ -54,17 +54,17 @@ class DeadLetterReporter:
 
     @staticmethod
     def enabled(cfg: ConnectorConfig) -> bool:
-        """Return whether rows may be left out at all."""
+        """Return whether rows may be skipped (event.processing.failure.handling.mode)."""
         return cfg[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is not RowFailureMode.FAIL
 
     def report(self, topic: str, bad_row: BadRow, ctx: EventContext, headers: list[Header]) -> None:
-        """Take one row.
+        """Report one row.
 
         Args:
-            topic: The topic its event would have gone to.
+            topic: The topic that its event would have gone to.
             bad_row: The row.
-            ctx: Texts of its event.
-            headers: Headers its event would have had.
+            ctx: Text around the rows of its event.
+            headers: Headers that its event would have had.
 
         Raises:
             SinkError: The dead letter cannot be written.
@@ -87,7 +87,7 @@ class DeadLetterReporter:
         self._counts[self._topic] = self._counts.get(self._topic, 0) + 1
 
     def _log_row(self, bad_row: BadRow) -> None:
-        """Log the row; at most ``MAX_LOGGED_ROWS`` in ``LOG_INTERVAL_S``, the counts tell how many there are."""
+        """Log the row, at most ``MAX_LOGGED_ROWS`` in ``LOG_INTERVAL_S`` seconds; the counts include all rows."""
         if not self._warn:
             return
         now = time.monotonic()
@@ -95,16 +95,16 @@ class DeadLetterReporter:
             self._interval_start, self._logged_rows = now, 0
         self._logged_rows += 1
         if self._logged_rows <= MAX_LOGGED_ROWS:
-            _LOG.warning("A row is left out: %s", bad_row.error.message())
+            _LOG.warning("A row is skipped: %s", bad_row.error.message())
 
 
 def dead_letter_value(topic: str, bad_row: BadRow, ctx: EventContext) -> bytes:
     """Return a dead letter's value.
 
     Args:
-        topic: The topic its event would have gone to.
+        topic: The topic that its event would have gone to.
         bad_row: The row.
-        ctx: Texts of its event.
+        ctx: Text around the rows of its event.
     """
     failed = [{"column": column, "cause": cause} for column, cause in bad_row.failed]
     members = (
@@ -131,9 +131,9 @@ def dead_letter_headers(prefix: str, task: int, topic: str, bad_row: BadRow, ctx
     Args:
         prefix: ``topic.prefix``.
         task: Number of the writer or snapshot task.
-        topic: The topic its event would have gone to.
+        topic: The topic that its event would have gone to.
         bad_row: The row.
-        ctx: Texts of its event.
+        ctx: Text around the rows of its event.
     """
     causes: list[BaseException] = []
     error: BaseException | None = bad_row.error

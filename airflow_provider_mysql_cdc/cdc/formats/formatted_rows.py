@@ -1,9 +1,9 @@
-"""The records of rows in their form, each on its partition; rows that cannot be written left out where that is allowed.
+"""Convert the records of rows to their format, choose their partitions, and skip rows that cannot be converted.
 
 Records that a decoder has written at once say their partition in place of a header (``create_ticdc_decoder``), and
 stay as they are.
 
-A row is written whole or left out whole: an UPDATE that changes the key is up to three records, which may go to
+All records of a row are written, or none: an UPDATE that changes the key has up to three records, which may go to
 partitions of several writers.
 """
 
@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, p
 from airflow_provider_mysql_cdc.cdc.formats.record_format import OptionalBytes, RecordFormat, error_with_row
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 
-# What stands for columns that are absent (decode.unavailable.ABSENT).
+# The value of columns that the row image lacks (decode.unavailable.ABSENT).
 ABSENT: dict[str, Any] = {}
 _ROW_NUMBER, _RECORD_NUMBER = itemgetter(2), itemgetter(3)
 _NEW_KEY_INDEX = 2
@@ -54,14 +54,14 @@ def format_rows(
     """Return a writer's records of an event, and the rows to be left out that this writer has to tell of.
 
     Args:
-        record_format: The form of the table's records.
-        records: What the decoder made.
-        share: What the writer owns of the topic.
-        where: Place of the event.
-        tolerant: Whether rows that cannot be written are left out.
+        record_format: The format of the table's records.
+        records: The records from the decoder.
+        share: The writer's share of the topic.
+        where: Position of the event, for error messages.
+        tolerant: Whether rows that cannot be converted are skipped.
 
     Raises:
-        ValueDecodeError: A row cannot be written, and none is left out.
+        ValueDecodeError: A row cannot be converted, and ``tolerant`` is false.
     """
     # All records of a row have to be looked at before the first one is written.
     if not tolerant or _NEW_KEY_INDEX not in map(_RECORD_NUMBER, records):
@@ -81,7 +81,7 @@ def have_partitions(records: Sequence[RowRecord]) -> bool:
     """Return whether all records of an event know their partition.
 
     Args:
-        records: What a decoder made; it writes all rows of an event in one way, unless it leaves rows out.
+        records: The records from a decoder. It decodes all rows of an event in one way, unless it skips rows.
     """
     return bool(records) and type(records[0][4]) is int and all(type(record[4]) is int for record in records)
 
@@ -115,12 +115,12 @@ def _format_row(
     formatted: list[FormattedRecord],
     bad_rows: list[BadRow],
 ) -> None:
-    """Add the records of one row, or what is known of it."""
+    """Add the records of one row, or the row to the skipped ones."""
     count, assigned = share.partitions, share.assigned
     if type(row_records[0][4]) is int:
         formatted.extend(_format_each(record_format, row_records, share, where))
         return
-    # Every writer meets an error of keys; of one of values those know that own a record of the row.
+    # Every writer converts the keys; only writers with a record of the row convert its values. One writer reports.
     reporter = partition_of(row_records[0][0], count)
     try:
         record_keys = [record_format.key_bytes(key) for key, *_ in row_records]
@@ -159,6 +159,6 @@ def _bad_row(row_records: list[RowRecord], error: ValueDecodeError) -> BadRow:
 
 
 def _known_values_json(row: Mapping[str, Any]) -> str:
-    """Return JSON text of what is known of a row."""
+    """Return the values of a row that are known, as JSON text."""
     value = {name: member for name, member in row.items() if member != ABSENT}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""TiCDC's flat rows through the native kernel, and through Python where it declines (``decode.native_rows``)."""
+"""Decode rows to TiCDC's protocol with the native kernel, and in Python where it declines (``decode.native_rows``)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_typ
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
-# What MySQL prints, by wire type; native/src/flat_op.rs has the same names.
+# Operations that format values as MySQL prints them, by wire type; the kernel has the same names.
 _TEMPORAL_OPS = {
     wt.DATE: "date", wt.NEWDATE: "date", wt.TIME: "old_time", wt.DATETIME: "old_datetime",
     wt.TIMESTAMP: "old_timestamp", wt.TIME2: "time", wt.DATETIME2: "datetime", wt.TIMESTAMP2: "timestamp",
 }  # fmt: skip
-# Partitions, what the checksums of values are joined with, and of each column that decides: its place, the checksum of
-# its name, operation.
+# Number of partitions, checksum of the table's name, and of each column that the dispatcher uses: its index, the
+# checksum of its name, its operation.
 _KernelColumn = tuple[int, int, str, list[int], list[bytes]]
 _KernelPartitioner = tuple[int, int, list[_KernelColumn]]
 
 
 def _ticdc_only_op(request: ColumnRequest, modes: TicdcModes) -> tuple[str, Op] | None:
-    """Return what Confluent's Avro writes otherwise: how bytes come of an operation, and that."""
+    """Return the encoding and operation of a column that Confluent's Avro writes differently; None for others."""
     column, wire = request.column, request.wire
     if (column.type_name, wire.code) in literal_temporal_renderers.RENDERERS:
         return "shown", Op(f"flat:{_TEMPORAL_OPS[wire.code]}", (wire.length,))
@@ -61,13 +61,13 @@ def _ticdc_only_op(request: ColumnRequest, modes: TicdcModes) -> tuple[str, Op] 
 
 
 def ticdc_op(request: ColumnRequest, fmt: ColumnFormat, null: str, modes: TicdcModes) -> Op | None:
-    """Return what the kernel does with a column's values, or None where it has nothing for them.
+    """Return the kernel's operation for a column's values, or None if it has none.
 
     Args:
         request: The column.
-        fmt: How its values are written.
-        null: What stands for NULL, byte text.
-        modes: How values are written.
+        fmt: Format of its values.
+        null: Byte text that represents NULL.
+        modes: Modes of the protocol.
     """
     own = _ticdc_only_op(request, modes)
     if own is None:
@@ -81,25 +81,25 @@ _NO_TEXT_OPS = ("boolean", "float", "float_as_double", "double", "double_as_floa
 
 
 def dispatch_op(request: ColumnRequest) -> Op:
-    """Return what gives the text of a column's values of which checksums are made.
+    """Return the operation that writes the text of a column's values, from which the dispatcher computes checksums.
 
     Args:
         request: The column.
 
     Raises:
-        Declined: The kernel has nothing for it.
+        Declined: The kernel has no operation for it.
     """
     column = request.column
     if (column.type_name, request.wire.code) in literal_temporal_renderers.RENDERERS:
         return Op(f"flat:{_TEMPORAL_OPS[request.wire.code]}", (request.wire.length,))
     op = binlog_op(request)
     if op is None or op.name in _NO_TEXT_OPS:
-        raise Declined(f"column {column.name}, which decides about partitions, is {column.type_name}")
+        raise Declined(f"column {column.name}, which the dispatcher uses, is {column.type_name}")
     return Op(op.name, op.numbers, _plain_texts(op, column))
 
 
 def _plain_texts(op: Op, column: Column) -> tuple[bytes, ...]:
-    """Return the texts of an operation without what JSON puts around and into them."""
+    """Return the texts of an operation without JSON quotes and escapes."""
     if op.name in ("enum", "set"):
         members = column.enum_values if op.name == "set" else ("", *column.enum_values)
         return tuple(member.encode("utf-8", "replace") for member in members)
@@ -109,16 +109,16 @@ def _plain_texts(op: Op, column: Column) -> tuple[bytes, ...]:
 def kernel_partitioner(
     partitioner: RowPartitioner, table: Table, wires: tuple[WireType, ...], options: DecoderOptions
 ) -> _KernelPartitioner:
-    """Return what the kernel is told of partitions; where transactions decide, Python puts them in.
+    """Return the partitioner in the form that the kernel takes; for the dispatcher ``ts`` Python adds the partition.
 
     Args:
-        partitioner: How rows are spread.
+        partitioner: The partitioner.
         table: The table.
         wires: Wire types of its columns.
         options: Modes.
 
     Raises:
-        Declined: It has nothing for a column that decides.
+        Declined: The kernel has no operation for a column that the dispatcher uses.
     """
     if isinstance(partitioner, SinglePartition):
         return partitioner.partition + 1, partitioner.partition, []
@@ -128,28 +128,28 @@ def kernel_partitioner(
     columns = []
     for name in partitioner.names:
         if name not in column_indexes:
-            raise Declined(f"column {name}, which decides about partitions, is spelled otherwise")
+            raise Declined(f"column {name}, which the dispatcher uses, has another spelling in the table")
         column, wire = table.columns[column_indexes[name]], wires[column_indexes[name]]
-        # Of a key that is masked in values, the key's own values decide.
+        # For a key that is masked in values, the dispatcher uses the unmasked values of the key.
         if not partitioner.by_key and options.treatment(column).change is not None:
-            raise Declined(f"column {name}, which decides about partitions, is masked")
+            raise Declined(f"column {name}, which the dispatcher uses, is masked")
         op = dispatch_op(ColumnRequest(column, wire, options, ""))
         columns.append((column_indexes[name], crc32(name.encode()), op.name, list(op.numbers), list(op.texts)))
     return partitioner.count, table_checksum(table), columns
 
 
 class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
-    """Write the flat rows of one table version.
+    """Decode the rows of one table version to TiCDC's protocol.
 
     Args:
         table: The table.
         wires: Wire types of its columns.
-        row_plan: How rows are put together.
+        row_plan: How records are built.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
 
     Raises:
-        Declined: The kernel does not know the table's columns, or how its rows are spread.
+        Declined: The kernel does not support the table's columns or its dispatcher.
     """
 
     flat_rows = True
@@ -170,7 +170,7 @@ class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
     def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
         require_plain_values(column, options)
         request = ColumnRequest(column, wire, options, "null")
-        # Of a column that is in no record only the size matters.
+        # A column that is in no record is only skipped.
         if code.in_value or code.in_key:
             modes = self.row_plan.modes
             op = ticdc_op(request, ticdc_column_format(column, options, modes), code.null, modes)
@@ -198,21 +198,21 @@ class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
 def create_ticdc_decoder(
     table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan, tally: Tally | None = None
 ) -> TicdcRowDecoder:
-    """Return what writes a table version's flat rows: the native one where there is a kernel and it knows the table.
+    """Return the decoder of a table version: the native one if the kernel is installed and supports the table.
 
     Args:
         table: The table.
         wires: Wire types of its columns.
-        row_plan: How rows are put together.
+        row_plan: How records are built.
         tally: Counts what the kernel decodes.
 
     Raises:
-        Declined: There is no code for the table in Python either.
+        Declined: Python cannot decode the table directly either.
     """
     module = kernel().module
     if module is not None:
         try:
             return NativeTicdcDecoder(table, wires, row_plan, module, tally)
         except Declined as reason:
-            log.info("rows of %s are written in TiCDC's protocol in Python: %s", table.id, reason)
+            log.info("rows of %s are decoded to TiCDC's protocol in Python: %s", table.id, reason)
     return PythonTicdcDecoder(table, wires, row_plan)

@@ -1,4 +1,4 @@
-"""Which writer produces which record."""
+"""Determine which writer produces which record."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition as murmur2_par
 
 @dataclass(frozen=True, slots=True)
 class TopicShare:
-    """Say what one writer owns of a topic.
+    """Hold the partitions of a topic that are assigned to one writer.
 
     Args:
         topic: Topic name.
         partitions: The topic's partition count in this batch.
-        assigned: Partitions this writer produces; empty means it skips the topic's tables.
-        all_assigned: Whether all partitions are its own, so that no key has to be hashed to find out.
+        assigned: Partitions that this writer produces; if empty, it skips the topic's tables.
+        all_assigned: Whether all partitions are assigned to it, so that keys need not be hashed to find out.
     """
 
     topic: str
@@ -32,9 +32,9 @@ def topic_share(plan: BatchPlan, writer: int, topic: str, default_partitions: in
     Args:
         plan: The batch plan.
         writer: Writer index, from 0.
-        topic: Topic name; a topic the plan does not know (a table created inside the batch) goes whole to
-            ``crc32(name) % writers``, which every writer computes alike.
-        default_partitions: Partition count of topics the plan does not know.
+        topic: Topic name; a topic that is not in the plan (of a table created inside the batch) is assigned as a whole
+            to ``crc32(name) % writers``, which every writer computes in the same way.
+        default_partitions: Partition count of topics that are not in the plan.
     """
     count = plan.partitions.get(topic, default_partitions)
     assignment = plan.assignment.get(topic)
@@ -45,5 +45,5 @@ def topic_share(plan: BatchPlan, writer: int, topic: str, default_partitions: in
 
 
 def partition_of(key: bytes | None, count: int) -> int:
-    """Return the partition of a key exactly as Kafka's Java client computes it; no key goes to partition 0."""
+    """Return the partition of a key exactly as Kafka's Java client computes it; without a key it is 0."""
     return 0 if count == 1 else murmur2_partition(key, count)

@@ -1,4 +1,4 @@
-"""What records in Avro share: how their parts are formed, the bytes before a value, the error for what does not fit."""
+"""Define what all formats of records share: the interface, the prefix of Avro bytes, and the errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 
 MAGIC = "\x00"
-"""What Confluent's wire format begins with; four bytes of the schema's id follow."""
+"""First byte of Confluent's wire format; the four bytes of the schema id follow."""
 OptionalBytes = bytes | None
 
 
 def wire_prefix(schema_id: SchemaId) -> str:
-    """Return what a record's bytes begin with, as byte text: nothing where a GUID stands in a header.
+    """Return the prefix of a record's bytes, as byte text; it is empty if a header contains the schema's GUID.
 
     Args:
         schema_id: Id of its schema.
@@ -32,7 +32,7 @@ def wire_prefix(schema_id: SchemaId) -> str:
 
 
 def guid_header(part: ConverterPart, schema_id: SchemaId) -> Header | None:
-    """Return the header with a schema's GUID, or None where its id stands before the bytes.
+    """Return the header with a schema's GUID, or None if the prefix contains the schema id.
 
     Source: io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer and SchemaId.guidToBytes (release 8).
 
@@ -45,7 +45,7 @@ def guid_header(part: ConverterPart, schema_id: SchemaId) -> Header | None:
 
 @dataclass(frozen=True, slots=True)
 class IdHeaders:
-    """Put the GUIDs of a record's schemas behind its other headers, as Kafka Connect's converters do.
+    """Append the GUIDs of a record's schemas to its other headers, as Kafka Connect's converters do.
 
     Args:
         key: The header for keys, or None.
@@ -59,7 +59,7 @@ class IdHeaders:
         return self.key is not None or self.value is not None
 
     def append_to(self, headers: Headers, key: OptionalBytes, value: OptionalBytes) -> Headers:
-        """Return a record's headers; null has no schema (AbstractKafkaAvroSerializer).
+        """Return a record's headers; a null key or value has no schema (AbstractKafkaAvroSerializer).
 
         Args:
             headers: Its other headers.
@@ -74,12 +74,12 @@ class IdHeaders:
         return all_headers
 
 
-# What encoders raise for a value that does not fit its schema.
+# Exceptions of encoders for a value that does not fit its schema.
 ENCODE_ERRORS = (ValueError, TypeError, KeyError, OverflowError, AttributeError)
 
 
 class RecordFormat(ABC):
-    """Form the records of one table version."""
+    """Convert the records of one table version to their format in Kafka."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class RecordFormat(ABC):
         """
 
     def prefixes(self, *, keyed: bool) -> tuple[str, str] | None:
-        """Return what keys and values begin with, or None where decoders do not write them at once.
+        """Return the prefixes of keys and values, or None if decoders cannot write this format directly.
 
         Args:
             keyed: Whether the table has a key.
@@ -119,19 +119,19 @@ class RecordFormat(ABC):
         return None
 
     def id_headers(self) -> IdHeaders | None:
-        """Return the headers that records get beside their other ones, or None."""
+        """Return the headers with schema GUIDs that are added to records, or None."""
         return None
 
     def records(self, rows: Iterable[RowRecord], where: str = "", *, numbered: bool = True) -> Iterator[RowRecord]:
-        """Yield the records of a row event.
+        """Yield the converted records of a row event.
 
         Args:
-            rows: What the decoder made.
-            where: Place of the event, for errors.
-            numbered: Whether errors number the row.
+            rows: The records from the decoder.
+            where: Position of the event, for error messages.
+            numbered: Whether error messages contain the row's number.
 
         Raises:
-            ValueDecodeError: A record cannot be written.
+            ValueDecodeError: A record cannot be converted.
         """
         for key, value, row, record_number, header in rows:
             try:
@@ -145,13 +145,13 @@ def encode_error(about: str, error: Exception) -> ValueDecodeError:
     """Return the error for a record that does not fit its schema.
 
     Args:
-        about: Whose records they are.
-        error: What encoding it raised.
+        about: The table or topic of the record.
+        error: The exception of the encoder.
     """
     return ValueDecodeError(
         f"a record of {about} cannot be written as Avro",
         why=f"{type(error).__name__}: {error}",
-        remedy="report it with the table's definition; exclude the column (column.exclude.list) to go on",
+        remedy="report this with the table's definition; to continue, exclude the column (column.exclude.list)",
     )
 
 
@@ -159,9 +159,9 @@ def error_with_row(error: ValueDecodeError, where: str, row: int | None, key: Op
     """Return an error that names the row.
 
     Args:
-        error: What writing a record of the row raised.
-        where: Place of the event.
-        row: Number of the row in it; None for a row of a snapshot.
+        error: The error of converting a record of the row.
+        where: Position of the event.
+        row: Number of the row in the event; None for a row of a snapshot.
         key: The event's key, JSON.
     """
     location = [where] if row is None else [where, f"row {int(row)}"]
@@ -176,4 +176,4 @@ def _key_text(key: Mapping[str, Any]) -> str:
 
 
 LookupSchemaId = Callable[[F.ConverterPart, str, str, str], SchemaId]
-"""From key or value, subject, schema text, and whose records they are, to the schema's id."""
+"""Returns the id of a schema, given key or value, subject, schema text, and the table or topic of the records."""

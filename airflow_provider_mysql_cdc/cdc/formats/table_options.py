@@ -1,4 +1,4 @@
-"""What the configuration says about the records of one table: decoder options, schema texts, source block, headers."""
+"""Derive from the configuration how records of a table are written: decoder options, schemas, source block, headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
 
 
 def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
-    """Return the settings of all tables' decoders; ``table_options`` adds those of one table.
+    """Return the decoder options that all tables share; ``table_options`` adds those of one table.
 
     Args:
         cfg: The connector's configuration.
@@ -50,7 +50,7 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
 
 
 def _replaces_null(cfg: ConnectorConfig) -> bool:
-    """Return whether NULL is written as the column's default; each converter has its own property for it."""
+    """Return whether NULL is written as the column's default; each converter has its own property for this."""
     keep_null_field = F.VALUE_AVRO.keep_null
     return (
         not cfg[keep_null_field]
@@ -60,16 +60,16 @@ def _replaces_null(cfg: ConnectorConfig) -> bool:
 
 
 def table_options(cfg: ConnectorConfig, table: Table, base_options: DecoderOptions | None = None) -> DecoderOptions:
-    """Return what the decoder of a table version is compiled for.
+    """Return the decoder options of a table version.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
-        base_options: From ``decoder_options``, where somebody has them already.
+        base_options: From ``decoder_options``, if the caller has them already.
 
     Raises:
-        SchemaError: A column cannot be treated as the configuration says.
-        ConfigError: A converter of one's own cannot be used for a column.
+        SchemaError: A column cannot be masked, hashed or truncated as the configuration says.
+        ConfigError: A custom converter cannot be used for a column.
     """
     options = base_options or decoder_options(cfg)
     if not has_table_options(cfg):
@@ -106,7 +106,7 @@ def table_options(cfg: ConnectorConfig, table: Table, base_options: DecoderOptio
 
 
 def has_table_options(cfg: ConnectorConfig) -> bool:
-    """Return whether anything is said of single tables or columns; otherwise all have the same options.
+    """Return whether the configuration has options for single tables or columns.
 
     Args:
         cfg: The connector's configuration.
@@ -117,7 +117,7 @@ def has_table_options(cfg: ConnectorConfig) -> bool:
 
 
 def ticdc_modes(cfg: ConnectorConfig) -> TicdcModes:
-    """Return how values of TiCDC's protocol are written."""
+    """Return the modes of TiCDC's protocol."""
     return TicdcModes(
         decimal=str(cfg[F.TICDC_DECIMAL]),
         bigint_unsigned=str(cfg[F.TICDC_BIGINT_UNSIGNED]),
@@ -127,7 +127,7 @@ def ticdc_modes(cfg: ConnectorConfig) -> TicdcModes:
 
 
 def _custom_conversion(cfg: ConnectorConfig, table: Table, column: Column) -> CustomColumn | None:
-    """Return what the first converter that takes a column says of it; None when that is the boolean one, or none is."""
+    """Return the conversion by the first converter that selects a column; None for the boolean converter or none."""
     for converter in cfg.families.columns.converters:
         if isinstance(converter, BooleanConverter):
             if converter.selects(f"{table.id}.{column.name}", type_expression(column), column.length):
@@ -138,7 +138,7 @@ def _custom_conversion(cfg: ConnectorConfig, table: Table, column: Column) -> Cu
 
 
 def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
-    """Return the constant schema text around a table version's records; what becomes Avro has none around it.
+    """Return the constant schema text around a table version's records; keys or values in Avro have none.
 
     Args:
         cfg: The connector's configuration.
@@ -150,7 +150,7 @@ def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -
 
 
 def schema_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
-    """Return the schemas of a table version's records, wherever they are to stand.
+    """Return the schemas of a table version's records, for JSON and for Avro.
 
     Args:
         cfg: The connector's configuration.
@@ -184,7 +184,7 @@ def table_source_block(cfg: ConnectorConfig, table: TableId) -> SourceBlock:
 
 
 def headers(cfg: ConnectorConfig, run_id: str) -> list[Header]:
-    """Return the headers of every record of a run; none with ``extended.headers.enabled`` off and in contract 1.9."""
+    """Return the headers of every record of a run; none if ``extended.headers.enabled`` is off or in contract 1.9."""
     if not cfg[F.EXTENDED_HEADERS_ENABLED] or str(cfg[F.EVENT_CONTRACT]) == "1.9":
         return []
     return context_headers(cfg[F.TOPIC_PREFIX], run_id)

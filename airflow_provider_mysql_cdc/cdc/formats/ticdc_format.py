@@ -1,4 +1,4 @@
-"""Records of tables in TiCDC's protocol: from the events that decoders write to keys, flat rows and partitions."""
+"""Convert change events to TiCDC's protocol: keys, values with one row each, and partitions."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _OPERATIONS = {"c": "c", "r": "c", "u": "u"}
 
 
 class TicdcFormat(RecordFormat):
-    """Write the records of one table version; its schemas are registered when it is made.
+    """Convert the records of one table version; the constructor registers its schemas.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
         options: From ``table_options.table_options``.
         topic: Its topic.
-        lookup_id: Gives the id of a schema.
+        lookup_id: Returns the id of a schema.
 
     Attributes:
-        modes: How values are written.
-        rule: How rows are spread over partitions.
-        by_key: Whether nothing but the key decides where a row goes.
+        modes: Modes of the protocol.
+        rule: The dispatcher's rule for partitions.
+        by_key: Whether the partition depends on nothing but the key.
         keys: Names of the key's columns, in the table's order.
-        dispatch: Gives a row's partition.
-        deciding: Names of the columns that it looks at.
+        dispatch: Returns a row's partition.
+        dispatch_names: Names of the columns that the dispatcher uses.
 
     Raises:
-        SchemaError: A type or a name has no form in the protocol.
-        ConfigError: A dispatcher names what the table does not have.
-        RegistryError: The registry does not give an id.
+        SchemaError: A type or a name cannot be represented in the protocol.
+        ConfigError: A dispatcher names a column or index that the table does not have.
+        RegistryError: The registry does not return an id.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TicdcFormat(RecordFormat):
         self._about, self._extension = about, modes.extension
         self.modes, self.rule = modes, rule
         self.by_key = rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)
-        # What is not in the value cannot decide either.
+        # The dispatcher cannot use a column that is not in the value.
         dispatch_table = table if self.by_key else replace(table, columns=tuple(values))
         self.keys = tuple(column.name for column in keys)
         self.dispatch = dispatcher(dispatch_table, self.keys, rule, WHERE)
@@ -85,11 +85,11 @@ class TicdcFormat(RecordFormat):
         self._last_extension = ""
 
     def row_prefixes(self) -> tuple[str, str]:
-        """Return what keys and values begin with."""
+        """Return the prefixes of keys and values."""
         return self._key_prefix or "", self._value_prefix
 
     def key_bytes(self, key: OptionalBytes) -> OptionalBytes:
-        """Return a record's key; that of a table without one is null.
+        """Return a record's key; None if the table has no key.
 
         Args:
             key: The event's key, JSON.
@@ -102,7 +102,7 @@ class TicdcFormat(RecordFormat):
             raise encode_error(self._about, error) from error
 
     def value_bytes(self, value: OptionalBytes) -> OptionalBytes:
-        """Return a record's value: the row, or null for a row that was deleted.
+        """Return a record's value: the row, or None for a deleted row.
 
         Args:
             value: The event, JSON.
@@ -121,7 +121,7 @@ class TicdcFormat(RecordFormat):
             raise encode_error(self._about, error) from error
 
     def _extension_text(self, event: Mapping[str, Any]) -> str:
-        """Return what stands behind the columns, which is the same for all rows of an event."""
+        """Return the extension fields after the columns, which are the same for all rows of an event."""
         transaction = event["op"], event["source"]["ts_us"], event["transaction"]
         if transaction != self._last_transaction:
             self._last_extension = extension_text(_OPERATIONS[transaction[0]], _event_commit_ts(event))
@@ -129,10 +129,10 @@ class TicdcFormat(RecordFormat):
         return self._last_extension
 
     def partition(self, record_key: OptionalBytes, key: OptionalBytes, value: OptionalBytes, count: int) -> int:
-        """Return the partition that the table's dispatcher gives the row.
+        """Return the partition that the table's dispatcher chooses for the row.
 
         Raises:
-            ValueDecodeError: A row image leaves out what the dispatcher looks at.
+            ValueDecodeError: A row image lacks a column that the dispatcher uses.
         """
         if count == 1:
             return 0
@@ -144,8 +144,8 @@ class TicdcFormat(RecordFormat):
             return self.dispatch(row, _event_commit_ts(event), count)
         except AbsentValueError as error:
             raise ValueDecodeError(
-                f"a deleted row of {self._about} has no partition",
-                why="its row image leaves out a column that the dispatcher looks at (binlog_row_image is not FULL)",
+                f"the partition of a deleted row of {self._about} cannot be determined",
+                why="its row image lacks a column that the dispatcher uses (binlog_row_image is not FULL)",
                 remedy="SET PERSIST binlog_row_image = 'FULL' and reconnect the writing sessions, or dispatch by key",
             ) from error
         except ENCODE_ERRORS as error:
@@ -153,7 +153,7 @@ class TicdcFormat(RecordFormat):
 
 
 class _LastPayload:
-    """Read JSON; what was read last is not read again: a record's partition is asked for as well as its bytes."""
+    """Parse JSON and cache the last document, which is needed for both the bytes and the partition of a record."""
 
     __slots__ = ("_data", "_payload")
 
@@ -169,5 +169,5 @@ class _LastPayload:
 
 
 def _event_commit_ts(event: Mapping[str, Any]) -> CommitTs:
-    """Return the timestamp of an event's transaction; its number in the binlog file stands where its metadata would."""
+    """Return the commit timestamp of an event; ``transaction`` contains its sequence number in the binlog file."""
     return commit_ts(event["source"]["ts_us"], event["transaction"] or 0)

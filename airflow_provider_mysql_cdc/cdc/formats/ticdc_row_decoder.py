@@ -1,4 +1,4 @@
-"""The decoder that writes TiCDC's flat rows at once, in Python.
+"""Decode rows directly to TiCDC's protocol in Python.
 
 A record says in place of its header, which flat rows do not have, to which partition it goes.
 """
@@ -26,14 +26,14 @@ _OPERATIONS = {op: avro_binary.text(op) for op in "cu"}
 
 @dataclass(frozen=True, slots=True)
 class TicdcRowPlan:
-    """Say how a table version's flat rows are put together.
+    """Describe how records of a table version are built.
 
     Args:
         options: From ``table_options.table_options``, with the key's columns in the table's order.
         envelope: From ``table_options.envelope_text``.
-        modes: How values are written.
-        prefixes: What keys and values begin with.
-        partitioner: To which partitions rows go.
+        modes: Modes of the protocol.
+        prefixes: Prefixes of keys and values.
+        partitioner: Chooses the partitions of rows.
     """
 
     options: DecoderOptions
@@ -44,15 +44,15 @@ class TicdcRowPlan:
 
     @property
     def dialect(self) -> Dialect:
-        """Return how columns are written."""
+        """Return the dialect that writes columns."""
         return ticdc_dialect(self.modes)
 
 
 class TicdcRowDecoder(AvroRowDecoder):
-    """Decode complete row images whose keys stay the same; others raise ``FallbackToJson``.
+    """Decode complete row images of updates that keep the key; others raise ``FallbackToJson``.
 
     Attributes:
-        row_plan: How rows are put together.
+        row_plan: How records are built.
     """
 
     row_plan: TicdcRowPlan
@@ -61,7 +61,7 @@ class TicdcRowDecoder(AvroRowDecoder):
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
 
         Raises:
-            FallbackToJson: It goes by way of JSON.
+            FallbackToJson: The event must be converted via JSON.
         """
         return self._append_rows("c", 1, buf, pos, end, ctx, out)
 
@@ -74,7 +74,7 @@ class TicdcRowDecoder(AvroRowDecoder):
         return self._append_rows("d", 1, buf, pos, end, ctx, out)
 
     def _row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return what stands behind a value's columns: operation and commit time."""
+        """Return the extension fields after a value's columns: operation and commit time."""
         if not self.row_plan.modes.extension or op == "d":
             return "", ""
         return _OPERATIONS[op], ctx.tail
@@ -136,10 +136,10 @@ class PythonTicdcDecoder(TicdcRowDecoder):
     Args:
         table: The table.
         wires: Wire types of its columns.
-        row_plan: How rows are put together.
+        row_plan: How records are built.
 
     Raises:
-        Declined: The dialect has no code for the table.
+        Declined: The dialect does not support the table.
     """
 
     def __init__(self, table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan) -> None:

@@ -1,4 +1,4 @@
-"""To which partition a flat row goes whose values are not shown in JSON: the form's dispatcher, asked for it alone."""
+"""Choose the partition of a row that is decoded directly to TiCDC's protocol, with the dispatcher of its format."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _NO_TS = CommitTs(0)
 
 
 class RowPartitioner(ABC):
-    """Say to which partition rows go."""
+    """Choose the partitions of rows."""
 
     __slots__ = ()
 
     @abstractmethod
     def event_partition(self, stamp: int) -> int | None:
-        """Return the partition of all rows of an event, or None where each row has its own.
+        """Return the partition of all rows of an event, or None if it depends on the row.
 
         Args:
-            stamp: The transaction's timestamp.
+            stamp: The transaction's commit timestamp.
         """
 
     def row_partition(self, data: bytes, text: str, pos: int) -> int:
@@ -40,14 +40,14 @@ class RowPartitioner(ABC):
             pos: Where the row's last image begins.
 
         Raises:
-            ValueError: It cannot be told.
+            ValueError: It cannot be determined.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class SinglePartition(RowPartitioner):
-    """All rows of a table share a partition.
+    """Choose one partition for all rows of a table.
 
     Args:
         partition: Its number.
@@ -62,10 +62,10 @@ class SinglePartition(RowPartitioner):
 
 @dataclass(frozen=True, slots=True)
 class TransactionPartitioner(RowPartitioner):
-    """Those of a transaction do.
+    """Choose one partition for all rows of a transaction.
 
     Args:
-        dispatch: The form's dispatcher.
+        dispatch: The format's dispatcher.
         count: Partitions of the topic.
     """
 
@@ -79,14 +79,14 @@ class TransactionPartitioner(RowPartitioner):
 
 @dataclass(frozen=True, slots=True)
 class ColumnPartitioner(RowPartitioner):
-    """Those with equal values in some columns do.
+    """Choose the same partition for rows with equal values in some columns.
 
     Args:
-        dispatch: The form's dispatcher.
+        dispatch: The format's dispatcher.
         count: Partitions of the topic.
-        shape: Reads the columns that decide, as JSON.
-        by_key: Whether it has them as a key; values may show them otherwise.
-        names: Their names.
+        shape: Decodes these columns to JSON.
+        by_key: Whether it decodes them as a key, because values may contain them masked or converted.
+        names: Names of these columns.
     """
 
     dispatch: Dispatch
@@ -96,7 +96,7 @@ class ColumnPartitioner(RowPartitioner):
     names: tuple[str, ...]
 
     def event_partition(self, stamp: int) -> None:
-        """Return None: each row has its own."""
+        """Return None: the partition depends on the row."""
 
     def row_partition(self, data: bytes, text: str, pos: int) -> int:
         """Return the partition of a row; see ``RowPartitioner``."""
@@ -112,10 +112,10 @@ def row_partitioner(
     envelope: EnvelopeText,
     count: int,
 ) -> RowPartitioner:
-    """Return to which partitions the rows of a table version go.
+    """Return the partitioner of a table version's rows.
 
     Args:
-        record_format: The form of the table's records.
+        record_format: The format of the table's records.
         table: The table.
         wires: Wire types of its columns.
         options: From ``table_options.table_options``.

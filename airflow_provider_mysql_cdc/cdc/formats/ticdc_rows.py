@@ -1,4 +1,4 @@
-"""Rows that are written in TiCDC's protocol at once, and by way of JSON where that cannot be."""
+"""Decode rows directly to TiCDC's protocol, and via JSON where that is not possible."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class TicdcRows(AvroRows):
-    """Turn row events of one table version into flat records that know their partition; or into JSON for the form.
+    """Convert row events of one table version to records with a partition, or to JSON records without.
 
-    The form, which then writes the event's records, tells errors and dead letters; arguments are those of ``AvroRows``.
+    The table's format then converts the JSON records, and reports their errors and dead letters. Arguments are those of
+    ``AvroRows``.
     """
 
     def _append_via_json(
@@ -45,10 +46,10 @@ def ticdc_row_plan(
     envelope: EnvelopeText,
     count: int,
 ) -> TicdcRowPlan:
-    """Return how a table version's flat rows are put together.
+    """Return how records of a table version are built.
 
     Args:
-        record_format: The form of the table's records.
+        record_format: The format of the table's records.
         table: The table.
         wires: Wire types of its columns.
         options: From ``table_options.table_options``.
@@ -73,10 +74,10 @@ def create_ticdc_rows(
     count: int,
     tally: Tally | None = None,
 ) -> TicdcRows | None:
-    """Return what writes the rows of a table version at once, or None where they go by way of JSON.
+    """Return the direct decoder of a table version's rows, or None if they are converted via JSON.
 
     Args:
-        record_format: The form of the table's records.
+        record_format: The format of the table's records.
         table: The table.
         table_map: The TABLE_MAP event that announced the rows.
         options: From ``table_options.table_options``.
@@ -93,6 +94,6 @@ def create_ticdc_rows(
         row_plan = ticdc_row_plan(record_format, table, wires, options, envelope, count)
         ticdc_decoder = create_ticdc_decoder(table, wires, row_plan, tally)
     except Declined as reason:
-        log.info("rows of %s are written in TiCDC's protocol by way of JSON: %s", table.id, reason)
+        log.info("rows of %s are converted to TiCDC's protocol via JSON: %s", table.id, reason)
         return None
     return TicdcRows(ticdc_decoder, lambda: compile_decoder(table, table_map, options, envelope), record_format)

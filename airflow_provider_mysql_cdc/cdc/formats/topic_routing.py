@@ -1,4 +1,4 @@
-"""Which topic each record goes to, by the configuration: topics of tables, of side records, and reserved ones."""
+"""Derive the topics of records from the configuration: topics of tables, of side records, and reserved topics."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
 
 
 def table_destination(cfg: ConnectorConfig, table: TableId) -> Destination:
-    """Return where a table's events go, and what the transforms change in them."""
+    """Return the topic of a table's events, and the changes that the transforms make to them."""
     return cfg.route_topic(unrouted_topic(cfg, table))
 
 
 def unrouted_topic(cfg: ConnectorConfig, table: TableId) -> str:
-    """Return a table's topic before the transforms: TiCDC's dispatchers name it, where there are some.
+    """Return a table's topic before the transforms; TiCDC's dispatchers choose it, if there are any.
 
     Raises:
-        ConfigError: The table is captured, and no dispatcher gives it a topic.
+        ConfigError: The table is captured, and no dispatcher matches it.
     """
     if rules := cfg[F.DISPATCHERS] if cfg.is_ticdc else ():
         try:
@@ -53,8 +53,8 @@ def routed_record(
 
     Args:
         cfg: The connector's configuration.
-        topic: Its topic before them.
-        key: Its key before them.
+        topic: Its topic before the transforms.
+        key: Its key before the transforms.
         value: Its value; no transform changes it.
     """
     destination = cfg.route_topic(topic)
@@ -82,7 +82,7 @@ def table_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
 
 
 def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names.TopicOwners:
-    """Return what follows which table has which topic.
+    """Return the tracker of which table uses which topic.
 
     Args:
         cfg: The connector's configuration.

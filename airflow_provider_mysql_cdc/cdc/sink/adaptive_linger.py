@@ -1,31 +1,31 @@
-"""How long a writer's client waits for more records: long where all go to one partition, shortly where several share.
+"""Choose ``linger.ms`` of a writer's producer: long for records of one partition, short for several partitions.
 
-While a batch of a partition is under way and the next is ready, librdkafka (2.16) asks without a pause whether that one
-may go (``rd_kafka_toppar_producer_serve`` wakes at once for what is ready, and then finds that too many messages wait
-for their answer). A batch is ready when it is full, or when its oldest record has waited ``linger.ms``. So with 10 ms a
-broker that answers later costs a whole processor until it does.
+While one batch of a partition is in flight and the next is ready, librdkafka (2.16) polls without a pause whether it
+may send that one (``rd_kafka_toppar_producer_serve`` wakes at once for a ready batch, and then finds that too many
+messages are unacknowledged). A batch is ready when it is full, or when its oldest record has waited ``linger.ms``. So
+with 10 ms, a broker that answers later than that costs a whole CPU core until it answers.
 
-Where all records go to one partition, a client that waits long has nothing ready before: the next batch is full about
-when the answer comes, or a commit asks for it. Where several partitions share what may wait, no batch becomes full, and
-a client that waits long would stand still; but there a batch of another partition waits for its turn, and while it does
-nothing is asked.
+If all records go to one partition, a producer with a long linger has no ready batch before the answer: the next batch
+becomes full at about the time of the answer, or a commit flushes it. If several partitions share the queue, no batch
+becomes full, and a long linger would stall the producer; but there the ready batches of other partitions wait for their
+turn, and librdkafka does not poll meanwhile.
 """
 
 from __future__ import annotations
 
 SHARED_LINGER_MS, SINGLE_PARTITION_LINGER_MS = 10, 1_000
-"""Milliseconds to wait, of records for several partitions and for one."""
+"""``linger.ms`` for records of several partitions, and of one."""
 _SIGNIFICANT_BYTES = 4 << 20
-"""Bytes of a transaction that say something about the next."""
+"""Bytes from which a transaction predicts how the next one is distributed over partitions."""
 _MAX_SWITCHES = 4
 
 
 class AdaptiveLinger:
-    """Follow where the records of a writer go, and say how long its client is to wait.
+    """Track the partitions that a writer's records go to, and choose ``linger.ms`` of its producer.
 
     Args:
-        single_partition: Whether its records go to one partition for as long as a transaction takes.
-        fixed: Whether it is not to change: a user has said how long.
+        single_partition: Whether all records of a transaction are expected to go to one partition.
+        fixed: Whether the value must not change, because the user has set it.
     """
 
     def __init__(self, *, single_partition: bool = False, fixed: bool = False) -> None:
@@ -34,7 +34,7 @@ class AdaptiveLinger:
         self._partitions: set[tuple[str, int]] = set()
 
     def note_partition(self, topic: str, partition: int) -> None:
-        """Note where records go.
+        """Note the partition of some records.
 
         Args:
             topic: Topic name.
@@ -47,7 +47,7 @@ class AdaptiveLinger:
         """Note that a transaction has ended.
 
         Args:
-            size: Bytes of its keys and values.
+            size: Bytes of the transaction's keys and values.
         """
         if self._partitions and size >= _SIGNIFICANT_BYTES:
             self._last_single_partition = len(self._partitions) == 1
@@ -55,15 +55,15 @@ class AdaptiveLinger:
 
     @property
     def switch_due(self) -> bool:
-        """Whether a client with the other wait would suit what the last transaction was; a few times at most."""
+        """Whether the other ``linger.ms`` would suit the last transaction; False after a few switches."""
         return self._switches_left > 0 and self._last_single_partition != self._single_partition
 
     def switch(self) -> None:
-        """Take the other wait where it is due."""
+        """Change to the other ``linger.ms`` if that is due."""
         if self.switch_due:
             self._single_partition, self._switches_left = self._last_single_partition, self._switches_left - 1
 
     @property
     def linger_ms(self) -> int:
-        """Milliseconds that a record waits for others."""
+        """Milliseconds that a record waits for others of its batch."""
         return SINGLE_PARTITION_LINGER_MS if self._single_partition else SHARED_LINGER_MS

@@ -1,7 +1,7 @@
-"""Admin clients that a process keeps for whoever asks next.
+"""Admin clients that a process shares between callers with the same settings.
 
-A client costs three threads, two connections and with TLS or SASL a handshake for each; a drain of one row asked for
-twenty-two of them (measured), one after the other and with the same settings.
+A client costs three threads and two connections, each with a handshake if TLS or SASL is used; a drain of one row
+created twenty-two of them (measured), one after the other and with the same settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 CLIENT_LIFETIME_S = 60.0
-"""Seconds that a client serves; what it remembers of the cluster (leaders, addresses) gets no older."""
+"""Seconds after which a client is replaced, so that its metadata (leaders, addresses) does not get older."""
 
 
 class _Client(Protocol):
@@ -35,10 +35,10 @@ class _Entry(Generic[C]):
 
 @dataclass(slots=True)
 class ClientPool(Generic[C]):
-    """Hand out one client for all who ask with the same settings; it must be safe to use from several threads.
+    """Share one client between all callers with the same settings; it must be safe to use from several threads.
 
     Args:
-        clock: Seconds that never go back.
+        clock: Monotonic time in seconds.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -46,21 +46,21 @@ class ClientPool(Generic[C]):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, settings: Mapping[str, Any], create: Callable[[], C]) -> C:
-        """Return the client for settings: the one kept, or a new one.
+        """Return the client for the settings: the shared one, or a new one.
 
-        One that has seen an error is not handed out again: it would wait before it connects anew
-        (reconnect.backoff.max.ms), and tell an error of the past beside a later one.
+        A client that has reported an error is replaced: it would wait before it reconnects
+        (reconnect.backoff.max.ms), and its old error would be reported as the cause of a later one.
 
         Args:
             settings: The client's settings.
-            create: Makes one.
+            create: Creates a client.
         """
         key = frozenset(settings.items())
         with self._lock:
             entry, now = self._entries.get(key), self.clock()
             if entry is not None and now < entry.expires_at and _is_healthy(entry.client):
                 return entry.client
-            # What nobody uses any more ends its threads when it goes; that happens behind the lock.
+            # An unused client stops its threads when it is destroyed, which happens after the lock is released.
             expired = [self._entries.pop(k) for k, e in list(self._entries.items()) if now >= e.expires_at]
             client = create()
             self._entries[key] = _Entry(client, now + CLIENT_LIFETIME_S)
@@ -68,7 +68,7 @@ class ClientPool(Generic[C]):
         return client
 
     def clear(self) -> None:
-        """Let all go."""
+        """Drop all clients."""
         with self._lock:
             entries = list(self._entries.values())
             self._entries.clear()
@@ -76,15 +76,15 @@ class ClientPool(Generic[C]):
 
 
 def _is_healthy(client: _Client) -> bool:
-    # librdkafka tells of errors when it is polled, which nobody did since the last call.
+    # librdkafka reports errors in poll(), which was not called since the last use.
     client.poll(0)
     return client.last_error is None
 
 
 def clear_at_fork(pool: ClientPool[Any]) -> None:
-    """Let the clients go whenever this process forks: a child has their memory, but not the threads that end them.
+    """Drop the clients of a pool before this process forks: a child has their memory, but not their threads.
 
     Args:
-        pool: The clients.
+        pool: The pool.
     """
     os.register_at_fork(before=pool.clear)

@@ -1,4 +1,4 @@
-"""Settings of the Kafka clients: what the package insists on, what it prefers, what a user may override."""
+"""Create the Kafka clients: settings that the package requires, that it prefers, and that a user may override."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from airflow_provider_mysql_cdc.cdc.sink.admin_pool import ClientPool, clear_at_
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, client_logger, unwrap_error
 
 QUEUE_KBYTES = 3_072
-"""Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger.
+"""Size of a producer's queue in KiB, which bounds its memory unless larger records are allowed.
 
-Three batches: one under way, one behind it, one that is filled. With more of them librdkafka 2.16 looks for what it may
-send without a pause (rd_kafka_toppar_producer_serve wakes at once while messages are left) until a broker has answered.
+Three batches: one in flight, the next one, and one that is being filled. With more, librdkafka 2.16 polls for messages
+to send without a pause (rd_kafka_toppar_producer_serve wakes at once while messages are left) until a broker answers.
 """
 QUEUE_MESSAGES = 100_000
-"""Messages that wait in one producer; each costs about 200 bytes beside its content."""
+"""Messages in the queue of one producer; each costs about 200 bytes in addition to its content."""
 MAX_RECORD_BYTES = 1_048_576
 """Largest record by default: the Java producer's max.request.size, and the brokers' default as well."""
 
 _PREFERRED_PRODUCER: dict[str, Any] = {
-    # As the producers of Kafka Connect: a consumer may have no codec (kafka-python has none of LZ4's own).
+    # As for the producers of Kafka Connect: a consumer may lack a codec (kafka-python has none of LZ4's own).
     "compression.type": "none",
     "batch.size": 1_000_000,
     "batch.num.messages": 10_000,
@@ -36,17 +36,18 @@ _PREFERRED_PRODUCER: dict[str, Any] = {
     "queue.buffering.max.kbytes": QUEUE_KBYTES,
     "queue.buffering.max.messages": QUEUE_MESSAGES,
 }
-# Without these a record could be lost, doubled or reordered: another value is refused, not overridden in silence.
+# With other values a record could be lost, duplicated or reordered: they are refused, not silently overridden.
 _REQUIRED_PRODUCER: dict[str, tuple[str, ...]] = {
     "acks": ("all", "-1"),
     "request.required.acks": ("all", "-1"),
     "enable.idempotence": ("true",),
-    # librdkafka takes a batch that the broker refused for delivered once the next one to the partition is accepted, as
-    # a partition accepts it that has not heard of this producer: one just made or led anew (confluent-kafka-go #921).
+    # librdkafka considers a batch that the broker refused as delivered once the next batch to the partition is
+    # accepted, and a partition that does not know this producer accepts it: a new partition, or one with a new leader
+    # (confluent-kafka-go #921).
     "max.in.flight.requests.per.connection": ("1",),
     "max.in.flight": ("1",),
 }
-# Names that only one kind of client knows; kafka.* is handed to all of them.
+# Names that only one kind of client knows; kafka.* properties are passed to all kinds.
 _CONSUMER_ONLY = ("group.id", "auto.offset.reset", "isolation.level", "enable.auto.commit", "fetch.")
 _PRODUCER_ONLY = (
     *_PREFERRED_PRODUCER,
@@ -60,22 +61,22 @@ _PRODUCER_ONLY = (
     "retries",
 )
 
-# A transactional producer's first question goes to a broker it is not connected to yet; librdkafka 2.16 then asks again
-# after half a second. Its documentation hides the property, so a version may come that does not know it.
+# A transactional producer sends its first request to a broker that it is not connected to yet; librdkafka 2.16 then
+# retries after half a second. The property is not documented, so a later version may not know it.
 _EAGER_CONNECTIONS = {"enable.sparse.connections": False}
 
 _ALIASES = {"message.timeout.ms": "delivery.timeout.ms", "queue.buffering.max.ms": "linger.ms"}
-"""librdkafka's second names of the times that ``_limit_times`` shortens."""
+"""librdkafka's aliases of the times that ``_limit_times`` shortens."""
 _LINGER_DIVISOR = 20
-"""Part of the time for its delivery that a record waits for others, where the user does not say how long."""
+"""``linger.ms`` is at most this fraction of ``delivery.timeout.ms``, unless the user sets it."""
 LINGER_NAMES = frozenset({"linger.ms", "queue.buffering.max.ms"})
-"""Names under which a user says how long a record waits for others."""
+"""Names under which a user can set ``linger.ms``."""
 
 ErrorCallback = Callable[[KafkaError], None]
 
 
 def common_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that every client shares: addresses, security, and whatever else is not a producer's own.
+    """Return the settings for every kind of client: addresses, security, and all others that are not producer-only.
 
     Args:
         settings: Settings under their librdkafka names.
@@ -89,10 +90,10 @@ def producer_settings(
     """Return the settings of a transactional producer.
 
     Args:
-        settings: User settings under their librdkafka names; they win over what the package prefers.
-        transactional_id: The writer's id.
-        timeout_ms: Milliseconds after which the broker aborts a transaction that its writer left open.
-        linger_ms: Milliseconds that a record waits for others, where the user does not say so.
+        settings: User settings under their librdkafka names; they override what the package prefers.
+        transactional_id: The writer's transactional id.
+        timeout_ms: Milliseconds after which the broker aborts an open transaction.
+        linger_ms: ``linger.ms``, unless the user sets it.
 
     Raises:
         ConfigError: A setting would break exactly-once delivery.
@@ -102,7 +103,7 @@ def producer_settings(
             raise ConfigError(
                 f"kafka.{name} must be {allowed[0]}",
                 where=f"kafka.{name}={settings[name]}",
-                why="another value can lose or double events",
+                why="with another value events could be lost or duplicated",
                 remedy="remove the property",
             )
     user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
@@ -112,20 +113,20 @@ def producer_settings(
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
         "max.in.flight.requests.per.connection": 1,
-        # The delivery callback is for failures; reports of success end inside the client without a Python call.
+        # The delivery callback handles failures only; reports of success need no Python call.
         "delivery.report.only.error": True,
     }
 
 
 def plain_producer_settings(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
-    """Return the settings of a producer without transactions, as safe as one with them otherwise.
+    """Return the settings of an idempotent producer without transactions.
 
     Args:
         settings: User settings under their librdkafka names.
-        timeout_ms: Milliseconds after which an undelivered record is given up.
+        timeout_ms: Milliseconds after which an undelivered record fails.
 
     Raises:
-        ConfigError: A setting could lose or double records.
+        ConfigError: A setting could lose or duplicate records.
     """
     plain = producer_settings(settings, "", timeout_ms)
     for name in ("transactional.id", "transaction.timeout.ms", "acks", "request.required.acks"):
@@ -134,15 +135,15 @@ def plain_producer_settings(settings: Mapping[str, Any], timeout_ms: int) -> dic
 
 
 def _limit_times(settings: Mapping[str, Any], timeout_ms: int, linger_ms: int) -> dict[str, Any]:
-    """Return settings whose times fit into a transaction; librdkafka refuses others (rd_kafka_conf_finalize).
+    """Return settings whose times fit into the transaction timeout; librdkafka refuses others (rd_kafka_conf_finalize).
 
-    A producer that only fences has a shorter transaction timeout than those that write, with the same user's settings.
+    A producer that only fences has a shorter transaction timeout than one that writes, with the same user settings.
     """
     limited = {_ALIASES.get(name, name): value for name, value in settings.items()}
     limited["delivery.timeout.ms"] = _capped(limited["delivery.timeout.ms"], timeout_ms)
     if "socket.timeout.ms" in limited:
         limited["socket.timeout.ms"] = _capped(limited["socket.timeout.ms"], timeout_ms)
-    # What a record waits for others is part of the time in which it must be delivered.
+    # linger.ms counts towards delivery.timeout.ms.
     if (delivery := _number(limited["delivery.timeout.ms"])) is not None:
         linger = _number(limited.setdefault("linger.ms", min(linger_ms, int(delivery / _LINGER_DIVISOR))))
         if linger is not None and linger >= delivery:
@@ -151,9 +152,10 @@ def _limit_times(settings: Mapping[str, Any], timeout_ms: int, linger_ms: int) -
 
 
 def _fit_queue(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings whose queue holds the largest record.
+    """Return settings whose queue can hold the largest record.
 
-    librdkafka refuses a larger one as if the queue were full, however long one waits (rd_kafka_curr_msgs_add).
+    librdkafka refuses a record larger than the queue as if the queue were full, at every retry
+    (rd_kafka_curr_msgs_add).
     """
     queue, record = _number(settings["queue.buffering.max.kbytes"]), _number(settings["message.max.bytes"])
     if queue is None or record is None or record <= queue * 1024:
@@ -165,11 +167,11 @@ def _number(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
-        return None  # the client says what is wrong with it
+        return None  # the client reports what is wrong with it
 
 
 def _capped(value: Any, maximum: int) -> Any:
-    """Return a time of at most so many milliseconds; 0, which stands for no limit, is shortened as well."""
+    """Return a time of at most ``maximum`` milliseconds; 0, which means no limit, is replaced as well."""
     number = _number(value)
     if number is None or 0 < number <= maximum:
         return value
@@ -179,15 +181,15 @@ def _capped(value: Any, maximum: int) -> Any:
 def make_producer(
     settings: Mapping[str, Any], on_error: ErrorCallback, on_undelivered: Callable[[KafkaError, Message], None]
 ) -> Producer:
-    """Create a producer from finished settings.
+    """Create a producer.
 
     Args:
         settings: From ``producer_settings``.
-        on_error: Called with errors that concern the whole client.
+        on_error: Called with each error of the whole client.
         on_undelivered: Called with each record that could not be delivered.
 
     Raises:
-        ConfigError: librdkafka does not take a setting.
+        ConfigError: librdkafka refuses a setting.
     """
     with_callbacks = {**settings, "error_cb": on_error, "on_delivery": on_undelivered}
     try:
@@ -203,12 +205,12 @@ def make_consumer(
 
     Args:
         settings: User settings.
-        group: Name for the group; no offsets are stored under it.
-        on_error: Called with errors that concern the whole client.
-        committed: Whether to pass over what is not committed (read_committed).
+        group: Consumer group id; no offsets are committed under it.
+        on_error: Called with each error of the whole client.
+        committed: Whether to skip records that are not committed (read_committed).
 
     Raises:
-        ConfigError: librdkafka does not take a setting.
+        ConfigError: librdkafka refuses a setting.
     """
     required = {
         "group.id": group,
@@ -217,7 +219,7 @@ def make_consumer(
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
-        # A fetch at the end of a partition is answered after this time; it delays the end of every read.
+        # A broker answers a fetch at the end of a partition after this time, which delays the end of every read.
         "fetch.wait.max.ms": 20,
         "queued.max.messages.kbytes": 16_384,
         "error_cb": on_error,
@@ -227,7 +229,7 @@ def make_consumer(
 
 
 class Admin(AdminClient):  # type: ignore[misc]
-    """An admin client that knows, for messages, whom it talks to and what last went wrong."""
+    """An admin client with the brokers' addresses and its last error, for error messages."""
 
     def __init__(self, settings: dict[str, Any], **more: Any) -> None:
         self.where = broker_addresses(settings)
@@ -239,13 +241,13 @@ class Admin(AdminClient):  # type: ignore[misc]
 
 
 def make_admin(settings: Mapping[str, Any]) -> Admin:
-    """Return an admin client; whoever asks with the same settings within a minute shares it.
+    """Return an admin client; callers with the same settings share one for a minute.
 
     Args:
         settings: User settings.
 
     Raises:
-        ConfigError: librdkafka does not take a setting.
+        ConfigError: librdkafka refuses a setting.
     """
 
     def create() -> Admin:
@@ -261,7 +263,7 @@ atexit.register(_ADMIN_POOL.clear)
 
 
 def _create(kind: Callable[..., Any], client_settings: dict[str, Any], settings: Mapping[str, Any]) -> Any:
-    # The one place where secrets go to the library.
+    # Secrets are revealed to the library here only.
     revealed = {name: value.reveal() if isinstance(value, Secret) else value for name, value in client_settings.items()}
     try:
         return kind(revealed, logger=client_logger(settings))
@@ -271,5 +273,5 @@ def _create(kind: Callable[..., Any], client_settings: dict[str, Any], settings:
             "the Kafka client refuses its settings",
             where="kafka.*",
             why=why,
-            remedy="correct or remove the property; names are those of librdkafka's CONFIGURATION.md",
+            remedy="correct or remove the property; librdkafka's CONFIGURATION.md lists the names after kafka.",
         ) from None

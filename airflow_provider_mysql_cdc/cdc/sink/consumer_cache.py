@@ -1,9 +1,9 @@
-"""The consumer that whoever reads one topic again and again keeps for its own next reading.
+"""A consumer that is kept between repeated reads of one topic.
 
-A drain reads its ledger eight times. A consumer made for each time opens three connections and asks for a group's
-coordinator that nobody needs; both together cost four times as much as the reading (measured). A kept consumer has no
-partition assigned meanwhile, so it fetches nothing; what it may still hold of an earlier assignment librdkafka drops by
-itself (rd_kafka_op_version_outdated).
+A drain reads its ledger eight times. A new consumer for each read opens three connections and looks up a group
+coordinator that is not needed; together this costs four times as much as the read itself (measured). Between reads the
+consumer has no partition assigned, so it fetches nothing; librdkafka drops messages of an earlier assignment by itself
+(rd_kafka_op_version_outdated).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from confluent_kafka import Consumer, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class CachedConsumer:
-    """Hold a consumer and the errors that concern the whole client.
+    """Hold a consumer and its errors.
 
     Args:
         consumer: The consumer.
-        errors: What its error callback was told.
-        topic_id: Kafka's id of the topic that it has learnt about.
+        errors: Errors that its error callback has received.
+        topic_id: Kafka's id of the topic that the consumer reads.
     """
 
     consumer: Consumer
@@ -36,9 +36,9 @@ CreateConsumer = Callable[[Callable[[KafkaError], None]], Consumer]
 
 @dataclass(slots=True)
 class ConsumerCache:
-    """Keep one consumer of one topic for its owner, who closes it: it ends with the work that it was made for.
+    """Keep one consumer of one topic between reads, and close it at the end of the ``with`` block.
 
-    Outside of ``with``, and after it, each reading has a consumer of its own.
+    Outside of a ``with`` block each read has a consumer of its own.
     """
 
     _idle: CachedConsumer | None = None
@@ -56,12 +56,12 @@ class ConsumerCache:
 
     @contextmanager
     def borrow(self, topic_id: str | None, create: CreateConsumer) -> Iterator[CachedConsumer]:
-        """Lend the consumer to one reading; it is kept when that came to its end.
+        """Lend the consumer for one read, and keep it if the read is completed.
 
         Args:
-            topic_id: Kafka's id of the topic. None, from brokers that give none, keeps nothing: a topic made anew would
-                be taken for the one before.
-            create: Makes a consumer with an error callback.
+            topic_id: Kafka's id of the topic. With None, from brokers without topic ids, the consumer is not kept: a
+                recreated topic could not be distinguished from the deleted one.
+            create: Creates a consumer with an error callback.
         """
         cached = self._take()
         if cached is not None and not (cached.topic_id == topic_id and _is_healthy(cached)):
@@ -93,7 +93,7 @@ class ConsumerCache:
 
 
 def _is_healthy(cached: CachedConsumer) -> bool:
-    # librdkafka tells of errors when it is polled, which nobody did since the last reading. After one it rests before
-    # it connects anew (reconnect.backoff.max.ms).
+    # librdkafka reports errors in poll(), which was not called since the last read. After an error it waits before it
+    # reconnects (reconnect.backoff.max.ms).
     cached.consumer.poll(0)
     return not cached.errors

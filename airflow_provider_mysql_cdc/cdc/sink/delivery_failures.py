@@ -1,6 +1,6 @@
-"""What a writer's client has told of failures, and the named errors that follow from it.
+"""Failures that a writer's producer has reported, and the errors that are raised from them.
 
-librdkafka tells errors and undelivered records as it goes; the call that fails behind them often says less.
+librdkafka reports errors and undelivered records in callbacks; the call that fails afterwards often says less.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class DeliveryFailures:
-    """Keep what a client tells until its transaction has ended.
+    """Keep the failures that a producer reports, until its transaction has ended.
 
     Args:
-        where: The writer, for errors.
+        where: The writer, for error messages.
 
     Attributes:
-        told: The last error that the client told, or that came from a call that is no work of its own.
+        client_error: The last error that the producer reported, or that polling or flushing it raised.
         largest_refused: Bytes of the largest record that was refused as too large.
     """
 
@@ -32,34 +32,35 @@ class DeliveryFailures:
         self._undelivered: tuple[KafkaError, str, int] | None = None
 
     def on_client_error(self, error: KafkaError) -> None:
-        """Take an error of the client."""
+        """Note an error of the producer."""
         self.client_error = error
 
     def on_undelivered(self, error: KafkaError, message: Message) -> None:
-        """Take a record that will not arrive; the first one counts."""
+        """Note a record that was not delivered; only the first one is kept."""
         if self._undelivered is None and error.code() not in _PURGED:
             size = len(message.key() or b"") + len(message.value() or b"")
             self._undelivered = error, f"topic {message.topic()}, partition {message.partition()}", size
 
     def on_refused(self, error: KafkaException, topic: str, partition: int, size: int) -> None:
-        """Take what the client said of a record that it did not take.
+        """Note a record that the producer refused.
 
-        It refuses at once what it knows to be missing, and otherwise when it has asked the brokers.
+        It refuses a record at once if it knows that the topic or partition does not exist, and otherwise after the
+        brokers have said so.
         """
         cause = unwrap_error(error)
         if self._undelivered is None and cause.code() in _MISSING:
             self._undelivered = cause, f"topic {topic}, partition {partition}", size
 
     def reset(self) -> None:
-        """Begin a new transaction."""
+        """Forget the failures, for the next transaction."""
         self.client_error = self._undelivered = None
 
     def to_error(self, error: KafkaException, action: str) -> CdcError:
-        """Return the named error of a call that failed.
+        """Return the error to raise for a call that failed.
 
         Args:
-            error: What the call raised.
-            action: What was being done.
+            error: The exception that the call raised.
+            action: What the call was doing, as the end of a sentence: "while committing".
         """
         if self._undelivered is None:
             return to_sink_error(error, action, where=self._where, hint=self.client_error)

@@ -1,4 +1,4 @@
-"""Fencing the writers of a topic.prefix."""
+"""Fence the writers of a topic.prefix."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def fence(
     *,
     transaction_timeout_ms: int = SHORT_TIMEOUT_MS,
 ) -> None:
-    """Fence the given writers of a topic.prefix: abort what they have open, refuse what they still send.
+    """Fence writers of a topic.prefix: their open transactions are aborted, and whatever they still send is refused.
 
-    A new epoch begins with this for every writer that the ledger or the last plan names
-    (``LedgerState.writer_ids``), so that no leftover of a larger W can commit any more, and so that no transaction
-    left open hides what others have committed to the ledger.
+    Each new epoch begins by fencing every writer that the ledger or the last plan names (``LedgerState.writer_ids``).
+    So no writer that is left over from a plan with more writers can commit, and no open transaction hides what others
+    have committed to the ledger.
 
     Args:
         kafka_settings: Client settings.
         prefix: topic.prefix.
         writers: Writer numbers.
-        timeout_s: Seconds to wait for each.
-        transaction_timeout_ms: A timeout that the brokers accept; nothing is written, so it may be short.
+        timeout_s: Seconds to wait for each writer.
+        transaction_timeout_ms: A transaction timeout that the brokers accept; nothing is written, so it may be short.
 
     Raises:
         SinkConnectionError: Kafka cannot be reached in time.

@@ -1,4 +1,4 @@
-"""Turn errors of the Kafka client into named errors, and keep its log short."""
+"""Convert errors of the Kafka client into errors of this package, and limit the client's log lines."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
         (
             FencedError,
             "a newer attempt took over this writer",
-            "nothing if another run or attempt is at work; otherwise run the task again",
+            "nothing if another run or attempt is running; otherwise run the task again",
         ),
     ),
     **dict.fromkeys(
         (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE),
         (
             RecordTooLargeError,
-            "a record is larger than Kafka takes",
+            "a record is larger than Kafka accepts",
             "raise max.message.bytes of the topic (message.max.bytes of the broker) and kafka.message.max.bytes, "
             "or exclude the column or table; where the record itself is smaller, it came in a batch of up to "
             "kafka.batch.size bytes: set that below max.message.bytes",
@@ -112,12 +112,12 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
             "create it, or let the package do so (topic.creation.*); it must not be deleted while a batch runs",
         ),
     ),
-    # The brokers take no record that is an hour ahead (message.timestamp.after.max.ms, default since Kafka 4.0).
+    # Brokers refuse records more than an hour in the future (message.timestamp.after.max.ms, default since Kafka 4.0).
     _E.INVALID_TIMESTAMP: (
         SinkError,
-        "Kafka refuses the time of a record",
-        "correct the clock of the machine that writes (driver, executors) or those of the brokers; how far they may "
-        "differ is message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
+        "Kafka refuses the timestamp of a record",
+        "correct the clock of the machine that writes (driver, executors) or the clocks of the brokers; "
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic limit the difference",
     ),
     _E.TOPIC_EXCEPTION: (SinkError, "Kafka refuses the topic's name", "change topic.prefix or the topic's name"),
     _E.INVALID_TRANSACTION_TIMEOUT: (
@@ -139,17 +139,17 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
     _E.POLICY_VIOLATION: (
         SinkError,
         "a policy of the Kafka cluster refuses the topic",
-        "correct topic.creation.*, or have the topic created by those who run the cluster",
+        "correct topic.creation.*, or ask the administrators of the cluster to create the topic",
     ),
 }
 
 
 AUTHENTICATION_ERRORS = (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL)
-"""Reported by the client on the side and never retried with success: no reason to wait for a timeout."""
+"""Errors of the error callback that no retry can cure, so that there is no reason to wait for a timeout."""
 
 
 def broker_addresses(settings: Mapping[str, Any]) -> str:
-    """Return the broker addresses of client settings, for messages."""
+    """Return the broker addresses in client settings, for messages."""
     return str(settings.get("bootstrap.servers", "")) or "no kafka.bootstrap.servers"
 
 
@@ -164,39 +164,37 @@ def unwrap_error(error: KafkaException | KafkaError) -> KafkaError:
 def to_sink_error(
     error: KafkaException | KafkaError, action: str, *, where: str, hint: KafkaError | None = None
 ) -> SinkError:
-    """Return the named error for a client error.
+    """Return the error of this package for a client error.
 
     Args:
-        error: What the client raised.
-        action: What was being done, as the end of a sentence: "while committing".
+        error: The error that the client raised.
+        action: What the client was doing, as the end of a sentence: "while committing".
         where: Topic, transactional id or broker addresses.
-        hint: The last error that the client reported on the side; explains a timeout.
+        hint: The last error of the client's error callback, which can explain a timeout.
     """
     cause = unwrap_error(error)
     if cause.code() in _UNSPECIFIC_CODES and hint is not None:
         cause = hint if hint.code() in _ERROR_TABLE else cause
-    kind, what, remedy = _ERROR_TABLE.get(
-        cause.code(), (SinkError, "Kafka refuses or fails", "look into the broker's log")
-    )
+    kind, what, remedy = _ERROR_TABLE.get(cause.code(), (SinkError, "Kafka refuses or fails", "see the brokers' logs"))
     why = f"{cause.name()}: {cause.str()}"
     if hint is not None and cause is not hint:
-        why += f"; last report of the client: {hint.name()}: {hint.str()}"
+        why += f"; last error of the client: {hint.name()}: {hint.str()}"
     retriable = True if cause.retriable() or kind.retriable else None
     return kind(f"{what}, {action}", where=where, why=why, remedy=remedy, retriable=retriable)
 
 
-# A timeout, a failed state and a fatal state say nothing themselves.
+# Codes that do not name a cause: a timeout, a failed state, a fatal state.
 _UNSPECIFIC_CODES = (_E._TIMED_OUT, _E._TRANSPORT, _E._STATE, _E._FATAL, _E._FAIL, _E._INCONSISTENT)
 
 
 class ClientLogHandler(logging.Handler):
-    """Pass the client's log lines on: few, and without secrets.
+    """Forward the client's log lines, limited in number and without secrets.
 
-    librdkafka repeats a line for each reconnect of each broker. At most ``limit`` lines a minute get through, and what
-    was held back is counted.
+    librdkafka repeats a line for each reconnect to each broker. At most ``limit`` lines a minute are forwarded; the
+    others are counted.
 
     Args:
-        settings: Client settings; the values of its secret entries are masked.
+        settings: Client settings, whose secret values are masked.
         limit: Lines a minute.
     """
 
@@ -206,7 +204,7 @@ class ClientLogHandler(logging.Handler):
         self._limit, self._count, self._suppressed, self._minute_start = limit, 0, 0, time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass one line on, or count it."""
+        """Forward a line, or count it."""
         now = time.monotonic()
         if now - self._minute_start >= 60:
             if self._suppressed:
@@ -221,7 +219,7 @@ class ClientLogHandler(logging.Handler):
 
 
 def client_logger(settings: Mapping[str, Any]) -> logging.Logger:
-    """Return a logger of its own for one client; it is not registered and dies with the client."""
+    """Return a new logger for one client; it is not registered, so it is freed with the client."""
     logger = logging.Logger("kafka-client", logging.INFO)
     logger.addHandler(ClientLogHandler(settings))
     return logger

@@ -2,11 +2,11 @@
 
 Source: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``toPositive``, used by the Java producer's default
 partitioner; librdkafka's own default (CRC32) differs, so a key would move when a topic changes from one client to the
-other. librdkafka carries the same hash; calling it through ctypes takes 0.3 us a key of 42 bytes, the Python form
-below 3.7 us (measured). The Python form is the reference, and serves where the library cannot be reached.
+other. librdkafka contains the same hash; calling it through ctypes takes 0.3 us for a key of 42 bytes, the Python code
+below 3.7 us (measured). The Python code is the reference, and is used where the library cannot be called.
 
-A record without key goes to partition 0. The Java client would deal such records out at random batches; here a retry
-must choose the same partition again, and the events of a table without key must keep their order.
+A record without a key goes to partition 0. The Java client would distribute such records at random, batch by batch;
+here a retry must choose the same partition again, and the events of a table without a key must keep their order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def murmur2(data: bytes) -> int:
     aligned = length & ~3
     h = _SEED ^ length
     for (k,) in struct.iter_unpack("<I", data[:aligned]):
-        k = k * _M & _MASK  # noqa: PLW2901 (the mixing steps read best on one name)
+        k = k * _M & _MASK  # noqa: PLW2901 (the mixing steps are clearest with one name)
         h = (h * _M ^ (k ^ k >> 24) * _M) & _MASK
     if length != aligned:
         h = (h ^ int.from_bytes(data[aligned:], "little")) * _M & _MASK
@@ -54,7 +54,7 @@ def partition_python(key: bytes | None, count: int) -> int:
 
 
 def native_partitioner() -> Partitioner | None:
-    """Return the partitioner inside the librdkafka that confluent_kafka loaded, or None when it is out of reach."""
+    """Return the partitioner of the librdkafka that confluent_kafka has loaded, or None if it cannot be called."""
     if sys.maxsize < 2**32:  # keylen is a size_t, passed as a C int below
         return None
     try:

@@ -1,4 +1,4 @@
-"""Write single records without a transaction: visible at once, to read_committed readers too."""
+"""Write single records without a transaction, which read_committed consumers see at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord]
                 failed[0][0], "while writing a record", where=f"{failed[0][1]} at {addresses}", hint=hint
             )
         if remaining:
-            timeout_error = KafkaError(KafkaError._TIMED_OUT, f"{remaining} records did not arrive")
+            timeout_error = KafkaError(KafkaError._TIMED_OUT, f"{remaining} records were not delivered")
             raise to_sink_error(timeout_error, "while writing a record", where=addresses, hint=hint)
     except KafkaException as error:
         raise to_sink_error(error, "while writing a record", where=addresses, hint=hint) from None

@@ -1,4 +1,4 @@
-"""What a job needs from a writer; Kafka and the in-memory twin both provide it."""
+"""The writer that jobs use; ``TransactionalWriter`` implements it for Kafka, and the tests in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RecordWithHeaders = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
 
 
 def transactional_id(prefix: str, writer: int | str) -> str:
-    """Return ``<topic.prefix>.<writer>``; it stays the same over batches so that an older attempt is fenced."""
+    """Return ``<topic.prefix>.<writer>``, which is the same in every batch, so that an older attempt is fenced."""
     return f"{prefix}.{writer}"
 
 
@@ -29,7 +29,7 @@ class RecordWriter(Protocol):
         """Add a record to the current transaction."""
 
     def note_partition(self, topic: str, partition: int) -> None:
-        """Note where rows go that come through ``produce``, as side records do."""
+        """Note the partition of rows that are written with ``produce``, which also writes side records."""
 
     def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction."""
@@ -47,7 +47,7 @@ class RecordWriter(Protocol):
         """Add side records and commit."""
 
     def abort(self) -> None:
-        """Throw the current transaction away."""
+        """Abort the current transaction."""
 
     def close(self) -> None:
-        """Free the client; an open transaction is aborted."""
+        """Close the client; an open transaction is aborted."""

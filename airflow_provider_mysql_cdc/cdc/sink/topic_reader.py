@@ -1,4 +1,4 @@
-"""Read small topics completely."""
+"""Read small topics to their end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import CachedConsumer, C
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, existing_topics
 
-# The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account
-# without the right to a group can read all the same.
+# The client reconnects by itself. It also looks up the group's coordinator although no group is used, so an account
+# without permission for a group can still read.
 _IGNORED_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -44,7 +44,7 @@ class TopicRecord:
 
 
 class HiddenByTransaction(Exception):
-    """Raised inside the sink when an open transaction hides what stands behind it; becomes a SinkConnectionError."""
+    """Raised inside the sink when an open transaction hides later records; becomes a SinkConnectionError."""
 
 
 def read_topic_committed(
@@ -57,27 +57,27 @@ def read_topic_committed(
     topic_info: TopicInfo | None = None,
     consumer_cache: ConsumerCache | None = None,
 ) -> Iterator[TopicRecord]:
-    """Yield what is committed in a topic, up to the high watermark at the time of the call.
+    """Yield the committed records of a topic, up to the high watermark at the time of the call.
 
-    Reading to the last *stable* offset is not enough: while any transaction stays open, the commits behind it are
-    hidden. So this waits until the open transactions below the high watermark have ended. Live writers end theirs
-    within their commit interval; those of dead writers must be fenced first (``fence.fence``), or they end only at
-    their transaction timeout.
+    Reading to the last *stable* offset is not enough: an open transaction hides everything that was committed after its
+    first record. So this waits until the open transactions below the high watermark have ended. Live writers end theirs
+    within their commit interval; dead writers must be fenced first (``fence.fence``), or their transactions end only at
+    their timeout.
 
     Args:
         kafka_settings: Client settings.
         topic: Topic name; it must exist.
-        timeout_s: Seconds without progress after which this gives up.
-        admin: An admin client to use; one is made when None.
-        since: Offset of the first record that is wanted, by partition; all where it says nothing.
-        topic_info: What the topic is, where that was just asked; asked for when None.
-        consumer_cache: Lends the consumer; one is made and closed when None.
+        timeout_s: Seconds without progress after which this fails.
+        admin: An admin client; None creates one.
+        since: Offset of the first record to read, by partition; other partitions are read from their beginning.
+        topic_info: The topic's description, if the caller has just fetched it; None fetches it.
+        consumer_cache: Lends the consumer; None creates one and closes it.
 
     Returns:
         Records, in order within each partition.
 
     Raises:
-        SinkConnectionError: No progress: Kafka is silent, or an open transaction hides the rest.
+        SinkConnectionError: No progress: Kafka does not answer, or an open transaction hides the rest.
         SinkError: The topic does not exist or may not be read.
     """
     try:
@@ -116,13 +116,13 @@ def read_topic(
     Args:
         kafka_settings: Client settings.
         topic: Topic name; it must exist.
-        timeout_s: Seconds without progress after which this gives up.
-        admin: An admin client to use; one is made when None.
+        timeout_s: Seconds without progress after which this fails.
+        admin: An admin client; None creates one.
         committed: False reads aborted and open transactions as well.
-        stable: Read up to the oldest open transaction only, which never waits.
-        topic_info: What the topic is, where that was just asked; asked for when None.
-        consumer_cache: Lends the consumer, which must read committed records only; one is made and closed when None.
-        since: Offset of the first record that is wanted, by partition; all where it says nothing.
+        stable: Read only up to the oldest open transaction, without waiting for its end.
+        topic_info: The topic's description, if the caller has just fetched it; None fetches it.
+        consumer_cache: Lends the consumer, which must read committed records only; None creates one and closes it.
+        since: Offset of the first record to read, by partition; other partitions are read from their beginning.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
@@ -147,8 +147,8 @@ def read_topic(
     except HiddenByTransaction as blocked:
         if committed and not stable:
             raise
-        # Nothing hides what was aborted or is open from who asks for it, nor what stands before the last stable offset.
-        # Brokers that stand still tell no error before ``socket.timeout.ms`` is over.
+        # No transaction hides records from a read_uncommitted consumer, or before the last stable offset: the brokers
+        # have stopped answering, which the client reports as an error only after ``socket.timeout.ms``.
         raise _no_progress_error(kafka_settings, topic, blocked) from None
 
 
@@ -168,11 +168,11 @@ def read_between(
     Args:
         kafka_settings: Client settings.
         topic: Topic name; it must exist.
-        bounds: By partition the first offset, and the one behind the last.
-        timeout_s: Seconds without progress after which this gives up.
+        bounds: First offset and the offset after the last record, by partition.
+        timeout_s: Seconds without progress after which this fails.
         committed: False reads aborted and open transactions as well.
-        group: Name for the group; no offsets are stored under it.
-        consumer_cache: Lends the consumer; one is made and closed when None.
+        group: Consumer group id; no offsets are committed under it.
+        consumer_cache: Lends the consumer; None creates one and closes it.
         topic_id: Kafka's id of the topic, for ``consumer_cache``.
 
     Raises:
@@ -216,7 +216,7 @@ def _no_progress_error(
 
 
 _CONSUME_BATCH = 500
-"""Messages taken from the client at once."""
+"""Messages that one call fetches from the client."""
 
 
 def _consume(
@@ -224,7 +224,7 @@ def _consume(
 ) -> Iterator[TopicRecord]:
     deadline, positions = time.monotonic() + timeout_s, dict(starts)
     while ends:
-        # Asked for many, the client waits out the time when there are fewer: one is waited for, the others are there.
+        # A call for many messages waits for its whole timeout if there are fewer: wait for one, then fetch the others.
         for message in (*consumer.consume(1, 0.2), *consumer.consume(_CONSUME_BATCH, 0)):
             position, record = _parse_message(message, topic)
             if position is None:
@@ -241,7 +241,7 @@ def _consume(
 
 
 def _parse_message(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRecord | None]:
-    """Return ((partition, next offset), record) of a polled message; the end of a partition has no record."""
+    """Return ((partition, next offset), record) of a message; there is no record at the end of a partition."""
     error = message.error()
     partition, offset = message.partition(), message.offset()
     if error is None:

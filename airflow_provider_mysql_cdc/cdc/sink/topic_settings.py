@@ -1,10 +1,10 @@
-"""Settings of the two topics that nothing may be lost from: the ledger and the schema history.
+"""Check the settings of the two topics that must not lose records: the ledger and the schema history.
 
-A topic that somebody else created, or whose settings were changed, can lose records in silence: by retention (a week is
-the brokers' default), by compaction, or with a broker. What loses records by its settings is refused; what loses them
-only when a broker fails is said in one line each.
+A topic that was created by others, or whose settings were changed, can lose records silently: by retention (a week is
+the brokers' default), by compaction, or when a broker fails. Settings that lose records are refused; settings that lose
+records only when a broker fails are logged, one line each.
 
-Debezium 3.6.1 warns about the first kind (``KafkaSchemaHistory.checkTopicSettings``) and goes on.
+Debezium 3.6.1 only warns about the first kind (``KafkaSchemaHistory.checkTopicSettings``).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _UNLIMITED = ("-1", str(2**63 - 1))
 
 @dataclass(frozen=True, slots=True)
 class TopicSettingsRule:
-    """Say what a topic must be set to.
+    """Describe the settings that a topic must have.
 
     Args:
-        name: What the topic is, for messages.
-        accepted: Accepted values by setting; the first is the one to set.
+        name: What the topic is, for error messages.
+        accepted: Accepted values by setting; the error message recommends the first one.
     """
 
     name: str
     accepted: Mapping[str, tuple[str, ...]]
 
     def violations(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings that are not as they must be, with their values."""
+        """Return the settings with values that are not accepted."""
         return {name: config[name] for name, good in self.accepted.items() if config.get(name, good[0]) not in good}
 
 
@@ -47,20 +47,21 @@ HISTORY_RULE = TopicSettingsRule(
 def require_settings(
     admin: AdminClient, topic: str, rule: TopicSettingsRule, *, verified: bool
 ) -> Mapping[str, str] | None:
-    """Check that a topic loses no records by its settings.
+    """Check that a topic loses no records because of its settings.
 
     Args:
         admin: From ``clients.make_admin``.
         topic: The topic; it exists.
-        rule: What it must be set to.
-        verified: Whether a person has looked, so that an account that may not read settings can go on.
+        rule: The settings that it must have.
+        verified: Whether a person has checked the settings (topic.settings.verified), so that an account that may not
+            read them can continue.
 
     Returns:
-        Its settings, or None when the account may not read them.
+        Its settings, or None if the account may not read them.
 
     Raises:
         SinkError: It would lose records.
-        SinkAuthorizationError: The account may not read its settings, and nobody has said that they are right.
+        SinkAuthorizationError: The account may not read the settings, and topic.settings.verified is false.
     """
     config = topic_config(admin, topic)
     required = ", ".join(f"{name}={good[0]}" for name, good in rule.accepted.items())
@@ -70,10 +71,9 @@ def require_settings(
         raise SinkAuthorizationError(
             f"the settings of {rule.name} may not be read",
             where=f"topic {topic}",
-            why="with other settings it can lose records, and what stands in it is needed",
-            remedy=f"grant DescribeConfigs on the topic to the account; or look at it with another one "
-            f"({required}), and "
-            "set topic.settings.verified=true",
+            why="with wrong settings the topic can lose records that are needed",
+            remedy=f"grant DescribeConfigs on the topic to the account; or check its settings with another account "
+            f"({required}), then set topic.settings.verified=true",
         )
     if violations := rule.violations(config):
         raise SinkError(
@@ -87,24 +87,24 @@ def require_settings(
 
 
 def durability_warnings(topic: str, info: TopicInfo, config: Mapping[str, str], brokers: int) -> Iterator[str]:
-    """Yield a line for each thing by which a topic loses records when a broker fails.
+    """Yield a line for each reason why a topic could lose records when a broker fails.
 
     Args:
         topic: The topic.
-        info: What it is.
-        config: Its settings; those that are missing are not looked at.
-        brokers: Brokers of the cluster; one alone can keep nothing twice.
+        info: Its description.
+        config: Its settings; missing ones are not checked.
+        brokers: Number of brokers of the cluster; a single one cannot hold two replicas.
     """
     if info.replicas == 1 and brokers > 1:
         yield f"topic {topic} has one replica on a cluster of {brokers} brokers: it is lost with that broker's disk"
     isr = config.get("min.insync.replicas", "")
     if info.replicas >= 3 and isr.isdecimal() and int(isr) < 2:
         yield (
-            f"topic {topic} has min.insync.replicas={isr} with {info.replicas} replicas: what one broker alone "
-            "acknowledged is lost with it; set 2"
+            f"topic {topic} has min.insync.replicas={isr} with {info.replicas} replicas: records that only one broker "
+            "has acknowledged are lost with it; set 2"
         )
     if config.get("unclean.leader.election.enable", "").lower() == "true":
         yield (
             f"topic {topic} has unclean.leader.election.enable=true: a replica that lags behind can become the leader, "
-            "and what it does not have is lost"
+            "and the records that it lacks are lost"
         )

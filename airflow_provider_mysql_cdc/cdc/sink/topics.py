@@ -29,26 +29,26 @@ _NO_LEADER = (
 )
 _DESCRIBE_BATCH = 1_000
 _CREATE_BATCH = 500
-"""Topics in one request: a broker takes some milliseconds for each, and all have to be there within ``_TIMEOUT_S``."""
+"""Topics in one request: a broker needs some milliseconds for each, and all must exist within ``_TIMEOUT_S``."""
 _POLL_INTERVAL_S, _MAX_POLL_INTERVAL_S = 0.05, 0.5
-"""Seconds between the first two looks whether topics are there, and at most: for hundreds a broker may take seconds."""
+"""Seconds between checks whether new topics exist, at first and at most: hundreds of topics may take seconds."""
 _UNASSIGNED_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
-"""Ids of topics of brokers that give none: the UUID of zeros."""
+"""Topic ids from brokers without topic ids: the zero UUID."""
 _METADATA_TIMEOUT_S = 15.0
-"""Seconds after which brokers that a connection failed to are given up."""
+"""Seconds after which listing topics fails if a connection to the brokers has failed."""
 _METADATA_SLOW_S = 45.0
-"""Seconds after which brokers that only keep us waiting are: a busy one lists 10,000 topics in some seconds."""
+"""The same if the brokers are only slow: a busy broker needs some seconds to list 10,000 topics."""
 _METADATA_TRY_S = 3.0
-"""Seconds of the first question; a later one, which begins anew, waits twice as long."""
+"""Timeout of the first request in seconds; each retry waits twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """Say how a topic is to be created.
+    """Describe a topic to create.
 
     Args:
-        partitions: Number of partitions; -1 takes the broker's default.
-        replication: Replication factor; -1 takes the broker's default.
+        partitions: Number of partitions; -1 means the broker's default.
+        replication: Replication factor; -1 means the broker's default.
         config: Topic settings such as ``cleanup.policy``.
     """
 
@@ -59,11 +59,11 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """Say what a topic is.
+    """Describe an existing topic.
 
     Args:
         partitions: Number of partitions.
-        id: Kafka's id of it, which a topic deleted and made anew does not keep; None from brokers that give none.
+        id: Kafka's topic id, which changes when a topic is deleted and created again; None from brokers without ids.
         replicas: Smallest number of replicas of a partition.
     """
 
@@ -73,17 +73,17 @@ class TopicInfo:
 
 
 def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[str, ...]:
-    """Create the topics that do not exist; leave those that do as they are. Safe to run twice at once.
+    """Create the topics that do not exist, and leave the others unchanged. Concurrent calls are safe.
 
     Args:
         admin: From ``clients.make_admin``.
-        topics: Topic name to spec.
+        topics: Spec by topic name.
 
     Returns:
         The names that this call created.
 
     Raises:
-        SinkError: A topic cannot be created; the named leaf says why.
+        SinkError: A topic cannot be created; the subclass says why.
     """
     existing = partition_counts(admin, topics)
     missing = [(name, spec) for name, spec in topics.items() if name not in existing]
@@ -139,7 +139,7 @@ def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, i
 
 
 def existing_topics(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo]:
-    """Return what the topics that exist are, also where the account may not describe them.
+    """Return the descriptions of the topics that exist, or only their partition counts if describing fails.
 
     Args:
         admin: From ``clients.make_admin``.
@@ -157,7 +157,7 @@ def existing_topics(admin: AdminClient, topics: Collection[str]) -> dict[str, To
 
 
 def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo] | None:
-    """Return the topics that exist, or None when the brokers do not say so at once.
+    """Return the topics that exist, or None if the brokers refuse to describe them or do not answer soon.
 
     Describing does not create a topic, and on a cluster of many topics it is much cheaper than listing them all.
     """
@@ -172,14 +172,14 @@ def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, 
             infos[name] = _topic_info(future.result(_DESCRIBE_TIMEOUT_S + 1))
         except KafkaException as error:
             if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-                return None  # the listing names what is wrong
+                return None  # listing all topics reports the cause
         except TimeoutError:
             return None
     return {name: info for name, info in infos.items() if info.partitions}
 
 
 def _topic_info(description: Any) -> TopicInfo:
-    """Return what a description says."""
+    """Convert a description of the client."""
     id_text = str(description.topic_id)
     replicas = min((len(p.replicas) for p in description.partitions), default=0)
     return TopicInfo(len(description.partitions), None if id_text in _UNASSIGNED_IDS else id_text, replicas)
@@ -201,7 +201,7 @@ def _metadata(admin: AdminClient) -> dict[str, Any]:
     started, timeout_s = time.monotonic(), _METADATA_TRY_S
     while True:
         try:
-            # All topics: asking for a name that does not exist would create it where auto.create.topics.enable is on.
+            # All topics: a request for a topic that does not exist would create it if auto.create.topics.enable is on.
             topics: dict[str, Any] = admin.list_topics(timeout=timeout_s).topics
             return topics
         except KafkaException as error:
@@ -218,7 +218,7 @@ def _metadata(admin: AdminClient) -> dict[str, Any]:
 
 
 def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str) -> dict[str, TopicInfo]:
-    """Return what the topics that exist are.
+    """Return the descriptions of the topics that exist.
 
     Args:
         admin: From ``clients.make_admin``.
@@ -249,7 +249,7 @@ def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str)
 
 
 def describe_created(admin: AdminClient, topics: Collection[str], addresses: str) -> dict[str, TopicInfo]:
-    """Return what topics are that were just made; a broker may hear of them later than another.
+    """Return the descriptions of topics that were just created, which a broker may learn later than another.
 
     Args:
         admin: From ``clients.make_admin``.
@@ -257,7 +257,7 @@ def describe_created(admin: AdminClient, topics: Collection[str], addresses: str
         addresses: Addresses of the brokers, for messages.
 
     Raises:
-        SinkError: A topic is gone again.
+        SinkError: A topic no longer exists.
         SinkAuthorizationError: A topic may not be described.
         SinkConnectionError: Kafka cannot be reached.
     """
@@ -269,18 +269,17 @@ def describe_created(admin: AdminClient, topics: Collection[str], addresses: str
             return infos
         if time.monotonic() >= deadline:
             raise SinkError(
-                "a topic that was just made is gone",
+                "a topic that was just created no longer exists",
                 where=f"topic {', '.join(missing[:5])} at {addresses}",
-                why=f"it existed, and for {_LEADER_TIMEOUT_S:.0f} s the brokers have not known it; somebody "
-                "deletes topics",
-                remedy="find out who deletes it, then run the task again: it makes the topic anew",
+                why=f"it existed, and for {_LEADER_TIMEOUT_S:.0f} s the brokers have not known it: it was deleted",
+                remedy="find out who deletes the topic, then run the task again, which creates it again",
                 retriable=True,
             )
         time.sleep(0.1)
 
 
 def broker_count(admin: AdminClient) -> int:
-    """Return the number of brokers of the cluster; 0 when the brokers do not say.
+    """Return the number of brokers of the cluster; 0 if it cannot be determined.
 
     Args:
         admin: From ``clients.make_admin``.
@@ -288,12 +287,12 @@ def broker_count(admin: AdminClient) -> int:
     try:
         return len(admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes)
     except KafkaException as error:
-        log.info("the number of brokers is not known: %s", unwrap_error(error).str())
+        log.info("the number of brokers cannot be determined: %s", unwrap_error(error).str())
         return 0
 
 
 def topic_id(admin: AdminClient, topic: str) -> str | None:
-    """Return Kafka's id of a topic, or None when it does not exist or the brokers give none.
+    """Return Kafka's id of a topic, or None if it does not exist or the brokers have no topic ids.
 
     A topic deleted and created again has another id.
 
@@ -317,10 +316,10 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
 
     Args:
         admin: From ``clients.make_admin``.
-        topic: Topic name; it was there a moment ago.
+        topic: Topic name; the topic existed a moment ago.
 
     Raises:
-        SinkError: The topic is gone, or Kafka refuses for another reason.
+        SinkError: The topic no longer exists, or Kafka refuses for another reason.
         SinkConnectionError: Kafka cannot be reached.
     """
     resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -331,14 +330,14 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
             KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         ):
-            log.info("the settings of topic %s may not be read by this account; they were not checked", topic)
+            log.info("this account may not read the settings of topic %s, so they were not checked", topic)
             return None
         if unwrap_error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise SinkError(
                 "a topic was deleted while its settings were read",
                 where=f"topic {topic}",
-                why="the brokers named it a moment ago, and no longer know it",
-                remedy="find out who deletes it; the next try says what is lost with it, and how to go on",
+                why="the brokers listed it a moment ago, and no longer know it",
+                remedy="find out who deletes it; the next attempt reports what is lost with it, and how to continue",
                 retriable=True,
             ) from None
         raise to_sink_error(error, "while reading topic settings", where=f"topic {topic}") from None
@@ -348,13 +347,13 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
 def end_offsets(
     admin: AdminClient, topic: str, partitions: Sequence[int], *, stable: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Return (first offset, high watermark) of partitions; transactions still open count as written.
+    """Return (first offset, high watermark) of partitions; the records of open transactions are included.
 
     Args:
         admin: From ``clients.make_admin``.
         topic: Topic name.
         partitions: Partition numbers.
-        stable: Return the last stable offset instead, where the oldest open transaction begins.
+        stable: Return the last stable offset instead, which is where the oldest open transaction begins.
     """
     first = first_offsets(admin, topic, partitions)
     end = _offsets(admin, topic, partitions, OffsetSpec.latest(), stable=stable)
@@ -362,7 +361,7 @@ def end_offsets(
 
 
 def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Return where partitions begin.
+    """Return the first offsets of partitions.
 
     Args:
         admin: From ``clients.make_admin``.

@@ -1,9 +1,10 @@
 """The transactional writer: records and their marker become visible together, or not at all.
 
-``commit_transaction`` flushes first, and when any message failed for good the transaction is in error and the commit is
-refused (librdkafka INTRODUCTION.md, "Transactional producer"); the tests show it for a record that the broker refuses
-and for a topic that does not exist. So a successful commit says that every record arrived. One delivery callback for
-the whole producer, called for failures only, keeps which record it was; a callback per message is not needed.
+``commit_transaction`` flushes first, and if a message has failed permanently, the transaction is in error and the
+commit is refused (librdkafka INTRODUCTION.md, "Transactional producer"); the tests show this for a record that the
+broker refuses and for a topic that does not exist. So a successful commit means that every record was delivered. One
+delivery callback for the whole producer, called for failures only, notes which record failed; a callback per message is
+not needed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRO
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
 
 SHORT_TIMEOUT_MS = 60_000
-"""Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
+"""Transaction timeout in milliseconds of a producer that writes little; the brokers' maximum may be lower."""
 _SERVE_BYTES = 1 << 20
 _BATCH_DIVISOR, _MIN_BATCH_BYTES = 10, 100
 _PAUSE_S, _FLUSH_S, _PAUSES_BEFORE_FLUSH = 0.005, 0.002, 4
@@ -39,9 +40,9 @@ class TransactionalWriter:
         kafka_settings: Client settings under their librdkafka names (``ConnectorConfig.kafka_settings()``).
         transactional_id: ``<topic.prefix>.<writer>``.
         transaction_timeout_ms: Milliseconds after which the broker aborts a transaction left open.
-        commit_bytes: Bytes of keys and values after which ``should_commit`` says so.
-        commit_interval_s: Seconds after which it says so as well.
-        single_partition: Whether its records go to one partition for as long as a transaction takes.
+        commit_bytes: Bytes of keys and values from which ``should_commit`` is true.
+        commit_interval_s: Seconds after which it is true as well.
+        single_partition: Whether all records of a transaction are expected to go to one partition.
     """
 
     def __init__(
@@ -84,10 +85,10 @@ class TransactionalWriter:
         return make_producer(self._settings, self._failures.on_client_error, self._failures.on_undelivered)
 
     def _serve(self, timeout_s: float) -> None:
-        """Let the client deliver its log lines and errors."""
+        """Let the client call back with its log lines and errors."""
         try:
             self._client().poll(timeout_s)
-        except KafkaException as error:  # a fatal error; the call that follows fails and names it
+        except KafkaException as error:  # a fatal error; the next call fails and reports it
             self._failures.on_client_error(unwrap_error(error))
 
     def _client(self) -> Producer:
@@ -96,16 +97,16 @@ class TransactionalWriter:
         return self._producer
 
     def init(self, timeout_s: float = 60.0) -> None:
-        """Fence every older producer of this transactional id; what it had open is aborted.
+        """Fence every older producer of this transactional id; its open transaction is aborted.
 
-        When this returns, the outcome of the older producer's last commit is settled and readable.
+        When this returns, the outcome of the older producer's last commit is final and readable.
 
         Args:
             timeout_s: Seconds to wait for Kafka.
 
         Raises:
             SinkConnectionError: Kafka cannot be reached in time.
-            SinkAuthorizationError: The account or the transactional id is refused.
+            SinkAuthorizationError: Kafka refuses the account or the transactional id.
             SinkError: Kafka refuses for another reason.
         """
         client, deadline = self._client(), time.monotonic() + timeout_s
@@ -121,7 +122,9 @@ class TransactionalWriter:
                     raise self._to_error(error, "while taking over the writer") from None
 
     def renew(self) -> None:
-        """Replace the client by a new one, which has met no topic yet and waits as suits; ``init`` comes next.
+        """Replace the client with a new one without topics in its metadata and with a suitable ``linger.ms``.
+
+        Call ``init`` next.
 
         Raises:
             StateError: A transaction is open, or the writer is closed.
@@ -134,17 +137,17 @@ class TransactionalWriter:
 
     @property
     def renewal_due(self) -> bool:
-        """Whether a new client would suit the records of the last transaction better (``pace``)."""
+        """Whether another ``linger.ms`` would suit the last transaction better (``adaptive_linger``)."""
         return self._linger.switch_due
 
     def shrink_batches(self) -> int | None:
-        """Replace the client by one with smaller batches, where the broker refused a batch of records that are smaller.
+        """Replace the client with one that has a smaller ``batch.size``, if the broker refused a batch as too large.
 
-        ``max.message.bytes`` of a topic bounds a batch as a whole (Kafka documentation, "Topic Configs"). A batch of
-        the bytes of one record holds no other beside it. ``init`` comes next.
+        ``max.message.bytes`` of a topic limits a batch as a whole (Kafka documentation, "Topic Configs"). A batch size
+        equal to the size of one record leaves no room for another. Call ``init`` next.
 
         Returns:
-            The bytes of a batch from now on; None where smaller ones would not help.
+            The new ``batch.size`` in bytes; None if smaller batches would not help.
         """
         before = int(self._settings["batch.size"])
         smaller = max(before // _BATCH_DIVISOR, self._failures.largest_refused, _MIN_BATCH_BYTES)
@@ -157,20 +160,20 @@ class TransactionalWriter:
     def produce(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
     ) -> None:
-        """Add a record to the current transaction, and begin one when none is open.
+        """Add a record to the current transaction, and begin one if none is open.
 
-        Blocks while the client's queue is full, so memory stays flat when Kafka is slow.
+        Blocks while the client's queue is full, so memory stays bounded when Kafka is slow.
 
         Args:
             topic: Topic name.
             key: Serialized key or None.
             value: Serialized value, or None for a tombstone.
             partition: Partition number.
-            headers: List of (name, value) tuples; the same list may be given again and again.
+            headers: List of (name, value) tuples; the same list can be passed for many records.
 
         Raises:
             RecordTooLargeError: The record exceeds kafka.message.max.bytes.
-            SinkError: The transaction has failed; the named leaf says why.
+            SinkError: The transaction has failed; the subclass says why.
         """
         if not self._open:
             self._begin()
@@ -189,7 +192,7 @@ class TransactionalWriter:
             self._serve(0)
 
     def note_partition(self, topic: str, partition: int) -> None:
-        """Note where rows go that come through ``produce``, as side records do.
+        """Note the partition of rows that are written with ``produce``, which also writes side records.
 
         Args:
             topic: Topic name.
@@ -198,7 +201,7 @@ class TransactionalWriter:
         self._linger.note_partition(topic, partition)
 
     def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
-        """Add records to the current transaction, as ``produce`` does with each.
+        """Add records to the current transaction; see ``produce``.
 
         Args:
             topic: Topic name.
@@ -208,7 +211,7 @@ class TransactionalWriter:
 
         Raises:
             RecordTooLargeError: A record exceeds kafka.message.max.bytes.
-            SinkError: The transaction has failed; the named leaf says why.
+            SinkError: The transaction has failed; the subclass says why.
         """
         if records and not self._open:
             self._begin()
@@ -239,7 +242,7 @@ class TransactionalWriter:
     def produce_plain(
         self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
     ) -> None:
-        """Add records to the current transaction, as ``produce_all`` does, with less work for each.
+        """Add records of one partition without headers of their own; faster than ``produce_all``.
 
         Args:
             topic: Topic name.
@@ -250,7 +253,7 @@ class TransactionalWriter:
 
         Raises:
             RecordTooLargeError: A record exceeds kafka.message.max.bytes.
-            SinkError: The transaction has failed; the named leaf says why.
+            SinkError: The transaction has failed; the subclass says why.
         """
         if records and not self._open:
             self._begin()
@@ -284,13 +287,13 @@ class TransactionalWriter:
             except BufferError:
                 if time.monotonic() < deadline:
                     continue
-                error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue stays full"))
+                error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue of the producer remained full"))
                 raise self._to_error(error, f"while writing to {topic}") from None
             except KafkaException as error:
                 raise self._produce_error(error, topic, key, value, partition) from None
 
     def _flush_briefly(self) -> None:
-        """Let the client send what waits: it may wait for more than there is room for."""
+        """Flush the queue: the client may wait for more records than fit into it."""
         try:
             self._client().flush(_FLUSH_S)
         except KafkaException as error:  # as in _serve
@@ -305,12 +308,12 @@ class TransactionalWriter:
 
     @property
     def open_s(self) -> float:
-        """How long the current transaction has been open, in seconds; 0 when none is."""
+        """Seconds since the current transaction began; 0 if none is open."""
         return time.monotonic() - self._began if self._open else 0.0
 
     @property
     def should_commit(self) -> bool:
-        """Whether the current transaction has reached its size or its age."""
+        """Whether the current transaction has reached ``commit_bytes`` or ``commit_interval_s``."""
         return self._open and (
             self.bytes_pending >= self._commit_bytes or time.monotonic() - self._began >= self._commit_interval_s
         )
@@ -318,15 +321,15 @@ class TransactionalWriter:
     def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
         """Add side records (the marker, schema history) on partition 0 and commit the current transaction.
 
-        Without an open transaction and without records nothing happens.
+        Does nothing if there is no open transaction and no record.
 
         Args:
             records: Topic, key, value of each, and its headers where it has some.
 
         Raises:
-            SinkConnectionError: Kafka did not answer in time. The commit may have happened all the same: fence the
+            SinkConnectionError: Kafka did not answer in time. The commit may have succeeded all the same: fence the
                 writer with ``init`` and read the ledger before anything else.
-            SinkError: The transaction was refused and nothing of it is visible; the named leaf says why.
+            SinkError: The transaction was refused and nothing of it is visible; the subclass says why.
         """
         for topic, key, value, *headers in records:
             self.produce(topic, key, value, 0, *headers)
@@ -338,7 +341,7 @@ class TransactionalWriter:
                 client.commit_transaction(max(0.1, min(5.0, deadline - time.monotonic())))
                 break
             except KafkaException as error:
-                # A commit that timed out is taken up again by the next call (librdkafka: rd_kafka_commit_transaction).
+                # The next call resumes a commit that timed out (librdkafka: rd_kafka_commit_transaction).
                 self._serve(0)
                 if unwrap_error(error).retriable() and time.monotonic() < deadline:
                     continue
@@ -347,10 +350,10 @@ class TransactionalWriter:
         self._reset()
 
     def abort(self) -> None:
-        """Throw the current transaction away; what was produced in it never becomes visible.
+        """Abort the current transaction; its records never become visible.
 
         Raises:
-            SinkError: Kafka did not confirm it; the transaction ends at its timeout, or when the writer is fenced.
+            SinkError: Kafka did not confirm this; the transaction ends at its timeout, or when the writer is fenced.
         """
         if not self._open:
             return
@@ -362,7 +365,7 @@ class TransactionalWriter:
             self._reset()
 
     def close(self) -> None:
-        """Free the client. An open transaction is aborted when Kafka answers at once."""
+        """Close the client. An open transaction is aborted if Kafka answers soon."""
         client, self._producer = self._producer, None
         if client is None:
             return
@@ -371,11 +374,11 @@ class TransactionalWriter:
             if self._open:
                 client.abort_transaction(5.0)
         except KafkaException:
-            pass  # the broker aborts it at the timeout, or the next attempt fences it
+            pass  # the broker aborts it at its timeout, or the next attempt fences it
         finally:
             self._open = False
-            # A producer in a fatal state raises that state once more from every call; what counts was confirmed by a
-            # commit before, and the error that ended the work is the one to be told.
+            # A producer in a fatal state raises its error again from every call. Earlier commits are confirmed, and the
+            # error that ended the work is already being raised.
             with contextlib.suppress(KafkaException):
                 client.purge()
                 client.flush(0)
@@ -397,10 +400,10 @@ class TransactionalWriter:
     ) -> CdcError:
         cause, size = unwrap_error(error), len(value or b"") + len(key or b"")
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            # The client refuses a record by itself, in whatever batch.
+            # The client itself refuses the record, whatever the batch size is.
             self._failures.largest_refused = int(self._settings["batch.size"])
             return RecordTooLargeError(
-                "a record is larger than Kafka takes",
+                "a record is larger than Kafka accepts",
                 where=f"topic {topic}",
                 why=f"it has {size} bytes; kafka.message.max.bytes is {self._settings['message.max.bytes']}",
                 remedy="raise kafka.message.max.bytes and max.message.bytes of the topic, or exclude the column",
@@ -409,10 +412,10 @@ class TransactionalWriter:
         return self._abort_and_wrap(error, f"while writing to {topic}")
 
     def _abort_and_wrap(self, error: KafkaException, action: str) -> CdcError:
-        """Return the named error of a failed transaction, after aborting it where that is possible."""
+        """Return the error to raise for a failed transaction, after aborting it if possible."""
         cause = unwrap_error(error)
         if cause.code() in (KafkaError._STATE, KafkaError._FATAL):
-            # The transaction failed in the background; only another call of the transaction API tells why.
+            # The transaction failed in the background; only another call of the transaction API returns the cause.
             try:
                 self._client().commit_transaction(0.1)
             except KafkaException as reported:
@@ -427,12 +430,12 @@ class TransactionalWriter:
         sink_error, age = self._failures.to_error(error, action), time.monotonic() - self._began
         if not self._open or age < self._timeout_s or not sink_error.can_retry:
             return sink_error
-        # Fenced, timed out or unknown, as the case may be: all of them follow from this.
+        # Errors about fencing, timeouts and unknown ids all follow from this.
         return type(sink_error)(
             f"a Kafka transaction outlived its timeout, {action}",
             where=sink_error.where,
             why=f"it was open for {age:.0f} s and transaction.timeout.ms is {self._timeout_s * 1000:.0f}: "
-            f"this process stood still, or Kafka did not take the records in time; {sink_error.why}",
-            remedy="run the task again: nothing of the transaction is visible, and it goes on from the last commit",
+            f"this process was suspended, or Kafka did not accept the records in time; {sink_error.why}",
+            remedy="run the task again: nothing of the transaction is visible, and it continues from the last commit",
             retriable=True,
         )

@@ -270,9 +270,9 @@ def test_which_way_a_table_goes_is_said(
         text = avro_rows.create_text_rows(cfg, form, T, options)
     assert (made is not None) == text.writes_avro == (said is None)
     if said is None:
-        assert "rows of db.t are written as Avro at once" in caplog.text
+        assert "rows of db.t are decoded directly to Avro" in caplog.text
     else:
-        assert "rows of db.t are written as Avro by way of JSON: " in caplog.text and said in caplog.text
+        assert "rows of db.t are converted to Avro via JSON: " in caplog.text and said in caplog.text
 
 
 def test_a_writer_of_a_shared_topic_writes_its_own_rows_and_all_of_a_changed_key() -> None:
@@ -317,7 +317,7 @@ def test_a_row_that_cannot_be_written_at_once_is_written_by_way_of_json_and_said
     for _ in range(2):
         made.write(*body(ROWS[0], columns=5), ctx, out)
     assert len(out) == 2
-    assert caplog.text.count("rows of db.t are written by way of JSON: ValueError('no')") == 1
+    assert caplog.text.count("rows of db.t are converted to Avro via JSON: ValueError('no')") == 1
 
 
 def compiled(both: Sides) -> Any:

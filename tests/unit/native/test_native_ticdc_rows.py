@@ -136,8 +136,8 @@ CUSTOM = CustomColumn("name", "converter x", str, "string")
     [
         ({"treatments": (("name", CUT),)}, None, "column name is truncated or hashed"),
         ({"conversions": (("name", CUSTOM),)}, None, "a converter handles column name"),
-        ({"treatments": (("name", MASKED),)}, COLUMNS, "column name, which decides about partitions, is masked"),
-        ({}, {"partition": "columns", "columns": ["f"]}, "column f, which decides about partitions, is FLOAT"),
+        ({"treatments": (("name", MASKED),)}, COLUMNS, "column name, which the dispatcher uses, is masked"),
+        ({}, {"partition": "columns", "columns": ["f"]}, "column f, which the dispatcher uses, is FLOAT"),
     ],
 )
 def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
@@ -147,7 +147,7 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
         _, found = made(7, rule, **changed)
     assert type(found) is PythonTicdcDecoder and fake.plans == []
     assert [r.getMessage() for r in caplog.records] == [
-        f"rows of db.t are written in TiCDC's protocol in Python: {why}"
+        f"rows of db.t are decoded to TiCDC's protocol in Python: {why}"
     ]
 
 

@@ -183,7 +183,7 @@ def test_records_without_their_own_are_served_and_refused_as_others(monkeypatch:
     writer.produce_plain("t", [RECORD], [], 0, 1 << 20)
     writer.produce_plain("t", [RECORD], [], 0, 2)
     assert made[0].calls == ["begin_transaction", "poll"]
-    with pytest.raises(RecordTooLargeError, match="larger than Kafka takes"):
+    with pytest.raises(RecordTooLargeError, match="larger than Kafka accepts"):
         writer.produce_plain("t", [(b"k", b"refused", 0, 0, None)], [], 0, 8)
 
 
