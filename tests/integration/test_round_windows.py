@@ -14,10 +14,10 @@ from kit.pipeline import Pipeline, execute, rows
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, Places, connection, events, same_as_table
 
-from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 PROPERTIES = FLAT
@@ -272,7 +272,7 @@ def test_a_query_that_is_killed_is_asked_again(
     execute(root, *filled(database, "a", count=40))
     pipeline.snapshot()
     ask_for(pipeline, ["a"])
-    real, asked = stretch_reader.stream_blocks, list[str]()
+    real, asked = range_writer.stream_blocks, list[str]()
 
     def killed_once(conn: Any, sql: str, where: str) -> Iterator[RowBlock]:
         asked.append(sql)
@@ -284,7 +284,7 @@ def test_a_query_that_is_killed_is_asked_again(
             time.sleep(0.02)
         execute(root, f"KILL QUERY {found[0][0]}")
 
-    monkeypatch.setattr(stretch_reader, "stream_blocks", killed_once)
+    monkeypatch.setattr(range_writer, "stream_blocks", killed_once)
     thread = threading.Thread(target=kill)
     thread.start()
     pipeline.drain()

@@ -40,7 +40,13 @@ from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset
-from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver, snapshot_task
+from airflow_provider_mysql_cdc.cdc.snapshot import (
+    range_writer,
+    resumption,
+    row_emitter,
+    snapshot_driver,
+    snapshot_task,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SIGNED, SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OpenedView, ViewReply
@@ -144,23 +150,24 @@ class ModelWriter:
         self._committer.after_rows()
 
 
-class ModelTask(snapshot_task.SnapshotTask):
-    """Stand in for the reading of a chunk's rows; the rest of the task is the product's."""
+class ModelRangeWriter(range_writer.RangeWriter):
+    """Stand in for the reading and producing of a chunk's rows; the rest of the task is the product's."""
 
     world: World
 
-    def _read_and_produce(self, resolved: Any, first: bool, final: bool) -> int:
-        chunk, salt = resolved.chunk, salt_of(self.cfg)
-        offset = self.view.offset
+    def write_rows(self, row_range: range_writer.RowRange, _: dict[str, int]) -> dict[TableId, range_writer.RowCounts]:
+        (select,) = row_range.tables
+        chunk: Any = select.sql  # what stands in for ``chunk_sql`` gives it
+        salt, offset = salt_of(self.cfg), row_range.position().offset
         values = self.world.source.life(offset).rows(offset.pos)
-        topic = topic_routing.table_topic_name(self.cfg, chunk.table)
+        route = select.make_route()
         low, high = (chunk.low or (-1,))[0], (chunk.high or (99,))[0]
         keys = [key for key in TABLES[chunk.table] if int(low) < key <= int(high)]
         for key in keys:
             name = key_of(key, salt)
-            count = self.partitions.get(topic, self.cfg[F.TOPIC_CREATION_PARTITIONS])
-            self.sink.produce(topic, name, value("r", values[key], self.plan, salt), owner.partition_of(name, count))
-        return len(keys)
+            partition = owner.partition_of(name, route.partitions)
+            self.sink.produce(route.topic, name, value("r", values[key], self.plan, salt), partition)
+        return {chunk.table: range_writer.RowCounts(len(keys))}
 
 
 class Coordinator:
@@ -237,7 +244,7 @@ class Opener:
                 view: Any = SimpleNamespace(
                     offset=position.end_of_binlog(conn, self._cfg.connection_settings()), ts_ms=0
                 )
-            view.ts_ms = ModelTask.world.source.now_ms
+            view.ts_ms = ModelRangeWriter.world.source.now_ms
             self.changed_tables = self._use.find_changes(view)
             if self.changed_tables:
                 return ViewReply()
@@ -261,12 +268,12 @@ class NoLock:
 
 def require_drained(_: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
     """Stand in for the reading of a binlog between two places."""
-    if ModelTask.world.source.life(start).between(start.pos, end.pos):
+    if ModelRangeWriter.world.source.life(start).between(start.pos, end.pos):
         raise StateError("a new snapshot would move the stream past changes that are not drained")
 
 
 def on_stage(patch: pytest.MonkeyPatch) -> None:
-    """Lead the product's calls to the outside into ``ModelTask.world``.
+    """Lead the product's calls to the outside into ``ModelRangeWriter.world``.
 
     Args:
         patch: Takes it back.
@@ -279,14 +286,14 @@ def on_stage(patch: pytest.MonkeyPatch) -> None:
 
 def _of_world(name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(ModelTask.world, name)(*args, **kwargs)
+        return getattr(ModelRangeWriter.world, name)(*args, **kwargs)
 
     return call
 
 
 def _of_source(name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(ModelTask.world.source, name)(*args, **kwargs)
+        return getattr(ModelRangeWriter.world.source, name)(*args, **kwargs)
 
     return call
 
@@ -307,7 +314,7 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
     for module in (*asking, drain_driver, key_filters, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
-    patch.setattr(kafka_clients, "ledger", lambda _: ModelTask.world.ledger)
+    patch.setattr(kafka_clients, "ledger", lambda _: ModelRangeWriter.world.ledger)
     for module in (job_ledger, topic_guard, topics_ahead):
         patch.setattr(module, "make_admin", _nothing)
     for module in (job_ledger, topics_ahead):
@@ -344,11 +351,17 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stage_runner, "load_task_config", lambda channel, properties: properties)
 
 
+def _route(cfg: ConnectorConfig, _: Any, table: Table, partitions: int, **__: Any) -> row_emitter.SnapshotRoute:
+    return row_emitter.SnapshotRoute(topic_routing.table_topic_name(cfg, table.id), partitions, NO_ROWS)
+
+
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     """Leave out of a snapshot what reads tables, definitions and statements."""
     for module in (before_snapshot, snapshot_driver):
         patch.setattr(module, "require_drained", require_drained)
-    patch.setattr(snapshot_task, "SnapshotTask", ModelTask)
+    patch.setattr(snapshot_task, "RangeWriter", ModelRangeWriter)
+    patch.setattr(snapshot_task, "chunk_sql", lambda *given: given[3])
+    patch.setattr(snapshot_task, "make_snapshot_route", _route)
     patch.setattr(snapshot_driver, "TaskBarrier", Meeting)
     patch.setattr(snapshot_driver, "StageLeader", Leader)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)

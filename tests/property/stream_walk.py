@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from stream_stage import ModelTask, ModelWriter
+from stream_stage import ModelRangeWriter, ModelWriter
 from stream_world import FIRST_PARTITIONS, TOPICS, Process, Runner, World, config
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -29,7 +29,7 @@ class Simulation:
     """
 
     def __init__(self, rng: random.Random) -> None:
-        self.world = ModelTask.world = ModelWriter.world = World()
+        self.world = ModelRangeWriter.world = ModelWriter.world = World()
         self.serial, self.last_error = 0, ""
         self.runs: list[Process] = []
         self.tasks: list[Process] = []

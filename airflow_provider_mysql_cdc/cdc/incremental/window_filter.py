@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_keys import native_key_reader
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
-
-T = TypeVar("T")
 
 
 class RowKeyReader:
@@ -74,18 +71,3 @@ def _without_touched(block: RowBlock, keys: Sequence[bytes], touched: Collection
             rows += 1
         pos = stop
     return RowBlock(rows, b"".join(packets))
-
-
-def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
-    """Yield each item with whether it is the last one.
-
-    Args:
-        items: The items.
-    """
-    pending: list[T] = []
-    for item in items:
-        if pending:
-            yield pending.pop(), False
-        pending.append(item)
-    if pending:
-        yield pending.pop(), True

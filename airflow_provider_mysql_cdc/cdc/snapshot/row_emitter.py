@@ -10,16 +10,18 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRows, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource, TextRows, create_text_rows
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
-from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
@@ -38,6 +40,48 @@ def out_of_time(cfg: ConnectorConfig, sink: TransactionalWriter) -> bool:
         sink: The transactional producer.
     """
     return sink.open_s >= cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 * TRANSACTION_TIME_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRoute:
+    """Hold what makes records of one table's rows, and where these go.
+
+    Args:
+        topic: The topic.
+        partitions: Its number of partitions.
+        text_rows: Makes the records.
+    """
+
+    topic: str
+    partitions: int
+    text_rows: TextRows
+
+
+def make_snapshot_route(
+    cfg: ConnectorConfig,
+    formats: RecordFormats | None,
+    table: Table,
+    partitions: int,
+    columns: tuple[Column, ...] | None = None,
+    tally: Tally | None = None,
+) -> SnapshotRoute:
+    """Return the route of a table's rows.
+
+    Args:
+        cfg: The connector's configuration.
+        formats: The formats of records; None when all of them are JSON.
+        table: The table, under the name that its rows get.
+        partitions: Number of partitions of its topic.
+        columns: The columns that the SELECT returns, in its order; None means those of ``chunk_sql``.
+        tally: Counts what the native kernel decodes.
+
+    Raises:
+        SchemaError: The type of a column is unknown.
+    """
+    topic = topic_routing.table_topic_name(cfg, table.id)
+    options = table_options.table_options(cfg, table)
+    record_format = None if formats is None else formats.table_format(table, options, topic)
+    return SnapshotRoute(topic, partitions, create_text_rows(cfg, record_format, table, options, columns, tally))
 
 
 @dataclass(frozen=True, slots=True)

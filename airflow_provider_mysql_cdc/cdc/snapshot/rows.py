@@ -6,9 +6,9 @@ Nor does every row go through pymysql's packet reader, which reads twice and mak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pymysql
 from pymysql.constants import COMMAND, CR
@@ -17,6 +17,8 @@ from pymysql.protocol import MysqlPacket
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
+
+T = TypeVar("T")
 
 # The view is older than the table; the table is gone; a column of the chunk is gone.
 TABLE_CHANGED_ERRORS = (1412, 1146, 1054)
@@ -195,3 +197,18 @@ def _row_error(error: pymysql.MySQLError, where: str) -> CdcError:
         why=" ".join(str(a) for a in error.args) or type(error).__name__,
         remedy="run the task again; finished chunks are kept",
     )
+
+
+def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
+    """Yield each item with whether it is the last one.
+
+    Args:
+        items: The items.
+    """
+    pending: list[T] = []
+    for item in items:
+        if pending:
+            yield pending.pop(), False
+        pending.append(item)
+    if pending:
+        yield pending.pop(), True

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
@@ -17,13 +16,10 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
-from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
+from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import TextRows, create_text_rows, snapshot_source
-from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
@@ -34,16 +30,20 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry, renamed_rows_members
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
+from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
+    RangeFaultPoints,
+    RangeWriter,
+    RowCounts,
+    RowRange,
+    TableSelect,
+    ViewPosition,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
     TRANSACTION_TIME_SHARE,
-    EmitTarget,
-    RowEmitter,
-    out_of_time,
+    SnapshotRoute,
+    make_snapshot_route,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
@@ -58,23 +58,9 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     OpenedView,
 )
 
-PROGRESS_ROWS = 10_000  # SNAP-56
-
-
-class _ProgressReporter:
-    """Tell of progress each ``PROGRESS_ROWS`` rows."""
-
-    def __init__(self, report: Callable[[int], object]) -> None:
-        self._report, self._next_report = report, PROGRESS_ROWS
-
-    def __call__(self, rows: int) -> None:
-        if rows >= self._next_report:
-            self._next_report = rows - rows % PROGRESS_ROWS + PROGRESS_ROWS
-            self._report(rows)
-
-
 _MAX_DECODERS = 64
 """Decoders that a task keeps: chunks of a table come one after the other, and there may be thousands of tables."""
+FAULT_POINTS = RangeFaultPoints("snapshot.chunk_read", "writer.before_commit", "snapshot.after_chunk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,38 +160,68 @@ class SnapshotTask:
     partitions: dict[str, int]
     view: OpenedView
     headers: list[tuple[str, bytes]]
-    counts: dict[str, int] = field(default_factory=dict)
     formats: RecordFormats | None = None
-    _decoders: dict[tuple[TableId, TableId], TextRows] = field(default_factory=dict)
-    _left_out: int = 0
+    writer: RangeWriter = field(init=False)
+    _routes: dict[tuple[TableId, TableId], SnapshotRoute] = field(default_factory=dict)
     _tally: Tally | None = field(default_factory=lambda: kernel().new_tally())
     _native_counts: NativeCounts = field(default_factory=NativeCounts)
-    _rows_by_table: dict[TableId, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.writer = RangeWriter(
+            self.cfg, self.plan, self.index, self.conn, self.sink, self.headers, FAULT_POINTS, self._report_retry
+        )
 
     def run(self) -> dict[str, int]:
         """Ask for chunks and read them; return rows per topic."""
         self.channel.call(NOTE, LogLine(f"rows are decoded by {kernel().text}"))
         while (assigned := self.channel.call(NEXT_CHUNK, EMPTY).assigned) is not None:
-            rows = self._write_chunk(assigned)
+            written = self.writer.write(self._row_range(assigned))
+            rows = sum(counts.read for counts in written.values())
             self.channel.call(CHUNK_DONE, ChunkRows(assigned.resolved.chunk.id, rows))
-        return self.counts
+        return self.writer.counts
 
-    def _write_chunk(self, assigned: AssignedChunk) -> int:
-        """Write one chunk, and again with smaller batches where a topic takes none as large; return its rows."""
-        while True:
-            counts = dict(self.counts)
-            try:
-                rows = self._read_and_produce(assigned.resolved, assigned.first, assigned.final)
-                self._commit(assigned.resolved, rows, assigned.list_entry)
-            except RecordTooLargeError as error:
-                note = reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error)
-                self.counts = counts
-                self._new_native_counts()
-                self.channel.call(NOTE, LogLine(note))
-            else:
-                return rows
+    def _row_range(self, assigned: AssignedChunk) -> RowRange:
+        resolved, chunk = assigned.resolved, assigned.resolved.chunk
+        position = ViewPosition(self.view.offset, self.view.ts_ms)
+        return RowRange(
+            where=f"snapshot of {chunk.id}",
+            tables=tuple(
+                self._select(chunk, replace(self.tables[source], id=name), source)
+                for source, name in resolved.table_reads
+            ),
+            key_kinds=chunk.kinds,
+            position=lambda: position,
+            id_prefix=f"snapshot/{self.plan.epoch}",
+            ledger_record=lambda written: self._ledger_record(resolved, assigned.list_entry, written),
+            timeout_error=lambda produced, rows: _timeout_error(self.cfg, chunk, produced, rows),
+            report_progress=lambda rows: self.channel.call(CHUNK_PROGRESS, ChunkRows(chunk.id, rows)),
+            edge_marker=lambda first, last: snapshot_marker(
+                first_row=first and chunk.number == 0,
+                last_row=last and chunk.last,
+                first_table=assigned.first,
+                last_table=assigned.final and last and chunk.last,
+            ),
+        )
 
-    def _commit(self, resolved: ResolvedChunk, rows: int, list_entry: ListEntry) -> None:
+    def _select(self, chunk: SnapshotChunk, table: Table, source: TableId) -> TableSelect:
+        sql = chunk_sql(self.cfg, self.conn, table, chunk, source)
+        return TableSelect(table, sql, lambda: self._route(table, source))
+
+    def _route(self, table: Table, source: TableId) -> SnapshotRoute:
+        route = self._routes.get((source, table.id))
+        if route is None:
+            topic = topic_routing.table_topic_name(self.cfg, table.id)
+            partitions = self.partitions.get(topic, self.cfg[F.TOPIC_CREATION_PARTITIONS])
+            route = make_snapshot_route(self.cfg, self.formats, table, partitions, tally=self._tally)
+            if len(self._routes) >= _MAX_DECODERS:
+                self._routes.clear()
+            self._routes[source, table.id] = route
+        return route
+
+    def _ledger_record(
+        self, resolved: ResolvedChunk, list_entry: ListEntry, written: Mapping[TableId, RowCounts]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return key and value of the record that says that a chunk is done."""
         chunk = resolved.chunk
         record = {
             "epoch": self.plan.epoch,
@@ -213,20 +229,20 @@ class SnapshotTask:
             "chunk": chunk.to_json(),
             "offset": self.view.offset.to_json(),
             "ts_ms": self.view.ts_ms,
-            "rows": rows - self._left_out,
-            "left_out": self._left_out,
+            "rows": sum(counts.written for counts in written.values()),
+            "left_out": sum(counts.unreadable for counts in written.values()),
             "writer": self.index,
             "attempt": self.plan.attempt,
-            **renamed_rows_members(chunk, self._rows_by_table),
+            **renamed_rows_members(chunk, {name: (n.written, n.unreadable) for name, n in written.items()}),
             **self._new_native_counts().members(),
         }
         if resolved.spans:
             record["spans"] = spans_to_json(resolved.spans)
-        topic, key, value = ledger_record(self.cfg, CHUNK_PREFIX + chunk.id, record)
-        self.sink.produce(topic, key, value, 0)
-        faults.fault_point("writer.before_commit", self.index)
-        self.sink.commit()
-        faults.fault_point("snapshot.after_chunk", self.index)
+        return CHUNK_PREFIX + chunk.id, record
+
+    def _report_retry(self, note: str) -> None:
+        self._new_native_counts()
+        self.channel.call(NOTE, LogLine(note))
 
     def _new_native_counts(self) -> NativeCounts:
         """Return what the native kernel has decoded since this was asked before."""
@@ -235,112 +251,20 @@ class SnapshotTask:
         earlier_counts, self._native_counts = self._native_counts, self._tally.counts()
         return self._native_counts.since(earlier_counts)
 
-    def _text_reader(self, table: Table, source: TableId, topic: str) -> TextRows:
-        text_reader = self._decoders.get((source, table.id))
-        if text_reader is None:
-            options = table_options.table_options(self.cfg, table)
-            record_format = None if self.formats is None else self.formats.table_format(table, options, topic)
-            text_reader = create_text_rows(self.cfg, record_format, table, options, tally=self._tally)
-            if len(self._decoders) >= _MAX_DECODERS:
-                self._decoders.clear()
-            self._decoders[source, table.id] = text_reader
-        return text_reader
 
-    def _emitter(self, table: Table, source: TableId, where: str) -> RowEmitter:
-        cfg = self.cfg
-        offset, ts_ms = self.view.offset, self.view.ts_ms
-        topic = topic_routing.table_topic_name(cfg, table.id)
-        partitions = self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS])
-        text_reader = self._text_reader(table, source, topic)
-        source_texts = snapshot_source(cfg, table.id, writes_avro=text_reader.writes_avro)
-        return RowEmitter(
-            cfg=cfg,
-            table=table,
-            decode=text_reader.decode,
-            fill=lambda ctx, marker: source_texts.fill(ctx, offset, ts_ms, marker),
-            source_texts=source_texts,
-            where=where,
-            target=EmitTarget(
-                self.sink,
-                topic,
-                partitions,
-                self.headers,
-                self.index,
-                text_reader.record_format,
-                text_reader.id_headers,
-            ),
-            counts=self.counts,
-            id_prefix=f"snapshot/{self.plan.epoch}",
-        )
-
-    def _check_transaction_time(self, resolved: ResolvedChunk, number: int, rows: int) -> None:
-        """Stop while the transaction can still be ended in good order; a retry would come no further.
-
-        Raises:
-            SinkError: The chunk's rows cannot be written within one Kafka transaction.
-        """
-        if not out_of_time(self.cfg, self.sink):
-            return
-        limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000
-        self.sink.abort()
-        is_split = bool(resolved.chunk.columns)
-        raise SinkError(
-            "a chunk has more rows than can be written within one Kafka transaction",
-            where=f"snapshot of {resolved.chunk.id}",
-            why=f"{number:,} of {rows:,} rows took {limit_s * TRANSACTION_TIME_SHARE:.0f} s; transaction.timeout.ms is "
-            f"{limit_s * 1000:.0f}" + ("" if is_split else ", and the table is not cut along its key"),
-            remedy="lower snapshot.chunk.rows"
-            if is_split
-            else "raise transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or give the table a "
-            "primary key by which it can be cut (snapshot.chunk.rows in docs/properties.md says of which types), "
-            "without a statement, converter or message.key.columns of its own",
-            retriable=is_split,
-        )
-
-    def _read_and_produce(self, resolved: ResolvedChunk, first: bool, final: bool) -> int:
-        """Read one chunk and then produce its rows: a Kafka transaction does not wait for the source."""
-        chunk, total, self._left_out, self._rows_by_table = resolved.chunk, 0, 0, {}
-        where = f"snapshot of {chunk.id}"
-        with contextlib.ExitStack() as spools:
-            spooled = [
-                (table, source, self._fill_spool(spools.enter_context(RowSpool(where)), chunk, table, source))
-                for table, source in ((replace(self.tables[s], id=name), s) for s, name in resolved.table_reads)
-            ]
-            faults.fault_point("snapshot.chunk_read", self.index)
-            for table, source, spool in spooled:
-                if not spool.rows:  # of thousands of tables many may be empty
-                    self._rows_by_table[table.id] = 0, 0
-                    continue
-                emitter = self._emitter(table, source, where)
-                self._produce(resolved, spool, emitter, first, final)
-                self._left_out += emitter.left_out
-                self._rows_by_table[table.id] = (spool.rows - emitter.left_out, emitter.left_out)
-                self.counts[emitter.topic] = self.counts.get(emitter.topic, 0) + spool.rows - emitter.left_out
-                total += spool.rows
-        return total
-
-    def _fill_spool(self, spool: RowSpool, chunk: SnapshotChunk, table: Table, source: TableId) -> RowSpool:
-        """Read the chunk's rows of one table."""
-        where = f"snapshot of {chunk.id}"
-        report = _ProgressReporter(lambda rows: self.channel.call(CHUNK_PROGRESS, ChunkRows(chunk.id, rows)))
-        with stored_dates_allowed(self.conn, chunk.kinds):
-            blocks = stream_blocks(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
-            spool.fill(blocks, report)
-        return spool
-
-    def _produce(self, resolved: ResolvedChunk, spool: RowSpool, emitter: RowEmitter, first: bool, final: bool) -> None:
-        """Produce the rows that were read of one table."""
-        chunk, rows, number = resolved.chunk, spool.rows, 0
-        edge_markers = {
-            at: snapshot_marker(
-                first_row=at == 1 and chunk.number == 0,
-                last_row=at == rows and chunk.last,
-                first_table=first,
-                last_table=final and at == rows and chunk.last,
-            )
-            for at in (1, rows)
-        }
-        for block in spool.blocks():
-            self._check_transaction_time(resolved, number, rows)
-            emitter.emit_block(block, number, edge_markers)
-            number += block.rows
+def _timeout_error(cfg: ConnectorConfig, chunk: SnapshotChunk, produced: int, rows: int) -> SinkError:
+    """Return the error for a chunk whose rows do not fit into one Kafka transaction."""
+    limit_s = cfg[F.TRANSACTION_TIMEOUT_MS] / 1000
+    is_split = bool(chunk.columns)
+    return SinkError(
+        "a chunk has more rows than can be written within one Kafka transaction",
+        where=f"snapshot of {chunk.id}",
+        why=f"{produced:,} of {rows:,} rows took {limit_s * TRANSACTION_TIME_SHARE:.0f} s; transaction.timeout.ms is "
+        f"{limit_s * 1000:.0f}" + ("" if is_split else ", and the table is not cut along its key"),
+        remedy="lower snapshot.chunk.rows"
+        if is_split
+        else "raise transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or give the table a "
+        "primary key by which it can be cut (snapshot.chunk.rows in docs/properties.md says of which types), "
+        "without a statement, converter or message.key.columns of its own",
+        retriable=is_split,
+    )

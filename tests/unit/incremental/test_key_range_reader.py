@@ -16,7 +16,6 @@ from kit.store_contract import plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -27,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
@@ -68,7 +68,7 @@ def read(
     """Let a task read five rows while its transaction is so old, and events have touched some keys."""
 
     packets = [packet(*(str(n).encode() for _ in of.columns)) for n in range(5)]
-    monkeypatch.setattr(stretch_reader, "stream_blocks", lambda *_: blocks or each_alone(packets))
+    monkeypatch.setattr(range_writer, "stream_blocks", lambda *_: blocks or each_alone(packets))
     kafka, channel = MemoryKafka(), Channel(kind)
     sink: Any = Sink(kafka, "p.0")
     sink.init()

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows, with_last
+from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 T = table(
@@ -76,11 +76,6 @@ def test_a_key_that_cannot_be_read_is_an_error() -> None:
     bad = block_of([row(1), packet(b"1", b"2", b"\xff")])
     with pytest.raises(ValueDecodeError):
         own_keys().keys_of(bad)
-
-
-def test_which_one_is_the_last() -> None:
-    assert list(with_last([])) == []
-    assert list(with_last("ab")) == [("a", False), ("b", True)]
 
 
 def test_a_kernel_with_a_defect_is_not_asked_for_keys_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,12 @@ from unit.snapshot.test_snapshot_task import CUT, TABLE, TOPIC, WHOLE, Rig
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
-from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
+from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
-_READER = SnapshotTask._text_reader
+_ROUTE = SnapshotTask._route
 
 
 class AtOnce:
@@ -82,13 +82,13 @@ def test_rows_at_once_are_written_as_rows_one_by_one(
     written = []
     for at_once in (False, True):
         rig, rows = Rig(chunk), sum(sizes)
-        monkeypatch.setattr(task_module, "stream_blocks", lambda *_: blocks(sizes))
-        monkeypatch.setattr(SnapshotTask, "_text_reader", _READER)
-        reader, made = rig.task._text_reader(TABLE, TABLE.id, TOPIC), None
+        monkeypatch.setattr(range_writer, "stream_blocks", lambda *_: blocks(sizes))
+        monkeypatch.setattr(SnapshotTask, "_route", _ROUTE)
+        route, made = rig.task._route(TABLE, TABLE.id), None
         if at_once:
-            made = AtOnce(reader.decode, most, frozenset(odd))
-        given = reader if made is None else replace(reader, decode=made)
-        monkeypatch.setattr(SnapshotTask, "_text_reader", lambda *_, given=given: given)
+            made = AtOnce(route.text_rows.decode, most, frozenset(odd))
+        given = route if made is None else replace(route, text_rows=replace(route.text_rows, decode=made))
+        monkeypatch.setattr(SnapshotTask, "_route", lambda *_, given=given: given)
         assert rig.task.run() == {TOPIC: rows}
         found = events(rig)
         assert [event["after"]["id"] for event in found] == [*range(rows)]

@@ -14,12 +14,11 @@ from kit.row_blocks import each_alone
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.decode import text_decoder as text
+from airflow_provider_mysql_cdc.cdc.decode.codegen import text_row_source as text
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
-from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
+from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue, range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
@@ -55,7 +54,7 @@ class Channel:
 
 def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, MemoryKafka, dict[str, int]]:
     monkeypatch.setattr(
-        task_module, "stream_blocks", lambda *_: each_alone(packet(str(n).encode()) for n in range(rows))
+        range_writer, "stream_blocks", lambda *_: each_alone(packet(str(n).encode()) for n in range(rows))
     )
     text.compile_source.cache_clear()
     kafka, channel = MemoryKafka(), Channel()
@@ -73,13 +72,13 @@ def test_a_task_compiles_a_shape_once_and_keeps_a_few_decoders(monkeypatch: pyte
     task, kafka, counts = read_all(monkeypatch, 2)
     assert len(counts) == 300 and set(counts.values()) == {2}
     assert all(len(kafka.committed(f"p.db.{t.table}")) == 2 for t in TABLES)
-    assert len(task._decoders) <= 64 and text.compile_source.cache_info().misses == 1
+    assert len(task._routes) <= 64 and text.compile_source.cache_info().misses == 1
     assert max(len(r.value or b"") for r in kafka.committed(CFG.ledger_topic)) < 1_000
 
 
 def test_an_empty_table_compiles_nothing_and_is_marked_as_read(monkeypatch: pytest.MonkeyPatch) -> None:
     task, kafka, _ = read_all(monkeypatch, 0)
-    assert not task._decoders and text.compile_source.cache_info().misses == 0
+    assert not task._routes and text.compile_source.cache_info().misses == 0
     assert len(kafka.committed(CFG.ledger_topic)) == 300
 
 

@@ -16,7 +16,7 @@ from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
-from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
+from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
@@ -81,7 +81,7 @@ def rows(monkeypatch: pytest.MonkeyPatch, rig: Rig, count: int) -> list[bool]:
             was_open.append(rig.is_open())
             yield block_of([packet(str(n).encode())])
 
-    monkeypatch.setattr(task_module, "stream_blocks", stream_blocks)
+    monkeypatch.setattr(range_writer, "stream_blocks", stream_blocks)
     return was_open
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.snapshot import rows as rows_module
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows, with_last
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +139,8 @@ def test_a_broken_connection_is_named_and_never_ends_the_rows_quietly(data: byte
     assert conn.closed and caught.value.can_retry
     assert isinstance(caught.value, SourceConnectionError)
     assert str(error or "") in caught.value.why
+
+
+def test_which_one_is_the_last() -> None:
+    assert list(with_last([])) == []
+    assert list(with_last("ab")) == [("a", False), ("b", True)]

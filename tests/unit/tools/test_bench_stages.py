@@ -55,7 +55,7 @@ STACKS = [
     (READ, (*LOOP, f"PacketReader.next_chunk ({CDC}/binlog/packets.py:75)", "malloc (libc.so.6)")),
     (READ, (*LOOP, "SSL_read_ex (libssl.so.3)", "0x7f201dc3a9b0 (libcrypto.so.3)", "read (libc.so.6)")),
     (READ, (f"_blocks ({CDC}/snapshot/rows.py:107)", f"_receive ({CDC}/snapshot/rows.py:160)", "memcpy (libc.so.6)")),
-    (READ, (f"SnapshotTask._read_and_produce ({CDC}/snapshot/snapshot_task.py:9)", "query (pymysql/connections.py:1)")),
+    (READ, (f"RangeWriter._fill_spool ({CDC}/snapshot/range_writer.py:9)", "query (pymysql/connections.py:1)")),
     (WALK, LOOP),
     (WALK, (*LOOP, "zlib_crc32 (zlibmodule.c.h:820)", "crc32_z (libz.so.1.2.13)")),
     (WALK, (*LOOP[:3], f"DrainWriter._gtid ({CDC}/drain/drain_writer.py:213)", f"add ({CDC}/model/gtid.py:90)")),

@@ -1,0 +1,295 @@
+"""Write the rows of a key range to Kafka, in one transaction with the ledger record that says the range is done.
+
+Chunks of a snapshot and key ranges of an ad-hoc snapshot are written in the same way. All rows are read before the
+first record is produced (``row_spool``), so a Kafka transaction does not wait for the source. Where a topic refuses
+batches of the current size, the range is read and written again with smaller batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
+from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
+    DEFAULT_MARKER,
+    EmitTarget,
+    RowEmitter,
+    SnapshotRoute,
+    out_of_time,
+)
+from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks, with_last
+
+PROGRESS_ROWS = 10_000  # SNAP-56
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPosition:
+    """Say where the source block of a row says that it comes from.
+
+    Args:
+        offset: The binlog position of the view in which the row was read.
+        ts_ms: Time in milliseconds since 1970.
+        last_transaction: Server id and GTID of the transaction before that position; 0 and None where the source block
+            names none.
+    """
+
+    offset: BinlogOffset
+    ts_ms: int
+    last_transaction: tuple[int, str | None] = (0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Count the rows of one table in one key range.
+
+    Args:
+        written: Rows written.
+        unreadable: Rows left out because a value could not be read.
+        changed: Rows left out because an event of the stream changed them.
+    """
+
+    written: int = 0
+    unreadable: int = 0
+    changed: int = 0
+
+    @property
+    def read(self) -> int:
+        """Return the number of rows that were read."""
+        return self.written + self.unreadable + self.changed
+
+
+def all_rows(blocks: Iterable[RowBlock]) -> Iterable[RowBlock]:
+    """Return the rows unchanged."""
+    return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class TableSelect:
+    """Describe which rows of one table belong to a key range.
+
+    Args:
+        table: The table, under the name that its rows get.
+        sql: The SELECT of its rows.
+        make_route: Returns what makes records of the rows. It is called only if there are rows, as many of thousands
+            of tables may be empty.
+        unchanged_rows: Leaves out rows that an event of the stream changed.
+    """
+
+    table: Table
+    sql: str
+    make_route: Callable[[], SnapshotRoute]
+    unchanged_rows: Callable[[Iterable[RowBlock]], Iterable[RowBlock]] = all_rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Describe one key range to be written.
+
+    Args:
+        where: Its name in errors and in ids of rows without a unique key.
+        tables: The tables to read; several only where a table was replaced by another one.
+        key_kinds: Kinds of the columns that bound it (``key_kinds``).
+        position: Returns what the source block says; called for each table after its rows were read.
+        id_prefix: Distinguishes this read of the table from others in the header cdc-id.
+        ledger_record: Returns key and value of the ledger record, from the rows of each table.
+        timeout_error: Returns the error for rows that do not fit into one Kafka transaction, from the number of rows
+            produced and the number of rows read.
+        report_progress: Called with the number of rows read, every ``PROGRESS_ROWS`` rows.
+        read_errors: Returns what surrounds the reading, to replace its errors.
+        edge_marker: ``source.snapshot`` of the first and the last row, from whether a row is the first and whether it
+            is the last; None where these have the same as the others.
+        marker: ``source.snapshot`` of the other rows.
+    """
+
+    where: str
+    tables: tuple[TableSelect, ...]
+    key_kinds: tuple[str, ...]
+    position: Callable[[], ViewPosition]
+    id_prefix: str
+    ledger_record: Callable[[Mapping[TableId, RowCounts]], tuple[str, dict[str, Any]]]
+    timeout_error: Callable[[int, int], Exception]
+    report_progress: Callable[[int], object]
+    read_errors: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+    edge_marker: Callable[[bool, bool], str] | None = None
+    marker: str = DEFAULT_MARKER
+
+    def edge_markers(self, row_count: int) -> dict[int, str]:
+        """Return ``source.snapshot`` of the first and the last row by their numbers, from 1.
+
+        Args:
+            row_count: Number of rows of the table; 0 where the last row is not known yet.
+        """
+        if self.edge_marker is None:
+            return {}
+        return {number: self.edge_marker(number == 1, number == row_count) for number in {1, row_count or 1}}
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFaultPoints:
+    """Name the fault points of a key range.
+
+    Args:
+        after_read: All rows are read, none is produced.
+        before_commit: Rows and ledger record are produced, the commit has not begun.
+        after_commit: The transaction is committed.
+    """
+
+    after_read: str
+    before_commit: str
+    after_commit: str
+
+
+class _ProgressReporter:
+    """Report progress every ``PROGRESS_ROWS`` rows."""
+
+    def __init__(self, report: Callable[[int], object]) -> None:
+        self._report, self._next_report = report, PROGRESS_ROWS
+
+    def __call__(self, rows: int) -> None:
+        if rows >= self._next_report:
+            self._next_report = rows - rows % PROGRESS_ROWS + PROGRESS_ROWS
+            self._report(rows)
+
+
+@dataclass(slots=True)
+class RangeWriter:
+    """Write key ranges, each in one Kafka transaction.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The plan that the writer has joined.
+        index: The writer's index.
+        conn: The connection that holds the view.
+        sink: The transactional producer.
+        headers: Headers of every record.
+        fault_points: Fault points that each range passes.
+        report_retry: Called with a line of text when a range is written again with smaller batches.
+        counts: Records by topic, of committed ranges.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    conn: Any
+    sink: TransactionalWriter
+    headers: list[tuple[str, bytes]]
+    fault_points: RangeFaultPoints
+    report_retry: Callable[[str], object]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def write(self, row_range: RowRange) -> dict[TableId, RowCounts]:
+        """Write one range and commit it; return its rows by table.
+
+        Args:
+            row_range: The range.
+
+        Raises:
+            CdcError: The rows cannot be read, decoded or written; nothing of the range is visible.
+            Exception: What ``row_range.timeout_error`` returns: the rows do not fit into one Kafka transaction.
+        """
+        while True:
+            counts: dict[str, int] = {}
+            try:
+                written = self.write_rows(row_range, counts)
+                self._commit(row_range, written)
+            except RecordTooLargeError as error:
+                self.report_retry(reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error))
+            else:
+                for name, count in counts.items():
+                    self.counts[name] = self.counts.get(name, 0) + count
+                return written
+
+    def write_rows(self, row_range: RowRange, counts: dict[str, int]) -> dict[TableId, RowCounts]:
+        """Read all rows of a range, then produce them; return them by table.
+
+        Args:
+            row_range: The range.
+            counts: Records by topic; those of the range are added.
+        """
+        with contextlib.ExitStack() as spools:
+            spooled = [
+                (select, self._fill_spool(spools.enter_context(RowSpool(row_range.where)), select, row_range))
+                for select in row_range.tables
+            ]
+            faults.fault_point(self.fault_points.after_read, self.index)
+            return {select.table.id: self._produce(select, spool, row_range, counts) for select, spool in spooled}
+
+    def _fill_spool(self, spool: RowSpool, select: TableSelect, row_range: RowRange) -> RowSpool:
+        with row_range.read_errors(), stored_dates_allowed(self.conn, row_range.key_kinds):
+            blocks = stream_blocks(self.conn, select.sql, row_range.where)
+            spool.fill(blocks, _ProgressReporter(row_range.report_progress))
+        return spool
+
+    def _produce(self, select: TableSelect, spool: RowSpool, row_range: RowRange, counts: dict[str, int]) -> RowCounts:
+        if not spool.rows:
+            return RowCounts()
+        emitter, produced = self._emitter(select, row_range, counts), 0
+        for block, is_last in with_last(select.unchanged_rows(spool.blocks())):
+            self._require_time(row_range, produced, spool.rows)
+            emitter.emit_block(block, produced, row_range.edge_markers(produced + block.rows if is_last else 0))
+            produced += block.rows
+        written = produced - emitter.left_out
+        counts[emitter.topic] = counts.get(emitter.topic, 0) + written
+        return RowCounts(written, emitter.left_out, spool.rows - produced)
+
+    def _emitter(self, select: TableSelect, row_range: RowRange, counts: dict[str, int]) -> RowEmitter:
+        route, position = select.make_route(), row_range.position()
+        rows = route.text_rows
+        source_texts = snapshot_source(self.cfg, select.table.id, writes_avro=rows.writes_avro)
+
+        def fill(context: EventContext, marker: str) -> None:
+            source_texts.fill(context, position.offset, position.ts_ms, marker, position.last_transaction)
+
+        return RowEmitter(
+            cfg=self.cfg,
+            table=select.table,
+            decode=rows.decode,
+            fill=fill,
+            source_texts=source_texts,
+            where=row_range.where,
+            target=EmitTarget(
+                self.sink,
+                route.topic,
+                route.partitions,
+                self.headers,
+                self.index,
+                rows.record_format,
+                rows.id_headers,
+            ),
+            counts=counts,
+            id_prefix=row_range.id_prefix,
+            marker=row_range.marker,
+        )
+
+    def _require_time(self, row_range: RowRange, produced: int, total: int) -> None:
+        """Abort the transaction before the broker does so, which would fence this writer; a retry would take as long.
+
+        Raises:
+            Exception: What ``row_range.timeout_error`` returns.
+        """
+        if out_of_time(self.cfg, self.sink):
+            self.sink.abort()
+            raise row_range.timeout_error(produced, total)
+
+    def _commit(self, row_range: RowRange, written: Mapping[TableId, RowCounts]) -> None:
+        topic, key, value = ledger_record(self.cfg, *row_range.ledger_record(written))
+        self.sink.produce(topic, key, value, 0)
+        faults.fault_point(self.fault_points.before_commit, self.index)
+        self.sink.commit()
+        faults.fault_point(self.fault_points.after_commit, self.index)
