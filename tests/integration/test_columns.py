@@ -269,7 +269,7 @@ def test_a_statement_of_ones_own_says_which_rows_come(pipeline: Pipeline, root: 
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("SELECT id FROM {db}.t", "cannot be NULL: name"),
+        ("SELECT id FROM {db}.t", "does not select NOT NULL columns: name"),
         ("SELECT id, name FROM {db}.nosuch", "cannot be used"),
         ("SELEC id", "cannot be used"),
         ("SELECT t.id, u.id, t.name FROM {db}.t JOIN {db}.t AS u", "cannot be used"),

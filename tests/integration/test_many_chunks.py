@@ -98,12 +98,12 @@ def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
     monkeypatch.setattr(job, "put", lambda key, value: None)  # the attempt dies before the list is whole
     record_chunks(job, 1, again)
     monkeypatch.undo()
-    with pytest.raises(StateError, match="does not hold all chunks"):
+    with pytest.raises(StateError, match="does not contain all chunks"):
         recorded_chunks(job.read(), 1)
     places = record_chunks(job, 1, again)
     assert recorded_chunks(job.read(), 1) == (again, places)
     assert len(recorded_chunks(complete, 1)[0]) == 50
-    with pytest.raises(StateError, match="does not hold all chunks"):
+    with pytest.raises(StateError, match="does not contain all chunks"):
         recorded_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
 
 

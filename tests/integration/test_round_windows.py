@@ -262,8 +262,8 @@ def test_a_table_that_cannot_begin_keeps_no_other_from_it(
     finally:
         execute(locker, "UNLOCK TABLES")  # dropping the database would wait for it
     assert [scan.state for scan in scans(pipeline)] == ["waiting", "done"]
-    assert any(f"{database}.a begins in a later round: 1205" in line for line in pipeline.lines)
-    assert any("the next drain goes on" in line and "1205" in line for line in pipeline.lines)
+    assert any(f"{database}.a begins in a later window: 1205" in line for line in pipeline.lines)
+    assert any("continue in the next drain" in line and "1205" in line for line in pipeline.lines)
 
 
 def test_a_query_that_is_killed_is_asked_again(

@@ -269,7 +269,7 @@ class NoLock:
 def require_drained(_: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
     """Stand in for the reading of a binlog between two places."""
     if ModelRangeWriter.world.source.life(start).between(start.pos, end.pos):
-        raise StateError("a new snapshot would move the stream past changes that are not drained")
+        raise StateError("a new snapshot would skip changes that are not drained")
 
 
 def on_stage(patch: pytest.MonkeyPatch) -> None:

@@ -115,10 +115,10 @@ def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: boo
     """
     if table is None:
         # It may have been created, or renamed, since the place to which the stream has come.
-        reason = "the stream does not know the table: it does not exist any more, or is not captured"
+        reason = "the schema history does not contain the table: it no longer exists, or is not captured"
         raise TableUnreadable(reason, transient=captured and _table_exists(conn, scan.table))
     if not _can_be_scanned(scan, table):
-        raise TableUnreadable("the table has neither a primary key nor a unique one without NULL")
+        raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
     columns = _range_columns(table, scan.surrogate_key)
     kinds = tuple(key_kind(table, name) for name in columns)
     last_key = find_bound(conn, table.id, columns, kinds, condition=scan.condition, last=True) if columns else None
@@ -136,7 +136,10 @@ def _range_columns(table: Table, surrogate: str | None) -> tuple[str, ...]:
         return chunk_columns(table)
     column = table.column(surrogate)
     if column is None or column.nullable or not key_kind(table, surrogate):
-        raise TableUnreadable(f"{surrogate} cannot cut it: that takes a NOT NULL column of a type that bounds chunks")
+        raise TableUnreadable(
+            f"the surrogate key {surrogate} cannot split it: that needs a NOT NULL column of a type that can "
+            "bound chunks"
+        )
     return (column.name,)
 
 
@@ -189,8 +192,9 @@ def find_bound(
         raise TableUnreadable(" ".join(map(str, error.args)), transient=transient) from error
     if row is not None and None in row:
         raise TableUnreadable(
-            "Unicode does not have all characters of its last key, so where its rows end cannot be written; cut it by "
-            "another column (surrogate-key)"
+            "its last key has characters that do not exist in Unicode, so the end of its key ranges cannot be "
+            "stored; name "
+            "another column to split it by (surrogate-key)"
         )
     return None if row is None else tuple(row)
 
@@ -366,7 +370,7 @@ class KeyRangeQueue:
             self.done_ranges.append(done_range)
         self.log(
             f"{done_range.key_range}: {done_range.rows} row(s)"
-            + (f", {done_range.left_out} left out" if done_range.left_out else "")
+            + (f", {done_range.left_out} left out as the stream changed them" if done_range.left_out else "")
         )
         return EMPTY
 
@@ -380,7 +384,7 @@ class KeyRangeQueue:
                     scan_queue.scan.table == key_range.table and not request.permanent
                 ):
                     scan_queue.blocked_reason, scan_queue.permanent = request.reason, request.permanent
-        consequence = "is given up" if request.permanent else "is read on in a later round"
+        consequence = "is aborted" if request.permanent else "continues in a later window"
         self.log(f"snapshot of {key_range.table} {consequence}: {request.reason}")
         return EMPTY
 

@@ -158,6 +158,7 @@ class KeyRangeReader:
             key_kinds=key_range.kinds,
             position=lambda: ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction),
             id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan}",
+            row_id_prefix=f"{options.kind} snapshot of {key_range.table}, stretch {key_range.number}",
             ledger_record=lambda written: (done_range_key(key_range), _done_range(key_range, written).to_json()),
             timeout_error=_timeout_error,
             report_progress=lambda _: None,
@@ -185,10 +186,10 @@ class KeyRangeReader:
             raise RangeUnreadable(reason)
         table = self.state.tables.get(table_id)
         if table is None:
-            raise RangeUnreadable("the stream does not know the table")
+            raise RangeUnreadable("the schema history does not contain the table")
         other_key_columns = options.cut_by_key and key_range.columns != chunk_columns(table)
         if other_key_columns or tuple(key_kind(table, name) for name in key_range.columns) != key_range.kinds:
-            raise RangeUnreadable("its key is another one than when the snapshot began")
+            raise RangeUnreadable("its key has changed since the snapshot began")
         compiled = self._compiled_tables.get(table_id)
         if compiled is None:
             compiled = self._compiled_tables[table_id] = self._compile_table(table)
@@ -198,7 +199,7 @@ class KeyRangeReader:
         topic = topic_routing.table_topic_name(self.cfg, table.id)
         partitions = self.plan.partitions.get(topic)
         if partitions is None:
-            raise RangeUnreadable(f"its topic {topic} was made within this batch")
+            raise RangeUnreadable(f"its topic {topic} was created during this batch")
         key_options = row_key_options(table)
         required_columns = {
             *selected_columns(table, table_options.table_options(self.cfg, table)),
@@ -229,7 +230,7 @@ def _timeout_error(produced: int, rows: int) -> RangeUnreadable:
     """Return the error for a stretch whose rows do not fit into one Kafka transaction, now or later."""
     return RangeUnreadable(
         f"{produced:,} of {rows:,} rows took as long as one Kafka transaction may last: lower "
-        "incremental.snapshot.chunk.size, or raise transaction.timeout.ms where the table cannot be cut",
+        "incremental.snapshot.chunk.size, or raise transaction.timeout.ms if the table cannot be split by a key",
         permanent=True,
     )
 

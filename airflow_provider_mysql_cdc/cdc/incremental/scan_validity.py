@@ -66,17 +66,13 @@ class ScanValidity:
         self.scans = [scan for scan in self.scans if scan.state == "running"]
         for scan in self.scans:
             if scan.format_digest != self.format_digest:
-                self.invalid_reasons[scan.order] = (
-                    "the configuration that decides how its records look is another one by now"
-                )
+                self.invalid_reasons[scan.order] = "the properties that decide the format of its records have changed"
             elif (
                 scan.start_offset is None
                 or not comparable(scan.start_offset, self.stream_offset)
                 or compare_offsets(scan.start_offset, self.stream_offset) > 0
             ):
-                self.invalid_reasons[scan.order] = (
-                    f"the stream goes on at {self.stream_offset}, elsewhere than when it began"
-                )
+                self.invalid_reasons[scan.order] = f"the stream was moved to {self.stream_offset} since it began"
 
     def check_record(self, record: HistoryRecord) -> None:
         """Take note of a record of the schema history.
@@ -95,9 +91,11 @@ class ScanValidity:
         for scan in affected_scans:
             if tables is None or {scan.table, TableId(scan.table.db, "")} & tables:
                 cause = (
-                    "the structures were described anew" if record.starts_description else record.ddl[:_MAX_DDL_CHARS]
+                    "the table structures were read from the server again"
+                    if record.starts_description
+                    else record.ddl[:_MAX_DDL_CHARS]
                 )
-                self.invalid_reasons[scan.order] = f"its rows are others since {record.position}: {cause}"
+                self.invalid_reasons[scan.order] = f"its rows were replaced at {record.position}: {cause}"
 
     def _is_after_start(self, scan: TableScan, record: HistoryRecord) -> bool:
         position, since = record.position, scan.start_offset

@@ -70,10 +70,13 @@ class PositionMove:
     def log_line(self) -> str:
         """Return what the move does, for the log."""
         if not self.needed:
-            return f"the stream stands at {describe_offset(self.target)} already"
-        effect = "changes between come once more" if self.moves_back else "changes between are left out"
+            return f"the stream is already at {describe_offset(self.target)}"
+        effect = (
+            "the changes in between are published again" if self.moves_back else "the changes in between are skipped"
+        )
         return (
-            f"the stream goes on at {describe_offset(self.target)} instead of {describe_offset(self.origin)}; {effect}"
+            f"the stream continues at {describe_offset(self.target)} instead of {describe_offset(self.origin)}: "
+            f"{effect}"
         )
 
     def notification_data(self) -> dict[str, str]:
@@ -106,7 +109,7 @@ def find_move(
     """
     origin = ledger.end()
     if origin is None:
-        raise SignalRefused("the stream stands nowhere yet")
+        raise SignalRefused("the stream has no position yet: take a snapshot, or drain, first")
     settings = cfg.connection_settings()
     try:
         binlog_end = end_of_binlog(conn, settings)

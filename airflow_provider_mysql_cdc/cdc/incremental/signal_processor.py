@@ -115,9 +115,9 @@ class SignalProcessor:
             if signal.applied:  # as a statement of the binlog, which comes again too
                 return
             self.log(
-                f"signal {signal.id} ({signal.type}) stands at {signal.position}, before {taken.offset}, where "
-                "the stream "
-                "was before it was moved: it is not carried out again; send it anew if the stream had skipped it then"
+                f"signal {signal.id} ({signal.type}) at {signal.position} is not carried out again: the stream "
+                "had reached "
+                f"{taken.offset} before it was moved back; send the signal again if the stream had skipped it"
             )
             return
         try:
@@ -138,7 +138,7 @@ class SignalProcessor:
         self._require_new(snapshot)
         tables, unmatched = match_tables(snapshot.collections, self._list_captured())
         for entry in unmatched:
-            self.log(f"signal {snapshot.signal_id}: no captured table is {entry}")
+            self.log(f"signal {snapshot.signal_id}: no captured table matches {entry}")
         if snapshot.collections and not tables:
             raise SignalRefused("no captured table matches " + ", ".join(snapshot.collections)[:1000])
         if (reason := watermark_obstacle(self.conn, self.cfg)) is not None:
@@ -147,7 +147,9 @@ class SignalProcessor:
         if snapshot.kind == "blocking" and any(
             sql.lstrip().upper().startswith("SELECT") for sql in conditions.values()
         ):
-            raise SignalRefused("a blocking snapshot takes a condition for WHERE, not a statement of its own")
+            raise SignalRefused(
+                "the condition of a blocking snapshot must be a WHERE condition, not a SELECT statement"
+            )
         self._check_conditions(conditions)
         request = SnapshotRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key)
         self.state = queue_scans(self.state, request, _now_ms())
@@ -171,8 +173,8 @@ class SignalProcessor:
         size = sum(len(sql.encode()) for sql in (*active_conditions, *conditions.values()))
         if size > MAX_CONDITION_BYTES:
             raise SignalRefused(
-                f"its conditions, one for each of {len(conditions)} table(s), and those of the snapshots at work have "
-                f"{size} bytes; {MAX_CONDITION_BYTES} are taken"
+                f"its conditions, one for each of {len(conditions)} table(s), and those of the running snapshots have "
+                f"{size} bytes; the limit is {MAX_CONDITION_BYTES}"
             )
 
     def stop_snapshot(self, action: SignalAction) -> None:
@@ -184,8 +186,8 @@ class SignalProcessor:
         self.state = stop_scans(before, tables)
         self.notifications += notices.ended(before, self.state)
         self.log(
-            f"signal {action.signal_id}: {len(before.active_scans) - len(self.state.active_scans)} table(s) are "
-            "not read on"
+            f"signal {action.signal_id}: the snapshots of "
+            f"{len(before.active_scans) - len(self.state.active_scans)} table(s) are stopped"
         )
 
     def pause_or_resume(self, action: SignalAction) -> None:
@@ -198,7 +200,7 @@ class SignalProcessor:
             self.notifications.append(
                 Notification(kind, action.signal_id, {notification_record.DATA_COLLECTIONS: tables})
             )
-        self.log(f"signal {action.signal_id}: ad-hoc snapshots {'rest' if self.state.paused else 'go on'}")
+        self.log(f"signal {action.signal_id}: ad-hoc snapshots {'are paused' if self.state.paused else 'continue'}")
 
     def log_message(self, action: SignalAction) -> None:
         """Write a line into the log."""
@@ -208,7 +210,9 @@ class SignalProcessor:
         """Let the stream go on elsewhere; of several such signals the last counts."""
         self._require_new(action)
         if self.schema_records:
-            raise SignalRefused("another signal tells structures where the stream stands; send it again behind that")
+            raise SignalRefused(
+                "another pending signal changes table structures at the current position; send this one again after it"
+            )
         move = find_move(self.cfg, self.conn, self.job, self.ledger, cast(SetBinlogPosition, action))
         self.log(f"signal {action.signal_id}: {move.log_line()}")
         self.move = move
@@ -219,7 +223,7 @@ class SignalProcessor:
         self._require_new(action)
         changes, stream_offset = cast(SchemaChanges, action).parse_changes(self.cfg), self.ledger.end()
         if stream_offset is None or self.move is not None:
-            raise SignalRefused("the stream is moved by another signal; send it again behind that")
+            raise SignalRefused("another pending signal moves the stream; send this one again after it")
         epoch = self.ledger.plan_in_force().epoch
         if self._schema_state is None:
             self._schema_state = load_schema_state(self.cfg, until=stream_offset, epoch=epoch + 1)
@@ -231,7 +235,7 @@ class SignalProcessor:
         """Write down that structures are in force."""
         changes = cast(SchemaChanges, action).changes
         tables = ", ".join(str(change.get("id", "")) for change in changes)
-        self.log(f"signal {action.signal_id}: the structures that it tells hold {where}: {tables}")
+        self.log(f"signal {action.signal_id}: its table structures are in force {where}: {tables}")
         self._complete(action, {notification_record.DATA_COLLECTIONS: tables})
 
     def _complete(self, action: SignalAction, additional_data: Mapping[str, str]) -> None:
@@ -244,7 +248,7 @@ class SignalProcessor:
 
     def _require_new(self, action: SignalAction) -> None:
         if action.signal_id in self.state.requests:
-            raise SignalRefused("a signal of this id has been carried out before; nothing is done again")
+            raise SignalRefused("a signal with this id was carried out before; it is not carried out again")
 
     def _taken_before_move(self, signal: Signal) -> ProcessedSignals | None:
         """Return what says that a row of the signal table was carried out before the stream was moved."""

@@ -201,7 +201,7 @@ class KeyRange:
         return f"{self.scan}/{self.number}"
 
     def __str__(self) -> str:
-        return f"{self.table}, stretch {self.number}"
+        return f"{self.table}, key range {self.number}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -321,7 +321,7 @@ def read_key_columns(record: Members) -> tuple[tuple[str, ...], tuple[str, ...]]
         raise record.member_error("columns", "a list of column names, with a kind for each")
     if None in map(key_kind_of, kinds):
         raise record.member_error(
-            "kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation"
+            "kinds", "a known kind for each column: SIGNED, DATE, or a character set and its collation"
         )
     return columns, kinds
 
@@ -338,7 +338,7 @@ def read_bound(record: Members, name: str, kinds: tuple[str, ...]) -> Bound | No
     key_kinds = [kind for kind in map(key_kind_of, kinds) if kind is not None]
     all_scalar = all(is_integer(v) or is_text(v) for v in values)
     if not key_kinds or len(values) != len(key_kinds) or not all_scalar:
-        raise record.member_error(name, "a whole number or a text for each column")
+        raise record.member_error(name, "an integer or a text for each column")
     if not all(kind.is_written_form(value) for value, kind in zip(values, key_kinds, strict=True)):
         raise record.member_error(name, "a value of its column's kind")
     return values

@@ -76,13 +76,14 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
     if table is None:
         if not gtids_on(conn):
             raise WatermarkUnavailable(
-                "without a signal table (signal.data.collection) only GTIDs tell what a view can see, and gtid_mode is "
-                "not ON"
+                "no low watermark is possible: without a signal table (signal.data.collection) it needs GTIDs, and "
+                "gtid_mode is not ON"
             )
         offset, settled = visible_offset(conn, SETTLE_TIMEOUT_S)
         if not settled:
             raise WatermarkUnavailable(
-                f"transactions before {offset} were still being committed after {SETTLE_TIMEOUT_S:.0f} s"
+                f"no low watermark is possible: transactions before {offset} were still being committed after "
+                f"{SETTLE_TIMEOUT_S:.0f} s"
             )
         return LowWatermark(offset, None)
     row_id = f"{uuid.uuid4()}-open"
@@ -93,7 +94,7 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
         if isinstance(source_error, SourceConnectionError):
             raise source_error from error
         raise WatermarkUnavailable(
-            f"the low watermark cannot be written into {table}: {' '.join(map(str, error.args))}"
+            f"the low watermark cannot be written to the signal table {table}: {' '.join(map(str, error.args))}"
         ) from error
     return LowWatermark(None, row_id)
 

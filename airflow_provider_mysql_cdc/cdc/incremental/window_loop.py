@@ -49,6 +49,6 @@ def run_windows(context: BatchContext) -> dict[str, int]:
         # Tables without a row, and those that are given up, take no stretch.
         idle_windows = 0 if result.ranges_read or remaining_orders != active_orders else idle_windows + 1
         if idle_windows == MAX_IDLE_WINDOWS and remaining_orders:
-            log(f"the next drain goes on with the ad-hoc snapshots: {result.reason}")
+            log(f"the ad-hoc snapshots continue in the next drain: {result.reason}")
             return totals
         ledger = job.read()

@@ -65,10 +65,10 @@ def recorded_chunks(ledger: LedgerState, epoch: int) -> tuple[list[SnapshotChunk
     chunk_records.sort(key=lambda r: int(r["order"]))
     if list_id is None or len(chunk_records) != snapshot_record["count"]:
         raise StateError(
-            "the ledger does not hold all chunks of this snapshot",
+            "the ledger does not contain all chunks of this snapshot",
             where=f"snapshot {epoch}",
-            why=f"{len(chunk_records)} of {snapshot_record.get('count', 'an unknown number')} records are there",
-            remedy="find out who deleted records of the ledger topic; then take the snapshot again "
+            why=f"{len(chunk_records)} of {snapshot_record.get('count', 'an unknown number')} records exist",
+            remedy="find out what deleted records of the ledger topic; then take the snapshot again "
             "(mysql_cdc_reset_offset, mysql_cdc_snapshot with again=true)",
         )
     with record_location(f"a ledger record with key {CHUNK_PREFIX}..."):

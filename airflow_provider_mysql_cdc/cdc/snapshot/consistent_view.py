@@ -42,10 +42,11 @@ def require_server(conn: Any, server_uuid: str | None) -> None:
     server = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
     if server_uuid is not None and server.lower() != server_uuid.lower():
         raise SourceConnectionError(
-            "a task has reached another server than its driver",
+            "a task is connected to another MySQL server than the driver",
             where=f"server {server}",
-            why=f"the driver has looked at the binlog of server {server_uuid}; what a replica shows may be older",
-            remedy="let database.hostname and database.port lead to one server, not to several, and run the task again",
+            why=f"the driver read the binlog position of server {server_uuid}; the rows of a replica may be older",
+            remedy="let database.hostname and database.port lead to one server, not to several; then run the task "
+            "again",
         )
 
 

@@ -102,11 +102,12 @@ class RowRange:
     """Describe one key range to be written.
 
     Args:
-        where: Its name in errors and in ids of rows without a unique key.
+        where: Its name in errors.
         tables: The tables to read; several only where a table was replaced by another one.
         key_kinds: Kinds of the columns that bound it (``key_kinds``).
         position: Returns what the source block says; called for each table after its rows were read.
         id_prefix: Distinguishes this read of the table from others in the header cdc-id.
+        row_id_prefix: Distinguishes, together with the row's number, rows without a unique key in the header cdc-id.
         ledger_record: Returns key and value of the ledger record, from the rows of each table.
         timeout_error: Returns the error for rows that do not fit into one Kafka transaction, from the number of rows
             produced and the number of rows read.
@@ -122,6 +123,7 @@ class RowRange:
     key_kinds: tuple[str, ...]
     position: Callable[[], ViewPosition]
     id_prefix: str
+    row_id_prefix: str
     ledger_record: Callable[[Mapping[TableId, RowCounts]], tuple[str, dict[str, Any]]]
     timeout_error: Callable[[int, int], Exception]
     report_progress: Callable[[int], object]
@@ -274,6 +276,7 @@ class RangeWriter:
             ),
             counts=counts,
             id_prefix=row_range.id_prefix,
+            row_id_prefix=row_range.row_id_prefix,
             marker=row_range.marker,
         )
 

@@ -55,7 +55,7 @@ def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
     deadline = time.monotonic() + DELETE_SECONDS
     while cfg.history_topic in all_partition_counts(admin):
         if time.monotonic() > deadline:
-            raise _not_deleted(cfg, f"it is still there after {DELETE_SECONDS:.0f} s")
+            raise _not_deleted(cfg, f"the topic still exists {DELETE_SECONDS:.0f} s after its deletion")
         time.sleep(0.1)
 
 
@@ -64,7 +64,9 @@ def _not_deleted(cfg: ConnectorConfig, why: str) -> SchemaError:
         "the old schema history cannot be deleted",
         where=f"topic {cfg.history_topic}",
         why=why,
-        remedy="grant Delete on the topic to the account, or delete it with another one; then run the task again",
+        remedy="grant the Kafka account Delete on the topic, or delete the topic with another account; then run "
+        "the task "
+        "again",
     )
 
 
@@ -91,11 +93,12 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
             keywords = set(classified.leading_words.split()[:2])
             if classified.relevant and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords:
                 raise SchemaError(
-                    "the schema history cannot be rebuilt: a captured table changed since the stored offset",
+                    "the schema history cannot be rebuilt: the structure of a captured table changed since the "
+                    "stored offset",
                     where=f"{event.file}:{event.start_pos}: {query.sql[:300]}",
-                    why="the structures of the server are those after this statement, not those at the offset",
-                    remedy="take a new snapshot: mysql_cdc_reset_offset with current (what is not drained is left "
-                    "out), then mysql_cdc_snapshot with again=true and snapshot.mode=initial",
+                    why="the server only has the structure after this statement, not the one at the stored offset",
+                    remedy="take a new snapshot: mysql_cdc_reset_offset with current (changes that are not drained are "
+                    "skipped), then mysql_cdc_snapshot with again=true and snapshot.mode=initial",
                 )
     finally:
         stream.close()

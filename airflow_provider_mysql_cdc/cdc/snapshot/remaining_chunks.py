@@ -38,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, FilePos
 NameSpan = tuple[TableId, FilePosition, FilePosition | None]
 """A name, the place after which it held, and the place up to which; None stands for the view."""
 REMEDY = (
-    "give the snapshot up (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot with "
+    "abandon the snapshot (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot with "
     "again=true)"
 )
 
@@ -162,10 +162,10 @@ def resolve_chunks(
         life = by_name[chunk.table]
         if life.rows_moved_by is not None:
             raise SchemaError(
-                "the snapshot cannot be resumed: rows of a table that is not read yet moved without row events",
+                "the snapshot cannot be resumed: rows of a table that is not fully read were moved without row events",
                 where=f"table {chunk.table}; {life.rows_moved_by}",
-                why="EXCHANGE PARTITION, DISCARD and IMPORT TABLESPACE leave no trace of the rows in the binlog, and "
-                "the finished part of the snapshot is older than the statement",
+                why="EXCHANGE PARTITION, DISCARD and IMPORT TABLESPACE log no row events, and the finished part of the "
+                "snapshot is older than the statement",
                 remedy=REMEDY,
             )
         resolved = _resolve_chunk(chunk, life, lineages, captures, base_tables)
@@ -175,9 +175,12 @@ def resolve_chunks(
         else:
             to_read.append(resolved)
             if resolved.source != chunk.table:
-                reasons.append(f"{chunk.table} is read as {resolved.source}, its rows come as {resolved.table}")
+                reasons.append(
+                    f"{chunk.table} is now read from {resolved.source}; its rows are written as {resolved.table}"
+                )
             reasons += [
-                f"{heir} is another table since the snapshot began, and is read as well" for heir in resolved.successors
+                f"{name} was replaced by another table since the snapshot began, which is read as well"
+                for name in resolved.successors
             ]
     return RemainingChunks(tuple(to_read), tuple(dropped), tuple(dict.fromkeys(reasons)))
 
@@ -212,8 +215,8 @@ def _resolve_chunk(
     if successor is None or (base_tables is not None and name not in base_tables):
         return f"{chunk.table} was dropped since the snapshot began"
     if successor.is_initial:
-        return f"{chunk.table} was dropped since the snapshot began; {name} is another of its tables"
-    return f"{chunk.table} was truncated or created anew since the snapshot began"
+        return f"{chunk.table} was dropped since the snapshot began; {name} is now another table of the snapshot"
+    return f"{chunk.table} was truncated or created again since the snapshot began"
 
 
 def _is_successor_name(name: TableId, lineage: TableLineage, lineages: TableLineages) -> bool:
@@ -246,9 +249,13 @@ def require_same_keys(to_read: Iterable[ResolvedChunk], tables: dict[TableId, Ta
         for name, kind in zip(chunk.columns, chunk.kinds, strict=True):
             if table.column(name) is None or key_kind(table, name) != kind:
                 raise SchemaError(
-                    "the snapshot cannot be resumed: the key of a table that is read in part was changed",
+                    "the snapshot cannot be resumed: the key of a partly read table was changed",
                     where=f"table {source}, column {name}",
-                    why=f"the parts that are done are bounded by {name} as {kind}"
-                    + ("" if table.column(name) is None else f"; it is {key_kind(table, name)} now"),
+                    why=f"the finished chunks are bounded by {name} as {kind}"
+                    + (
+                        "; the column does not exist any more"
+                        if table.column(name) is None
+                        else f"; its type is now {key_kind(table, name)}"
+                    ),
                     remedy=REMEDY,
                 )

@@ -82,13 +82,13 @@ class Resumption:
 
     def _on_unparsed(self, statement: LoggedStatement) -> None:
         if self._cfg[F.SKIP_UNPARSEABLE_DDL]:
-            log.warning("a statement is passed over at %s: %s", statement.where, statement.sql[:200])
+            log.warning("skipping a statement that cannot be parsed at %s: %s", statement.where, statement.sql[:200])
             return
         raise DdlParseError(
-            "a statement since the snapshot's first view is not understood",
+            "the snapshot cannot be resumed: a statement since its first view cannot be parsed",
             where=f"{statement.where}: {statement.sql[:500]}",
-            why="it can be about a table that is not read yet",
-            remedy=f"report the statement; {REMEDY}",
+            why="the statement may concern a table that is not fully read",
+            remedy=f"report the statement as a bug; to continue, {REMEDY}",
         )
 
 
@@ -108,8 +108,8 @@ def require_readable(cfg: ConnectorConfig, remaining: RemainingChunks, tables: d
     for item in remaining.to_read:
         if item.source != item.chunk.table and cfg.select_override(item.chunk.table) is not None:
             raise ConfigError(
-                f"the snapshot statement for {item.chunk.table} cannot be used any more",
+                f"the snapshot statement for {item.chunk.table} can no longer be used",
                 where=f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{item.chunk.table}",
-                why=f"the table is called {item.source} since the snapshot began",
+                why=f"the table was renamed to {item.source} since the snapshot began",
                 remedy=f"rename the table back, or {REMEDY}",
             )

@@ -120,6 +120,7 @@ class RowEmitter:
         target: Where the records go.
         counts: Records by topic; dead letters are added.
         id_prefix: What tells this reading of the table from others, for the header cdc-id.
+        row_id_prefix: Distinguishes, together with the row's number, rows without a unique key in that header.
         marker: ``source.snapshot`` of most rows.
     """
 
@@ -135,6 +136,7 @@ class RowEmitter:
         target: EmitTarget,
         counts: dict[str, int],
         id_prefix: str,
+        row_id_prefix: str,
         marker: str = DEFAULT_MARKER,
     ) -> None:
         self.topic, self.where = target.topic, where
@@ -142,6 +144,7 @@ class RowEmitter:
         self._own_topic = topic_routing.unrouted_topic(cfg, table.id)
         self._target, self._decode, self._fill = target, decode, fill
         self._op_tail = source_texts.op_tail
+        self._row_id_prefix = row_id_prefix
         self._id_prefix = id_prefix if cfg[F.CDC_ID_HEADER] else None
         self._key_is_unique = table_options.table_options(cfg, table).key_columns is None
         self._current_marker, self._default_marker = "", marker
@@ -234,7 +237,9 @@ class RowEmitter:
             if self._id_prefix is not None:
                 # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
                 # row number tell rows apart.
-                row_id = key if key is not None and self._key_is_unique else f"{self.where}/{self._rows}".encode()
+                row_id = (
+                    key if key is not None and self._key_is_unique else f"{self._row_id_prefix}/{self._rows}".encode()
+                )
                 headers = [*headers, ("cdc-id", f"{self._id_prefix}/{self._own_topic}/".encode() + row_id)]
             if target.record_format is None:
                 key_bytes, value_bytes, partition = key, value, partition_of(key, target.partitions)

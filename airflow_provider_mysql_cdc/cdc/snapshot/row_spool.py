@@ -59,11 +59,12 @@ class RowSpool:
             yield
         except OSError as error:
             raise StateError(
-                "the rows of a chunk cannot be kept on the local disk",
+                "the rows of a chunk cannot be stored on the local disk",
                 where=f"{self._where}, folder {tempfile.gettempdir()}",
                 why=str(error),
-                remedy="free space there, or let TMPDIR of the executors name a larger folder; a table that cannot be "
-                "cut needs room for all its rows",
+                remedy="free space there, or set TMPDIR of the executors to a folder with more space; a table "
+                "that cannot be "
+                "split into chunks needs space for all its rows",
                 retriable=True,
             ) from error
 

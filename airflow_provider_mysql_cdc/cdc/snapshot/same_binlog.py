@@ -48,8 +48,9 @@ def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, ep
                 f"snapshot {epoch} cannot be finished: {error.what}",
                 where=error.where,
                 why=error.why,
-                remedy="give it up (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot "
-                "with again=true); or set database.hostname to the server that still has the former binlog",
+                remedy="abandon it (DAG mysql_cdc_reset_offset with current), then take a new one "
+                "(mysql_cdc_snapshot with "
+                "again=true); or set database.hostname to the server that still has the earlier binlog",
             ) from error
 
 

@@ -116,7 +116,7 @@ def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
             f"the snapshot statement for {table.id} cannot be used",
             where=f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{table.id}",
             why=why,
-            remedy="correct the SELECT; name tables with their database, and give each column once"
+            remedy="correct the SELECT: qualify tables with their database, and select each column once"
             + ("; MySQL quotes names as `name`, not as [name]" if "[" in statement else ""),
         ) from error
 
@@ -125,8 +125,8 @@ def _expressions(table: Table, columns: tuple[Column, ...], override_names: froz
     missing = [c for c in columns if folded_name(c.name) not in override_names]
     if names := [c.name for c in missing if not c.nullable]:
         raise ConfigError(
-            f"the snapshot statement for {table.id} leaves out columns that cannot be NULL: {', '.join(names)}",
+            f"the snapshot statement for {table.id} does not select NOT NULL columns: {', '.join(names)}",
             where=f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{table.id}",
-            remedy="add the columns to the SELECT, or leave them out of the events with column.exclude.list",
+            remedy="add the columns to the SELECT, or exclude them from the events with column.exclude.list",
         )
     return ", ".join("NULL" if c in missing else column_expression(c) for c in columns)

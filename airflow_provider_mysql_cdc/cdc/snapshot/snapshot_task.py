@@ -192,6 +192,7 @@ class SnapshotTask:
             key_kinds=chunk.kinds,
             position=lambda: position,
             id_prefix=f"snapshot/{self.plan.epoch}",
+            row_id_prefix=f"snapshot of {chunk.id}",
             ledger_record=lambda written: self._ledger_record(resolved, assigned.list_entry, written),
             timeout_error=lambda produced, rows: _timeout_error(self.cfg, chunk, produced, rows),
             report_progress=lambda rows: self.channel.call(CHUNK_PROGRESS, ChunkRows(chunk.id, rows)),
@@ -260,11 +261,12 @@ def _timeout_error(cfg: ConnectorConfig, chunk: SnapshotChunk, produced: int, ro
         "a chunk has more rows than can be written within one Kafka transaction",
         where=f"snapshot of {chunk.id}",
         why=f"{produced:,} of {rows:,} rows took {limit_s * TRANSACTION_TIME_SHARE:.0f} s; transaction.timeout.ms is "
-        f"{limit_s * 1000:.0f}" + ("" if is_split else ", and the table is not cut along its key"),
+        f"{limit_s * 1000:.0f}" + ("" if is_split else ", and the table is not split by its key"),
         remedy="lower snapshot.chunk.rows"
         if is_split
         else "raise transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or give the table a "
-        "primary key by which it can be cut (snapshot.chunk.rows in docs/properties.md says of which types), "
-        "without a statement, converter or message.key.columns of its own",
+        "primary key by which it can be split (the types are listed at snapshot.chunk.rows in "
+        "docs/properties.md), and no "
+        "statement override, converter or message.key.columns of its own",
         retriable=is_split,
     )

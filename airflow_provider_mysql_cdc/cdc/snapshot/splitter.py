@@ -100,10 +100,10 @@ def _scanned_bounds(
         bound = tuple(key_row)
         if not all(kind.is_written_form(value) for kind, value in zip(parsed_kinds, bound, strict=True)):
             raise SchemaError(
-                "a table cannot be cut into chunks",
+                "a table cannot be split into chunks",
                 where=f"table {table.id}, key {', '.join(columns)}",
-                why=f"the server shows a key as {bound!r}, which is not what {', '.join(kinds)} looks like",
-                remedy="report the table's definition; meanwhile a statement in snapshot.select.statement.overrides "
-                "makes the table one chunk",
+                why=f"the server returned the key {bound!r}, which is not a valid value of {', '.join(kinds)}",
+                remedy="report the table definition as a bug; meanwhile a statement in "
+                "snapshot.select.statement.overrides makes the table one chunk",
             )
         yield bound

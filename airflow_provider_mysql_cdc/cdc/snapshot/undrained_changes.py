@@ -39,14 +39,15 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
     first_change = _first_change(cfg, start, end)
     if first_change is not None:
         raise StateError(
-            "a new snapshot would move the stream past changes that are not drained",
-            where=f"{first_change}, behind {start}",
-            why="the drain goes on where the snapshot's view stands, so these changes would be left out for good, also "
+            "a new snapshot would skip changes that are not drained",
+            where=f"{first_change}, after {start}",
+            why="the drain continues at the position of the snapshot's view, so these changes would be lost for "
+            "good, also "
             "those of tables that the snapshot does not read",
-            remedy="let the tables be read behind a drain, while the stream stands: it needs gtid_mode=ON or a signal "
-            "table (signal.data.collection), and no statements of one's own for them; or run the task again at a quiet "
-            "moment; or decide to leave the changes out: mysql_cdc_reset_offset with current, then mysql_cdc_snapshot "
-            "with again=true",
+            remedy="read the tables with a blocking snapshot after a drain, which needs gtid_mode=ON or a signal table "
+            "(signal.data.collection) and no snapshot.select.statement.overrides for them; or run the task again when "
+            "no changes are pending; or decide to skip the changes: mysql_cdc_reset_offset with current, then "
+            "mysql_cdc_snapshot with again=true",
             retriable=False,
         )
 

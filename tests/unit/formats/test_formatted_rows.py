@@ -129,6 +129,7 @@ def test_rows_of_a_snapshot(mode: str) -> None:
         target=EmitTarget(sink, "topic", 3, [], 0, Picky(b"4")),  # type: ignore[arg-type]
         counts=counts,
         id_prefix="x",
+        row_id_prefix="snapshot of db.t/0",
     )
     emitter.emit_row(b"5", "true")
     if mode == "fail":

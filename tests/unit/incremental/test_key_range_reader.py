@@ -135,7 +135,7 @@ def test_a_table_whose_key_is_another_one_is_handed_back(monkeypatch: pytest.Mon
     kafka, channel, counts = read(monkeypatch, 0, now)
     assert counts == {} and not kafka.committed(TOPIC)
     ((op, given),) = channel.said
-    assert op == "back" and given["reason"] == "its key is another one than when the snapshot began"
+    assert op == "back" and given["reason"] == "its key has changed since the snapshot began"
 
 
 @pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])

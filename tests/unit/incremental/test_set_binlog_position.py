@@ -128,7 +128,7 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     before = len(transactions(kafka, CFG.ledger_topic))
     books, moved = taking.process_signals(CFG, None, job, job.read(), lines.append, "o")
     assert len(transactions(kafka, CFG.ledger_topic)) == before + 1
-    assert moved and "come once more" in lines[0]
+    assert moved and "are published again" in lines[0]
     last = transactions(kafka, CFG.ledger_topic)[-1]
     assert {b"signal/airflow/x", PROCESSED_SIGNALS_KEY.encode(), PLAN_KEY.encode(), b"incremental/request/back"} <= {
         *last
@@ -176,7 +176,7 @@ def test_structures_that_are_told_and_a_move_wait_for_each_other(monkeypatch: py
     for signal in sorted(signals, key=lambda s: s.id != first):
         found.process(signal)
     ((refused, why),) = found.refused
-    assert refused.id != first and "send it again behind that" in why
+    assert refused.id != first and "send this one again after it" in why
     assert (found.move is None) == (first == "told") and bool(found.schema_records) == (first == "told")
 
 
@@ -190,7 +190,7 @@ def test_the_stream_stands_there_already(monkeypatch: pytest.MonkeyPatch) -> Non
         "to": "",
         "direction": "forward",
     }
-    assert "left out" in PositionMove(START, END).log_line()
+    assert "skipped" in PositionMove(START, END).log_line()
 
 
 # -- sets of GTIDs ---------------------------------------------------------------------------------------------------

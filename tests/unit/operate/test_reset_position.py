@@ -154,5 +154,7 @@ def test_a_history_that_may_not_be_deleted_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(recovery, "require_no_ddl", lambda *_: None)
     monkeypatch.setattr(recovery, "make_admin", lambda _: admin)
     monkeypatch.setattr(recovery, "all_partition_counts", lambda _: {CFG.history_topic: 1})
-    with pytest.raises(SchemaError, match=r"cannot be deleted.*TOPIC_AUTHORIZATION_FAILED.*grant Delete"):
+    with pytest.raises(
+        SchemaError, match=r"cannot be deleted.*TOPIC_AUTHORIZATION_FAILED.*grant the Kafka account Delete"
+    ):
         recovery.replace_history(CFG, START, END)

@@ -54,7 +54,7 @@ def test_a_list_is_read_back_in_its_order_whatever_is_done(job: JobLedger) -> No
 def test_a_list_that_lacks_a_chunk_is_not_taken_for_a_whole_one(job: JobLedger) -> None:
     record_chunks(job, 1, CHUNKS)
     job.put_all([(CHUNK_PREFIX + CHUNKS[1].id, None)])
-    with pytest.raises(StateError, match="does not hold all chunks") as caught:
+    with pytest.raises(StateError, match="does not contain all chunks") as caught:
         recorded_chunks(job.read(), 1)
     assert "2 of 3" in caught.value.why
 
@@ -62,7 +62,7 @@ def test_a_list_that_lacks_a_chunk_is_not_taken_for_a_whole_one(job: JobLedger) 
 def test_an_empty_list_of_the_snapshot_before_is_not_this_ones(job: JobLedger) -> None:
     record_chunks(job, 1, [])
     assert recorded_chunks(job.read(), 1) == ([], {})
-    with pytest.raises(StateError, match="does not hold all chunks"):
+    with pytest.raises(StateError, match="does not contain all chunks"):
         recorded_chunks(job.read(), 2)
 
 

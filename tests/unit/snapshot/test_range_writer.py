@@ -59,6 +59,7 @@ def test_a_range_that_is_written_again_counts_once(monkeypatch: pytest.MonkeyPat
             key_kinds=("SIGNED",),
             position=lambda: ViewPosition(END, 7),
             id_prefix="snapshot/1",
+            row_id_prefix="snapshot of db.t/0",
             ledger_record=lambda written: ("chunk/db.t/0", {"rows": written[TABLE.id].written}),
             timeout_error=lambda *_: AssertionError("the transaction has just begun"),
             report_progress=lambda _: None,

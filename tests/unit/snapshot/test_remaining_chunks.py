@@ -42,7 +42,7 @@ def test_columns_beside_the_key_may_change() -> None:
     ids=["unsigned", "collation", "character set", "name"],
 )
 def test_bounds_of_a_key_that_was_changed_mean_other_rows(columns: tuple[Column, ...]) -> None:
-    with pytest.raises(SchemaError, match="key of a table that is read in part was changed") as caught:
+    with pytest.raises(SchemaError, match="key of a partly read table was changed") as caught:
         require(*columns)
     name = "n" if columns[0] == ID else "id"
     assert caught.value.where == f"table db.t, column {name}" and "again=true" in caught.value.remedy

@@ -91,7 +91,7 @@ def test_a_statement_of_ones_own_is_asked_for_the_columns_it_gives() -> None:
     cfg = config({OVERRIDES: "db.t", f"{OVERRIDES}.db.t": "SELECT N, id FROM db.t -- all"})
     sql = chunk_sql(cfg, Server("N", "id"), T, SnapshotChunk(T.id, 0))
     assert sql == "SELECT `id`, `n`, NULL FROM (SELECT N, id FROM db.t -- all\n) AS snapshot_rows"
-    with pytest.raises(ConfigError, match="cannot be NULL: n"):
+    with pytest.raises(ConfigError, match="does not select NOT NULL columns: n"):
         check_override(cfg, Server("id", "x"), T)
     with pytest.raises(ConfigError, match="cannot be used"):
         check_override(cfg, Server(error=pymysql.err.ProgrammingError(1064, "syntax")), T)

@@ -127,17 +127,17 @@ def test_chunks_of_rows_that_are_gone_are_passed_over(statements: list[str]) -> 
         (["RENAME TABLE a TO c", "DROP TABLE c"], ["d.a was dropped since the snapshot began"]),
         (
             ["DROP TABLE a", "RENAME TABLE b TO a"],
-            ["d.a was dropped since the snapshot began; d.a is another of its tables"],
+            ["d.a was dropped since the snapshot began; d.a is now another table of the snapshot"],
         ),
-        (["TRUNCATE a"], ["d.a was truncated or created anew since the snapshot began"]),
-        (["DROP TABLE a", "CREATE TABLE a (i INT)"], ["d.a was truncated or created anew since the snapshot began"]),
-        (["RENAME TABLE a TO _x"], ["d.a is read as d._x, its rows come as d.a"]),
-        (["RENAME TABLE a TO c"], ["d.a is read as d.c, its rows come as d.c"]),
+        (["TRUNCATE a"], ["d.a was truncated or created again since the snapshot began"]),
+        (["DROP TABLE a", "CREATE TABLE a (i INT)"], ["d.a was truncated or created again since the snapshot began"]),
+        (["RENAME TABLE a TO _x"], ["d.a is now read from d._x; its rows are written as d.a"]),
+        (["RENAME TABLE a TO c"], ["d.a is now read from d.c; its rows are written as d.c"]),
         (
             ["RENAME TABLE a TO old, fresh TO a"],
             [
-                "d.a is read as d.old, its rows come as d.old",
-                "d.a is another table since the snapshot began, and is read as well",
+                "d.a is now read from d.old; its rows are written as d.old",
+                "d.a was replaced by another table since the snapshot began, which is read as well",
             ],
         ),
         (["ALTER TABLE a ADD x INT"], []),
@@ -156,7 +156,7 @@ def test_a_name_that_a_view_has_now_is_nobodys_table() -> None:
     assert resolve_chunks([chunk], lives, lambda t: True, set()).reasons == (
         "d.a was dropped since the snapshot began",
     )
-    assert "another of its tables" in resolve_chunks([chunk], lives, lambda t: True, {name("a")}).reasons[0]
+    assert "another table of the snapshot" in resolve_chunks([chunk], lives, lambda t: True, {name("a")}).reasons[0]
 
 
 def test_of_rows_that_are_gone_only_events_under_captured_names_are_held_back() -> None:
@@ -178,7 +178,7 @@ def test_names_that_a_table_had_before_its_heir_took_one_are_contained_too() -> 
 def test_rows_that_moved_without_events_are_refused(sql: str) -> None:
     with pytest.raises(SchemaError, match="moved") as caught:
         left_after(sql, "ALTER TABLE a IMPORT TABLESPACE")
-    assert caught.value.where == f"table d.a; {sql}" and "leave no trace" in caught.value.why
+    assert caught.value.where == f"table d.a; {sql}" and "log no row events" in caught.value.why
     assert "again=true" in caught.value.remedy
     assert left_after(sql.replace(" a", " b")).to_read
 
