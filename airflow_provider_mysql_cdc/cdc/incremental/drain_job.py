@@ -1,4 +1,4 @@
-"""The drain as a job: its batches, and behind each of them the signals and ad-hoc snapshots."""
+"""The drain as a job: batches, each followed by signals and ad-hoc snapshots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
 def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
-    """Drain batch after batch, carrying out signals in between; return records per topic.
+    """Drain batch after batch, and process signals and ad-hoc snapshots in between; return records per topic.
 
     Args:
         spec: The job.
@@ -19,6 +19,6 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         log: Takes one line of text.
 
     Raises:
-        CdcError: A batch or a round could not be completed.
+        CdcError: A batch or a window could not be completed.
     """
     return drain_driver.run_drain(spec, runner, log, drain_driver.OtherWork(run_windows, has_pending_work))

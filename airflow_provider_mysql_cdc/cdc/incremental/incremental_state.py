@@ -1,8 +1,8 @@
-"""Ad-hoc snapshots in the ledger: one record for each scan of a table and each stretch that is done; none grows.
+"""Ad-hoc snapshots in the ledger: a record for each table scan and each finished key range, so no record grows.
 
-``incremental/scan/<n>`` is the scan of a table, ``incremental/done/<scan>/<n>`` a stretch whose rows are committed
-behind a gap or in the round at work, ``incremental/request/<id>`` what became of a signal that asked for scans, and
-``incremental/state`` what concerns all of them.
+``incremental/scan/<n>`` is the scan of a table, ``incremental/done/<scan>/<n>`` a key range whose rows are committed
+but that the scan's cursor has not passed, ``incremental/request/<id>`` the outcome of a signal that requested scans,
+and ``incremental/state`` the state that is common to all of them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, 
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
 
 MAX_ENDED_SCANS = 5000
-"""Scans that are ended and still remembered, for who asks how they ended."""
+"""Ended scans that are kept, so that their outcome can be queried."""
 MAX_REQUESTS = 1000
 
 StateChange = tuple[str, dict[str, Any] | None]
-"""A key of the ledger and its new value; None deletes it."""
+"""A ledger key and its new value; None deletes the key."""
 RequestVerdict = Literal["accepted", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """Say what became of a signal that asked for scans.
+    """Hold the outcome of a signal that requested scans.
 
     Args:
         id: The signal's id.
@@ -35,7 +35,7 @@ class RequestRecord:
         first_order: ``order`` of its first scan.
         scan_count: Number of its scans; they have consecutive orders.
         reason: Why it was refused.
-        ts_ms: When, milliseconds since 1970.
+        ts_ms: Time of the decision, milliseconds since 1970.
     """
 
     id: str
@@ -79,10 +79,10 @@ class IncrementalState:
     """Hold all ad-hoc snapshots of a stream.
 
     Args:
-        scans: By their order.
-        done_ranges: Stretches that are done and that no cursor has passed.
-        requests: What became of signals, by their ids.
-        paused: Whether nothing is read until a signal says so.
+        scans: Scans by their order.
+        done_ranges: Finished key ranges that no cursor has passed.
+        requests: Outcomes of signals, by their ids.
+        paused: Whether reading is paused until a resume-snapshot signal.
         next_order: ``order`` of the next scan.
     """
 
@@ -94,22 +94,22 @@ class IncrementalState:
 
     @property
     def active_scans(self) -> list[TableScan]:
-        """Return the scans that are not ended, in their order; blocking ones come first."""
+        """Return the scans that have not ended, in their order; blocking ones come first."""
         return sorted((s for s in self.scans.values() if not s.ended), key=lambda s: (s.kind != "blocking", s.order))
 
     @property
     def runnable_scans(self) -> list[TableScan]:
-        """Return what a round has to do now: nothing while paused, only the blocking ones while there are any."""
+        """Return the scans of the next window: none while paused, only the blocking ones while there are any."""
         active = [] if self.paused else self.active_scans
         blocking = [s for s in active if s.kind == "blocking"]
         return blocking or active
 
     def with_scans(self, scans: Iterable[TableScan]) -> IncrementalState:
-        """Return the books with scans added or replaced."""
+        """Return the state with scans added or replaced."""
         return replace(self, scans={**self.scans, **{s.order: s for s in scans}})
 
     def with_request(self, request: RequestRecord) -> IncrementalState:
-        """Return the books with a request added; the oldest without work are forgotten beyond ``MAX_REQUESTS``."""
+        """Return the state with a request added; above ``MAX_REQUESTS`` the oldest finished requests are removed."""
         requests = {**self.requests, request.id: request}
         if (surplus := len(requests) - MAX_REQUESTS) > 0:
             active_ids = {scan.request for scan in self.active_scans} | {request.id}
@@ -119,7 +119,7 @@ class IncrementalState:
         return replace(self, requests=requests)
 
     def with_advanced_cursors(self) -> IncrementalState:
-        """Return the books with every cursor moved as far as it goes; stretches of ended scans are forgotten."""
+        """Return the state with every cursor advanced as far as possible, without key ranges of ended scans."""
         ranges_by_scan: dict[int, list[DoneKeyRange]] = {}
         for done_range in self.done_ranges:
             ranges_by_scan.setdefault(done_range.key_range.scan, []).append(done_range)
@@ -131,13 +131,13 @@ class IncrementalState:
         return replace(self, scans=scans, done_ranges=tuple(pending_ranges))
 
     def pruned(self) -> IncrementalState:
-        """Return the books without the oldest of the scans that are ended, beyond ``MAX_ENDED_SCANS``."""
+        """Return the state without the oldest ended scans above ``MAX_ENDED_SCANS``."""
         ended = sorted(order for order, scan in self.scans.items() if scan.ended)
         oldest = set(ended[: max(0, len(ended) - MAX_ENDED_SCANS)])
         return replace(self, scans={order: scan for order, scan in self.scans.items() if order not in oldest})
 
     def without_ranges(self, scan_orders: Collection[int]) -> IncrementalState:
-        """Return the books without the stretches of some scans, which begin anew.
+        """Return the state without the key ranges of some scans, which restart.
 
         Args:
             scan_orders: Orders of the scans.
@@ -145,18 +145,18 @@ class IncrementalState:
         return replace(self, done_ranges=tuple(d for d in self.done_ranges if d.key_range.scan not in scan_orders))
 
     def done_ranges_of(self, scan_order: int) -> list[DoneKeyRange]:
-        """Return a scan's stretches that are done behind a gap, in their order."""
+        """Return a scan's finished key ranges after its cursor, in their order."""
         return sorted((d for d in self.done_ranges if d.key_range.scan == scan_order), key=lambda d: d.key_range.number)
 
 
 def read_incremental_state(ledger: LedgerState) -> IncrementalState:
-    """Return what the ledger says.
+    """Return the state that the ledger holds.
 
     Args:
         ledger: The ledger.
 
     Raises:
-        DamagedRecordError: A record is not of its form.
+        DamagedRecordError: A record is not valid.
     """
     scans: dict[int, TableScan] = {}
     done: list[DoneKeyRange] = []
@@ -173,7 +173,7 @@ def read_incremental_state(ledger: LedgerState) -> IncrementalState:
                 requests[request.id] = request
     with record_location(f"key {STATE_KEY}"):
         state = Members(ledger.other_records.get(STATE_KEY, {}))
-        # Also when the record is lost, no scan takes the number of another, nor its stretches.
+        # Even if the record is lost, no scan gets the order or the key ranges of another one.
         order_candidates = [
             0,
             state.integer("next_order", 0),
@@ -184,11 +184,11 @@ def read_incremental_state(ledger: LedgerState) -> IncrementalState:
 
 
 def state_changes(before: IncrementalState, after: IncrementalState) -> list[StateChange]:
-    """Return what has to be written to get from one to the other; stretches are only ever deleted.
+    """Return the ledger records that lead from one state to another; key ranges are only deleted.
 
     Args:
-        before: What the ledger says.
-        after: What it shall say.
+        before: The state in the ledger.
+        after: The new state.
     """
     records_before, records_after = _ledger_values(before), _ledger_values(after)
     written: list[StateChange] = [
@@ -200,7 +200,7 @@ def state_changes(before: IncrementalState, after: IncrementalState) -> list[Sta
 
 
 def done_range_key(key_range: KeyRange) -> str:
-    """Return the ledger key under which a stretch is said to be done."""
+    """Return the ledger key of a finished key range."""
     return DONE_RANGE_PREFIX + key_range.id
 
 

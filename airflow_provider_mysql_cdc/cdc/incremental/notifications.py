@@ -1,4 +1,4 @@
-"""What is to be told of a step of the books, in the words of Debezium's notifications."""
+"""The notifications about changes of the state, in the format of Debezium's notifications."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Notification(NamedTuple):
     """Hold one notification before it is written.
 
     Args:
-        type: What happened.
-        id: Id of the signal that led to it.
-        additional_data: Members of ``additional_data`` beside the connector's name.
-        aggregate_type: What it speaks of.
+        type: The notification type.
+        id: Id of the signal that caused it.
+        additional_data: Members of ``additional_data`` besides the connector's name.
+        aggregate_type: The aggregate type.
     """
 
     type: NotificationType
@@ -29,10 +29,10 @@ class Notification(NamedTuple):
 
 
 def started(state: IncrementalState, request_id: str) -> Notification:
-    """Return the notice that a request was accepted.
+    """Return the notification that a request was accepted.
 
     Args:
-        state: The books with its scans.
+        state: The state with its scans.
         request_id: Its id.
     """
     return Notification(
@@ -43,11 +43,11 @@ def started(state: IncrementalState, request_id: str) -> Notification:
 
 
 def progress(state: IncrementalState, done_ranges: Iterable[DoneKeyRange]) -> Iterator[Notification]:
-    """Yield a notice for each stretch that was read.
+    """Yield a notification for each key range that was read.
 
     Args:
-        state: The books.
-        done_ranges: The stretches.
+        state: The state.
+        done_ranges: The key ranges.
     """
     tables_left: dict[str, str] = {}
     for key_range in (d.key_range for d in done_ranges):
@@ -68,11 +68,11 @@ def progress(state: IncrementalState, done_ranges: Iterable[DoneKeyRange]) -> It
 
 
 def ended(before: IncrementalState, after: IncrementalState) -> Iterator[Notification]:
-    """Yield notices for scans that have ended, and for requests that have nothing left.
+    """Yield notifications for scans that have ended, and for requests whose scans have all ended.
 
     Args:
-        before: The books before.
-        after: The books now.
+        before: The state before.
+        after: The state now.
     """
     newly_ended = [
         s for o, s in sorted(after.scans.items()) if s.ended and (o not in before.scans or not before.scans[o].ended)

@@ -1,4 +1,4 @@
-"""What a signal makes of the books: pure functions from books to books and the notices that go with it."""
+"""The effects of signals on the state of ad-hoc snapshots: pure functions from state to state."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ STOP_REASON = "stopped by a signal"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """Say which tables are to be read, and how.
+    """Describe which tables are to be read, and how.
 
     Args:
         id: The signal's id.
         kind: ``incremental`` or ``blocking``.
         tables: The tables, in the order of the signal.
-        conditions: SQL by table.
-        surrogate_key: Column by which tables are cut instead of their keys, or None.
-        chunk_size: Rows of a chunk; 0 takes incremental.snapshot.chunk.size.
+        conditions: SQL conditions by table.
+        surrogate_key: Column by which tables are split instead of their keys, or None.
+        chunk_size: Rows of a chunk; 0 means incremental.snapshot.chunk.size.
     """
 
     id: str
@@ -35,12 +35,12 @@ class SnapshotRequest:
 
 
 def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) -> IncrementalState:
-    """Queue a scan for each table; a request whose id is known is the same request and asks for nothing new.
+    """Queue a scan for each table; a request whose id is known is the same request and changes nothing.
 
     Args:
-        state: The books.
-        request: What is asked for.
-        now_ms: Now, milliseconds since 1970.
+        state: The state.
+        request: The request.
+        now_ms: Current time, milliseconds since 1970.
     """
     if request.id in state.requests:
         return state
@@ -63,13 +63,13 @@ def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) 
 
 
 def record_refusal(state: IncrementalState, request_id: str, reason: str, now_ms: int) -> IncrementalState:
-    """Write down that a request was refused; one that is known keeps what it was told.
+    """Record that a request was refused; a known request keeps its outcome.
 
     Args:
-        state: The books.
+        state: The state.
         request_id: The signal's id.
-        reason: Why.
-        now_ms: Now, milliseconds since 1970.
+        reason: Why it was refused.
+        now_ms: Current time, milliseconds since 1970.
     """
     if request_id in state.requests:
         return state
@@ -79,11 +79,11 @@ def record_refusal(state: IncrementalState, request_id: str, reason: str, now_ms
 def stop_scans(
     state: IncrementalState, tables: Collection[TableId] | None, kind: SnapshotKind = "incremental"
 ) -> IncrementalState:
-    """Give scans up.
+    """Abort scans.
 
     Args:
-        state: The books.
-        tables: Which; None for all.
+        state: The state.
+        tables: Their tables; None for all.
         kind: The kind of snapshot that is stopped.
     """
     stopped = [
@@ -93,15 +93,15 @@ def stop_scans(
 
 
 def restart_scans(state: IncrementalState) -> IncrementalState:
-    """Let all scans begin anew that are not ended: the stream has left something out.
+    """Restart all scans that have not ended, because the stream has skipped changes.
 
     Args:
-        state: The books.
+        state: The state.
     """
     scans = [scan.restart() for scan in state.active_scans]
     return state.without_ranges({scan.order for scan in scans}).with_scans(scans)
 
 
 def set_paused(state: IncrementalState, *, paused: bool) -> IncrementalState:
-    """Stop reading, or go on; an incremental snapshot that is not there cannot be paused."""
+    """Pause reading, or resume it; without an active scan there is nothing to pause."""
     return replace(state, paused=paused and bool(state.active_scans))

@@ -1,9 +1,9 @@
-"""What the cursor of a scan rests on: a table that has kept its rows since the scan began, and records of one form.
+"""Whether a scan may continue at its cursor: its table's rows were not replaced, and the record format is unchanged.
 
-A cursor says that everything up to a key is told. That is not so any more when another table took the name, when rows
-came without row events (EXCHANGE PARTITION, IMPORT TABLESPACE), when the stream goes on elsewhere, or when the
-configuration gives records another key, value or topic by now. Then the scan begins anew: rows come once more rather
-than never.
+A cursor means that all rows up to a key are published. That is no longer true if another table got the name, if rows
+were added without row events (EXCHANGE PARTITION, IMPORT TABLESPACE), if the stream was moved, or if the configuration
+now gives records another key, value or topic. Then the scan restarts, so that rows are published twice rather than
+never.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 
 _RECORD_NEUTRAL_GROUPS = frozenset({Group.CONNECTOR, Group.FILTERS, Group.HISTORY, Group.SIGNALS, Group.TOPICS})
-"""Groups of properties that decide what is captured and where side records go, not how the record of a row looks."""
+"""Groups of properties that decide what is captured and where side records are written, not the format of rows."""
 _MAX_DDL_CHARS = 200
 
 
 def record_format_digest(cfg: ConnectorConfig) -> str:
-    """Return a digest of the properties that decide how the records of a row look and where they go.
+    """Return a digest of the properties that decide the format and the topic of row records.
 
     Args:
         cfg: The connector's configuration.
@@ -41,20 +41,20 @@ def record_format_digest(cfg: ConnectorConfig) -> str:
 
 def _affects_records(name: str) -> bool:
     declared_field = F.BY_NAME.get(name)
-    if declared_field is None:  # members of families: transforms, converters, rules for columns
+    if declared_field is None:  # members of property families: transforms, converters, rules for columns
         return not name.startswith(SOURCE_TEXT_PREFIX)
     return declared_field.group not in _RECORD_NEUTRAL_GROUPS or name == F.TRANSFORMS.name
 
 
 @dataclass(slots=True)
 class ScanValidity:
-    """Hold what scans rest on now.
+    """Find scans that may not continue at their cursor.
 
     Args:
-        stream_offset: Where the stream stands.
-        format_digest: Digest of what decides how records look (``record_format_digest``).
-        scans: The scans that may go on.
-        invalid_reasons: Why scans cannot go on, by their orders.
+        stream_offset: Position of the stream.
+        format_digest: Digest of the record format (``record_format_digest``).
+        scans: The scans to check.
+        invalid_reasons: Why scans may not continue, by their orders.
     """
 
     stream_offset: BinlogOffset
@@ -75,7 +75,7 @@ class ScanValidity:
                 self.invalid_reasons[scan.order] = f"the stream was moved to {self.stream_offset} since it began"
 
     def check_record(self, record: HistoryRecord) -> None:
-        """Take note of a record of the schema history.
+        """Check the effect of a schema history record on the scans.
 
         Args:
             record: The record.
@@ -105,11 +105,11 @@ class ScanValidity:
 
 
 def _replaced_tables(record: HistoryRecord) -> frozenset[TableId] | None:
-    """Return the tables whose rows are others behind a statement; None when nobody knows which."""
+    """Return the tables whose rows a statement replaced; None if it cannot be parsed."""
     try:
         ddl_effects = statement_effects(record.ddl, record.context)
     except DdlParseError:
         return None
-    # Rows that TRUNCATE takes away leave nothing behind that would have to be read.
+    # TRUNCATE removes rows and leaves none that would have to be read.
     replacing = [effect for effect in ddl_effects if effect.kind != "truncate" and not effect.unless_exists]
     return frozenset(table for e in replacing for table in (e.table, e.new_name) if table is not None)

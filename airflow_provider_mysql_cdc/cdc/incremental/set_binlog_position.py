@@ -1,8 +1,8 @@
-"""The signal set-binlog-position: the stream goes on at another place of the binlog, from the next batch on.
+"""The signal set-binlog-position: from the next batch on, the stream continues at another position of the binlog.
 
-The move is a plan of kind ``reset``, as an operator's, and stands in the ledger in one transaction with everything else
-that becomes of the signals: whoever comes next finds both or neither.
-Source: Debezium 3.6.1, ``SetBinlogPositionSignal``; there, too, the stream goes on elsewhere when it starts again.
+The move is a plan of kind ``reset``, as when an operator resets the offset. It is written to the ledger in one
+transaction with all other effects of the signals, so that the next run finds both or neither.
+Source: Debezium 3.6.1, ``SetBinlogPositionSignal``; there, too, the new position is used at the next start.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 
 _REFUSED_ERRORS = (ConfigError, BinlogPurgedError, SchemaError, BinlogCorruptError, UnsupportedEventError)
-"""What is wrong with the place, not with the surroundings: the signal is refused, and the drain goes on."""
+"""Errors of the requested position itself: the signal is refused, and the drain continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionMove:
-    """Hold where the stream goes on.
+    """Hold a move of the stream.
 
     Args:
-        origin: Where it stands.
-        target: Where it goes on; the place where it stands means nothing to do.
-        history_records: Descriptions for the schema history, where it does not know the structures at the target.
+        origin: Its position.
+        target: Its new position; the same as ``origin`` if there is nothing to do.
+        history_records: Table structures for the schema history, if it does not contain those at the target.
     """
 
     origin: BinlogOffset
@@ -59,16 +59,16 @@ class PositionMove:
 
     @property
     def needed(self) -> bool:
-        """Whether the target is another place."""
+        """Whether the target is another position."""
         return not same_position(self.origin, self.target)
 
     @property
     def moves_back(self) -> bool:
-        """Whether changes come once more, instead of being left out."""
+        """Whether changes are published again, instead of being skipped."""
         return moves_back(self.origin, self.target)
 
     def log_line(self) -> str:
-        """Return what the move does, for the log."""
+        """Return the effect of the move, for the log."""
         if not self.needed:
             return f"the stream is already at {describe_offset(self.target)}"
         effect = (
@@ -86,26 +86,26 @@ class PositionMove:
 
 
 def describe_offset(offset: BinlogOffset) -> str:
-    """Return a place for people: file and position, and the GTID set where it is known."""
+    """Return an offset as text: file and position, and the GTID set if it is known."""
     return f"{offset} ({offset.gtids})" if offset.gtids else str(offset)
 
 
 def find_move(
     cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, action: SetBinlogPosition
 ) -> PositionMove:
-    """Return the move that a signal asks for, once it is certain that the stream can go on there.
+    """Return the move that a signal requests, after checking that the stream can continue there.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         job: The ledger; nothing is written.
-        ledger: What it holds; its last batch is complete.
+        ledger: Its content; its last batch is complete.
         action: The signal.
 
     Raises:
-        SignalRefused: The server does not hold the place, it is no transaction boundary, or nothing tells the
-            structures of the tables there.
-        CdcError: The source or Kafka cannot be asked.
+        SignalRefused: The server does not have the position, it is no transaction boundary, or the table structures
+            there are unknown.
+        CdcError: The source or Kafka cannot be reached.
     """
     origin = ledger.end()
     if origin is None:
@@ -133,7 +133,7 @@ def move_plan(ledger: LedgerState, move: PositionMove, owner: str) -> BatchPlan:
     Args:
         ledger: The ledger.
         move: The move.
-        owner: Who runs.
+        owner: The id of this run.
     """
     return reset_plan(_next_epoch(ledger), move.target, owner, time.time_ns() // 1_000_000)
 
@@ -143,13 +143,13 @@ def _next_epoch(ledger: LedgerState) -> int:
 
 
 def signals_taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> list[SideRecord]:
-    """Return the records that say how far rows of the signal table were handed over, when the stream is moved.
+    """Return the records that store up to which position rows of the signal table were read, when the stream is moved.
 
-    Behind an earlier place the same rows come again; what they ask for is done, or waits in the ledger.
+    After a move back the same rows are read again, but their signals were carried out or are pending in the ledger.
 
     Args:
         job: The ledger.
-        ledger: What it holds.
+        ledger: Its content.
         epoch: Epoch of the move.
     """
     reached, before = ledger.signal_table_offset(), ledger.processed_signals
@@ -159,7 +159,7 @@ def signals_taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> li
         return []
     records = [job.record(PROCESSED_SIGNALS_KEY, ProcessedSignals(reached, epoch).to_json())]
     if before is not None:
-        # What was found again behind an earlier move, and waits, would seem to be new.
+        # Pending signals that were read again after an earlier move would seem to be new.
         topic = records[0][0]
         records += [
             (topic, k.encode(), None) for k, s in pending_signals(ledger.signals) if before.covers(s.position, s.epoch)
@@ -168,7 +168,7 @@ def signals_taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> li
 
 
 def signals_taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> ProcessedSignals | None:
-    """Return which rows of the signal table were handed over before the stream was moved; None when all count.
+    """Return up to which position the signal table was read before the stream was moved; None if all rows are new.
 
     Args:
         cfg: The connector's configuration.
@@ -176,7 +176,7 @@ def signals_taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -
         ledger: The ledger.
 
     Raises:
-        SourceError: The server cannot be asked.
+        SourceError: The server cannot be queried.
     """
     taken = ledger.processed_signals
     if taken is None:
@@ -184,4 +184,4 @@ def signals_taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -
     try:
         return replace(taken, offset=check_available(conn, cfg.connection_settings(), taken.offset))
     except BinlogPurgedError:
-        return None  # of another binlog, or of files that are gone: the stream stands behind it
+        return None  # of another binlog, or of purged files: the stream is after it

@@ -1,7 +1,7 @@
-"""Carry out the signals that wait, between two batches: each exactly once, whatever ends the run.
+"""Process pending signals between two batches, each exactly once, even after a failure.
 
-New books, the notifications, the deletion of the signals' own records and the place in the Kafka signal topic are one
-Kafka transaction.
+The new state, the notifications, the deletion of the signals' records and the offset in the Kafka signal topic are
+written in one Kafka transaction.
 """
 
 from __future__ import annotations
@@ -68,24 +68,24 @@ from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstac
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
 
 MAX_CONDITION_BYTES = 16 * 2**20
-"""Bytes of the conditions of all scans at work: the record of each scan holds its own, and each run reads them all."""
+"""Bytes of the conditions of all active scans: each scan's record has its own, and each run reads all of them."""
 
 
 @dataclass(slots=True)
 class SignalProcessor:
-    """Carry signals out on the books.
+    """Apply signals to the state of ad-hoc snapshots.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
-        job: The ledger, to which nothing is written here.
-        ledger: What it holds.
-        log: Takes one line of text.
-        state: The books, which go on changing.
-        notifications: What is to be told.
+        job: The ledger; nothing is written to it here.
+        ledger: Its content.
+        log: Writes one line to the log.
+        state: The state, updated by each signal.
+        notifications: Notifications to publish.
         refused: Signals that cannot be carried out, with the reasons.
-        move: Where the stream goes on instead of behind its last batch.
-        schema_records: Structures for the schema history and the schema change topic.
+        move: A move of the stream to another position, or None.
+        schema_records: Table structures for the schema history and the schema change topic.
     """
 
     cfg: ConnectorConfig
@@ -103,16 +103,16 @@ class SignalProcessor:
     _captured_tables: tuple[TableId, ...] | None = None
 
     def process(self, signal: Signal) -> None:
-        """Carry one signal out, or write down why not.
+        """Carry out one signal, or record why it is refused.
 
         Args:
             signal: The signal.
 
         Raises:
-            CdcError: The source or Kafka cannot be asked; the signal waits on.
+            CdcError: The source or Kafka cannot be reached; the signal stays pending.
         """
         if (taken := self._taken_before_move(signal)) is not None:
-            if signal.applied:  # as a statement of the binlog, which comes again too
+            if signal.applied:  # like a DDL statement of the binlog, which is read again as well
                 return
             self.log(
                 f"signal {signal.id} ({signal.type}) at {signal.position} is not carried out again: the stream "
@@ -159,7 +159,7 @@ class SignalProcessor:
             self.notifications.append(Notification(NotificationType.COMPLETED, snapshot.signal_id))
 
     def _check_conditions(self, conditions: Mapping[TableId, str]) -> None:
-        """Refuse conditions that reach beyond their place in a query, or that the ledger would have to hold too often.
+        """Refuse conditions that would change the rest of the query, or that are too large for the ledger.
 
         Args:
             conditions: Conditions by table.
@@ -178,7 +178,7 @@ class SignalProcessor:
             )
 
     def stop_snapshot(self, action: SignalAction) -> None:
-        """Give up scans."""
+        """Abort scans."""
         entries = cast(StopSnapshot, action).collections
         active_tables = [scan.table for scan in self.state.active_scans]
         tables = match_tables(entries, active_tables)[0] if entries else None
@@ -191,7 +191,7 @@ class SignalProcessor:
         )
 
     def pause_or_resume(self, action: SignalAction) -> None:
-        """Let scans rest, or go on."""
+        """Pause scans, or resume them."""
         paused = isinstance(action, PauseSnapshot)
         before, self.state = self.state, set_paused(self.state, paused=paused)
         if before.paused != self.state.paused:
@@ -203,11 +203,11 @@ class SignalProcessor:
         self.log(f"signal {action.signal_id}: ad-hoc snapshots {'are paused' if self.state.paused else 'continue'}")
 
     def log_message(self, action: SignalAction) -> None:
-        """Write a line into the log."""
+        """Write a line to the log."""
         self.log(cast(LogMessage, action).render(self.ledger.end()))
 
     def set_binlog_position(self, action: SignalAction) -> None:
-        """Let the stream go on elsewhere; of several such signals the last counts."""
+        """Move the stream to another position; the last one of several such signals is used."""
         self._require_new(action)
         if self.schema_records:
             raise SignalRefused(
@@ -219,7 +219,7 @@ class SignalProcessor:
         self._complete(action, move.notification_data())
 
     def apply_schema_changes(self, action: SignalAction) -> None:
-        """Put structures in force that a signal tells which has no place of its own: behind the last batch."""
+        """Apply the table structures of a signal without a binlog position: they are in force after the last batch."""
         self._require_new(action)
         changes, stream_offset = cast(SchemaChanges, action).parse_changes(self.cfg), self.ledger.end()
         if stream_offset is None or self.move is not None:
@@ -232,14 +232,14 @@ class SignalProcessor:
         self._report_applied(action, f"from {stream_offset} on")
 
     def _report_applied(self, action: SignalAction, where: str) -> None:
-        """Write down that structures are in force."""
+        """Report that table structures are in force."""
         changes = cast(SchemaChanges, action).changes
         tables = ", ".join(str(change.get("id", "")) for change in changes)
         self.log(f"signal {action.signal_id}: its table structures are in force {where}: {tables}")
         self._complete(action, {notification_record.DATA_COLLECTIONS: tables})
 
     def _complete(self, action: SignalAction, additional_data: Mapping[str, str]) -> None:
-        """Write down that a signal that is no snapshot is carried out."""
+        """Record that a signal other than a snapshot was carried out."""
         if action.signal_id:
             self.state = queue_scans(self.state, SnapshotRequest(action.signal_id, "incremental", (), {}), _now_ms())
         self.notifications.append(
@@ -251,7 +251,7 @@ class SignalProcessor:
             raise SignalRefused("a signal with this id was carried out before; it is not carried out again")
 
     def _taken_before_move(self, signal: Signal) -> ProcessedSignals | None:
-        """Return what says that a row of the signal table was carried out before the stream was moved."""
+        """Return up to where signals were read before the stream was moved, if that includes this signal."""
         if signal.position is None or self.ledger.processed_signals is None:
             return None
         if not self._taken_before:
@@ -279,21 +279,21 @@ _HANDLERS: Mapping[type[SignalAction], Callable[[SignalProcessor, SignalAction],
 def process_signals(
     cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, log: Log, owner: str = ""
 ) -> tuple[IncrementalState, bool]:
-    """Carry out all signals that wait.
+    """Carry out all pending signals.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         job: The ledger; its last batch is complete.
-        ledger: What it holds.
-        log: Takes one line of text.
-        owner: Who runs.
+        ledger: Its content.
+        log: Writes one line to the log.
+        owner: The id of this run.
 
     Returns:
-        The books behind them, which the ledger holds then; and whether the stream was moved, which ends the drain.
+        The new state, as stored in the ledger, and whether the stream was moved, which ends the drain.
 
     Raises:
-        CdcError: The source or Kafka fails; what waits goes on waiting.
+        CdcError: The source or Kafka fails; all signals stay pending.
     """
     before = read_incremental_state(ledger)
     processor = SignalProcessor(cfg, conn, job, ledger, log, before.with_advanced_cursors())
@@ -331,14 +331,14 @@ def state_records(
     after: IncrementalState,
     notifications: list[Notification],
 ) -> list[SideRecord]:
-    """Return the records of a step of the books, with what is told of it.
+    """Return the ledger records and notifications of a change of the state.
 
     Args:
         cfg: The connector's configuration.
         job: The ledger.
-        before: The books in the ledger.
-        after: The books from now on.
-        notifications: The notices.
+        before: The state in the ledger.
+        after: The new state.
+        notifications: The notifications.
     """
     records: list[SideRecord] = [
         (cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
@@ -363,7 +363,7 @@ def _now_ms() -> int:
 
 
 def has_pending_work(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
-    """Return whether a drain has something to do although nothing is new in the binlog.
+    """Return whether a drain has something to do even if the binlog has no new events.
 
     Args:
         cfg: The connector's configuration.

@@ -1,4 +1,4 @@
-"""How an ad-hoc snapshot stands, for whoever asked for it."""
+"""The status of an ad-hoc snapshot, for operators and sensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SnapshotState = Literal["unknown", "waiting", "running", "paused", "done", "abor
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """Say how far one table is.
+    """Hold the status of one table.
 
     Args:
         state: ``waiting``, ``running``, ``done`` or ``aborted``.
@@ -29,11 +29,11 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStatus:
-    """Say how an ad-hoc snapshot stands.
+    """Hold the status of an ad-hoc snapshot.
 
     Args:
-        state: ``unknown`` when no drain has taken a signal of this id, and none waits; ``waiting`` until a drain takes
-            it or reads the first table; ``aborted`` when a table was not read to its end, or the signal was refused.
+        state: ``unknown`` if no drain has processed a signal with this id and none is pending; ``waiting`` until a
+            drain reads the first table; ``aborted`` if a table was not read completely or the signal was refused.
         tables: By ``database.table``.
         reason: Why it was refused or aborted.
     """
@@ -44,14 +44,14 @@ class SnapshotStatus:
 
 
 def snapshot_status(ledger: LedgerState, signal_id: str | None) -> SnapshotStatus:
-    """Return how the snapshot stands that a signal asked for, or all that are not ended.
+    """Return the status of the snapshot that a signal requested, or of all that have not ended.
 
     Args:
         ledger: The ledger.
-        signal_id: The signal's id; None for all that are not ended.
+        signal_id: The signal's id; None for all that have not ended.
 
     Raises:
-        DamagedRecordError: A record of the ledger is not of its form.
+        DamagedRecordError: A record of the ledger is not valid.
     """
     incremental = read_incremental_state(ledger).with_advanced_cursors()
     signal_pending = any(signal_id in (None, record.get("id")) for record in ledger.signals.values())

@@ -1,10 +1,10 @@
-"""The tables under an ad-hoc snapshot as values: how far each is, and what a signal makes of them.
+"""The scans of tables in ad-hoc snapshots, as values with their progress.
 
-A table is read in **stretches**: ranges ``low < key <= high`` that follow each other from its first key to the one that
-was its last when the scan began (INC-09, INC-19). ``cursor`` is the key up to which everything is done. Several
-stretches are read at once, so some behind the cursor may be done already; each of these has a record of its own until
-the cursor has passed it (``advance_cursor``). So a scan's record does not grow, and whatever ends a run, the next one
-goes on at the first key that is missing (INC-17).
+A table is read in key ranges ``low < key <= high`` that follow each other from its first key to the one that was its
+last when the scan began (INC-09, INC-19). ``cursor`` is the key up to which everything is done. Several key ranges are
+read at the same time, so some after the cursor may already be done; each of these has a record of its own until the
+cursor has passed it (``advance_cursor``). So the record of a scan does not grow, and after any failure the next run
+continues at the first missing key (INC-17).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class TableScan:
 
     Args:
         table: The table.
-        request: Id of the signal that asked for it.
-        order: Its number and its place in the queue; no two scans of a stream ever have the same.
+        request: Id of the signal that requested it.
+        order: Its number and its place in the queue; unique within a stream.
         kind: ``incremental``, or ``blocking``: the stream waits until all tables of the request are read.
-        condition: SQL that rows have to fulfil, or None; it came from a channel that is trusted.
-        surrogate_key: Column by which the table is cut instead of its key, or None.
-        chunk_size: Rows of a chunk that the request asked for; 0 takes incremental.snapshot.chunk.size.
+        condition: SQL condition of the rows, or None; it came from a trusted channel.
+        surrogate_key: Column by which the table is split instead of its key, or None.
+        chunk_size: Rows of a chunk as requested; 0 means incremental.snapshot.chunk.size.
         state: ``waiting`` until its first and last key are known, ``running``, ``done`` or ``aborted``.
-        columns: The columns that bound stretches; empty for a table that is one stretch.
-        kinds: What each of them is (``snapshot.key_kinds``).
-        last_key: The last key when the scan began; None for a table that is one stretch.
-        cursor: Everything up to this key is done; None before the first stretch.
-        next_number: Number of the first stretch behind the cursor.
+        columns: The columns that bound key ranges; empty for a table that is one key range.
+        kinds: The kind of each column (``snapshot.key_kinds``).
+        last_key: The last key when the scan began; None for a table that is one key range.
+        cursor: Everything up to this key is done; None before the first key range.
+        next_number: Number of the first key range after the cursor.
         rows: Rows written.
         reason: Why it was aborted.
         started_ms: When it began, milliseconds since 1970; 0 while it waits.
-        start_offset: Where the stream stood when it began; None while it waits.
-        format_digest: Digest of what decides how its records look (``basis.form_of``).
+        start_offset: Position of the stream when it began; None while it waits.
+        format_digest: Digest of the record format (``scan_validity.record_format_digest``).
     """
 
     table: TableId
@@ -70,17 +70,17 @@ class TableScan:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the scan is done or aborted."""
         return self.state in ENDED_STATES
 
     def begin(self, columns: tuple[str, ...], kinds: tuple[str, ...], last_key: Bound | None, now_ms: int) -> TableScan:
-        """Return the scan with its range, from the start.
+        """Return the running scan with its range, before the first key.
 
         Args:
-            columns: The columns that bound stretches.
+            columns: The columns that bound key ranges.
             kinds: Their kinds.
             last_key: The last key; None without columns.
-            now_ms: Now, milliseconds since 1970.
+            now_ms: Current time, milliseconds since 1970.
         """
         return replace(
             self,
@@ -94,26 +94,26 @@ class TableScan:
         )
 
     def with_validity(self, start_offset: BinlogOffset, format_digest: str) -> TableScan:
-        """Return the scan with what it rests on from its beginning.
+        """Return the scan with the values that ``ScanValidity`` checks later.
 
         Args:
-            start_offset: Where the stream stands.
-            format_digest: Digest of what decides how its records look.
+            start_offset: Position of the stream.
+            format_digest: Digest of the record format.
         """
         return replace(self, start_offset=start_offset, format_digest=format_digest)
 
     def restart(self) -> TableScan:
-        """Return the scan as one that waits: what it has read counts for nothing any more."""
+        """Return the scan as waiting again; it will be read from the start."""
         return replace(
             self, state="waiting", columns=(), kinds=(), last_key=None, cursor=None, next_number=0, start_offset=None
         )
 
     def abort(self, reason: str) -> TableScan:
-        """Return the scan given up."""
+        """Return the scan as aborted."""
         return replace(self, state="aborted", reason=reason)
 
     def finish(self) -> TableScan:
-        """Return the scan with everything read."""
+        """Return the scan as done."""
         return replace(self, state="done")
 
     def to_json(self) -> dict[str, Any]:
@@ -178,12 +178,12 @@ class KeyRange:
     Args:
         table: The table.
         scan: ``order`` of its scan.
-        number: Place among the scan's stretches; a larger one has larger keys.
-        columns: The columns that the bounds speak of.
-        kinds: What each of them is.
+        number: Number among the scan's key ranges; a higher one has greater keys.
+        columns: The columns of the bounds.
+        kinds: The kind of each column.
         low: Exclusive lower bound, or None.
-        high: Inclusive upper bound; None for a table that is one stretch.
-        final: Whether the scan ends with it.
+        high: Inclusive upper bound; None for a table that is one key range.
+        final: Whether it is the last one of the scan.
     """
 
     table: TableId
@@ -197,7 +197,7 @@ class KeyRange:
 
     @property
     def id(self) -> str:
-        """Return ``scan/number``, its name in the ledger."""
+        """Return ``scan/number``, its id in the ledger."""
         return f"{self.scan}/{self.number}"
 
     def __str__(self) -> str:
@@ -240,12 +240,12 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class DoneKeyRange:
-    """Say that the rows of a stretch are committed; its record is part of their Kafka transaction.
+    """Record that the rows of a key range are committed; the record is part of their Kafka transaction.
 
     Args:
-        key_range: The stretch.
+        key_range: The key range.
         rows: Rows written.
-        left_out: Rows left out, because an event told of them in the meantime.
+        left_out: Rows left out, because an event of the stream changed them in the meantime.
     """
 
     key_range: KeyRange
@@ -268,14 +268,14 @@ class DoneKeyRange:
 
 
 def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[TableScan, list[DoneKeyRange]]:
-    """Move a scan's cursor over the stretches that follow it without a gap.
+    """Advance a scan's cursor over the finished key ranges that follow it without a gap.
 
     Args:
         scan: The scan.
-        done: Stretches whose rows are committed; those of other scans, or cut by another key, are left out.
+        done: Key ranges whose rows are committed; those of other scans, or bounded by another key, are ignored.
 
     Returns:
-        The scan, ``done`` when its last stretch was among them, and the stretches behind the first gap, in order.
+        The scan, ``done`` if its last key range was among them, and the key ranges after the first gap, in order.
     """
     scan_identity = (scan.order, scan.columns, scan.kinds)
     own_ranges = [d for d in done if (d.key_range.scan, d.key_range.columns, d.key_range.kinds) == scan_identity]
@@ -293,11 +293,11 @@ def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[Table
 
 
 def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[KeyRange]:
-    """Return the ranges between the cursor and the stretches behind it that are done already.
+    """Return the missing key ranges between the cursor and the finished ones after it.
 
     Args:
         scan: The scan after ``advance_cursor``.
-        done: The stretches that ``advance_cursor`` returned, in order.
+        done: The key ranges that ``advance_cursor`` returned, in order.
     """
     missing, low, number = [], scan.cursor, scan.next_number
     for done_range in done:
@@ -311,10 +311,10 @@ def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[KeyRan
 
 
 def read_key_columns(record: Members) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns and kinds of a record, checked.
+    """Return the validated columns and kinds of a record.
 
     Raises:
-        DamagedRecordError: A kind is not known, or they are not as many.
+        DamagedRecordError: A kind is unknown, or there is not one for each column.
     """
     columns, kinds = record.texts("columns"), record.texts("kinds")
     if not all(columns) or len(kinds) != len(columns):
@@ -327,10 +327,10 @@ def read_key_columns(record: Members) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def read_bound(record: Members, name: str, kinds: tuple[str, ...]) -> Bound | None:
-    """Return a bound of a record: one value for each column, of the column's kind.
+    """Return a validated bound of a record: one value for each column, of the column's kind.
 
     Raises:
-        DamagedRecordError: It is something else.
+        DamagedRecordError: The bound is not valid.
     """
     if record.value(name, None) is None:
         return None

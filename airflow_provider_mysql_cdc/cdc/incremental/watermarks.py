@@ -1,14 +1,14 @@
-"""The watermarks of a round: places in the binlog between which the tasks' views were opened.
+"""The watermarks of a window: positions in the binlog between which the tasks' views were opened.
 
-The low watermark is taken before the first view is opened, and every transaction before it can be seen by then:
+The low watermark is taken before the first view is opened, when every transaction before it is visible:
 
 * a row of the signal table, committed by this driver. MySQL commits in the engine in the order of the binlog
-  (``binlog_order_commits``), so all that stands before the row in the binlog can be seen when its commit returns;
-* in the read-only way the end of the binlog, once no transaction before it owns its GTID any more.
+  (``binlog_order_commits``), so everything before the row in the binlog is visible when its commit returns;
+* with read.only the end of the binlog, once no transaction before it owns its GTID any more.
 
-The high watermark is the end of the binlog after the last view was opened: what a view can see stands before it, since
-a transaction stands in the binlog before the engine commits it. Debezium's row that closes the window is written, too,
-for those who capture the signal table.
+The high watermark is the end of the binlog after the last view was opened: everything that a view sees is before it, as
+a transaction is written to the binlog before the engine commits it. Debezium's row that closes the window is written as
+well, for consumers of the signal table's events.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
 WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 SETTLE_TIMEOUT_S = 10.0
-"""Longest wait in seconds for commits under way; semi-synchronous replication stretches them."""
+"""Longest wait in seconds for running commits; semi-synchronous replication slows them down."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowWatermark:
-    """Say from where on events count as touching rows.
+    """Describe from where on an event means that a row was changed after the views were opened.
 
     Args:
-        offset: A place before which every transaction can be seen; None where it is a row.
-        row_id: Id of the row of the signal table; None where it is a place.
+        offset: A position before which every transaction is visible; None if the watermark is a row.
+        row_id: Id of the row of the signal table; None if the watermark is a position.
     """
 
     offset: BinlogOffset | None
@@ -49,11 +49,11 @@ class LowWatermark:
 
 
 class WatermarkUnavailable(Exception):
-    """Say why no low watermark could be taken now."""
+    """Raised with the reason why no low watermark can be taken now."""
 
 
 def watermark_table(cfg: ConnectorConfig) -> TableId | None:
-    """Return the signal table that watermark rows go into; None where nothing is written to the source.
+    """Return the signal table for watermark rows; None if nothing is written to the source.
 
     Args:
         cfg: The connector's configuration.
@@ -69,8 +69,8 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
         conn: An open connection to the source, autocommit.
 
     Raises:
-        NoWatermark: Commits under way did not end in time, or the signal table cannot be written to.
-        SourceError: What the server says.
+        WatermarkUnavailable: Running commits did not end in time, or the signal table cannot be written to.
+        SourceError: The server returned another error.
     """
     table = watermark_table(cfg)
     if table is None:
@@ -100,7 +100,7 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
 
 
 def close_window(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
-    """Write the row that closes the window, as Debezium does; with insert_delete take the first one away.
+    """Write the row that closes the window, as Debezium does; with insert_delete delete the opening row instead.
 
     Args:
         cfg: The connector's configuration.
@@ -108,7 +108,7 @@ def close_window(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
         low: The low watermark.
 
     Raises:
-        SourceError: What the server says.
+        SourceError: The server returned an error.
     """
     table = watermark_table(cfg)
     if table is None or low.row_id is None:

@@ -1,4 +1,4 @@
-"""The rows of a stretch that no event of its window touched, in blocks."""
+"""Leave out rows of a key range that an event of the window changed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 
 class RowKeyReader:
-    """Read rows' own keys, in the form of ``WindowKeys``.
+    """Read the primary keys of rows, in the format of ``WindowKeys``.
 
     Args:
         table: The table.
         options: From ``row_key_options``.
-        columns: The columns that the SELECT gives, in its order.
+        columns: The columns of the SELECT in its order.
     """
 
     def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> None:
@@ -45,7 +45,7 @@ class RowKeyReader:
 
 
 def untouched_rows(blocks: Iterable[RowBlock], key_reader: RowKeyReader, touched: Set[bytes]) -> Iterator[RowBlock]:
-    """Yield the rows whose keys no event had.
+    """Yield the rows whose keys are in no event.
 
     Args:
         blocks: The rows.
@@ -60,7 +60,7 @@ def untouched_rows(blocks: Iterable[RowBlock], key_reader: RowKeyReader, touched
 
 
 def _without_touched(block: RowBlock, keys: Sequence[bytes], touched: Collection[bytes]) -> RowBlock:
-    """Return the rows of a block whose keys are not among others."""
+    """Return the rows of a block whose keys are not in ``touched``."""
     if block.large:
         return RowBlock(0, b"")
     packets, pos, rows = list[bytes](), 0, 0

@@ -1,4 +1,4 @@
-"""Round after round behind a batch, as long as an ad-hoc snapshot has something to read."""
+"""Run windows after a batch, as long as an ad-hoc snapshot has something to read."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_driver import WindowDrive
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 
 MAX_IDLE_WINDOWS = 3
-"""Rounds in which no scan came further after which the rest is left to the next drain."""
+"""Consecutive windows without progress of a scan after which the rest is left to the next drain."""
 
 
 def run_windows(context: BatchContext) -> dict[str, int]:
-    """Carry out signals and read what ad-hoc snapshots have left, until all is read, paused, or cannot be read now.
+    """Process signals and read ad-hoc snapshots, until everything is read, paused, or cannot be read now.
 
     Args:
-        context: The drain, behind a batch.
+        context: The drain after a batch.
 
     Returns:
-        Records by topic of all rounds.
+        Records by topic of all windows.
 
     Raises:
-        CdcError: A round failed; what its stretches committed is kept.
+        CdcError: A window failed; its committed key ranges are kept.
     """
     cfg, conn, job, log = context.cfg, context.conn, context.job, context.log
     totals: dict[str, int] = {}
@@ -46,7 +46,7 @@ def run_windows(context: BatchContext) -> dict[str, int]:
             if result.ranges_read
             else {scan.order for scan in read_incremental_state(job.read()).active_scans}
         )
-        # Tables without a row, and those that are given up, take no stretch.
+        # Tables without rows and aborted scans have no key range.
         idle_windows = 0 if result.ranges_read or remaining_orders != active_orders else idle_windows + 1
         if idle_windows == MAX_IDLE_WINDOWS and remaining_orders:
             log(f"the ad-hoc snapshots continue in the next drain: {result.reason}")

@@ -1,4 +1,4 @@
-"""Chunks of a table: ranges of its key, as values and as SQL."""
+"""Chunks of a table: ranges of its primary key, as values and as SQL conditions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class SnapshotChunk:
 
     Args:
         table: The table.
-        number: Place among the table's chunks, from 0.
-        columns: The leading key columns the bounds speak of; empty for a table that is one chunk.
+        number: Index among the table's chunks, from 0.
+        columns: The leading key columns that the bounds are made of; empty for a table that is one chunk.
         low: Exclusive lower bound, or None.
         high: Inclusive upper bound, or None.
         last: Whether this is the table's last chunk.
-        rows: Estimated rows, for balance and progress.
-        kinds: What each column is (``key_kinds``), to compare keys of events as the column would.
+        rows: Estimated number of rows, for load balancing and progress.
+        kinds: The kind of each column (``key_kinds``), to compare keys of events as MySQL compares the column.
     """
 
     table: TableId
@@ -65,10 +65,10 @@ class SnapshotChunk:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> SnapshotChunk:
-        """Read what ``to_json`` wrote; what becomes a part of SQL is checked, whoever wrote it.
+        """Return the chunk that ``to_json`` wrote; everything that becomes part of SQL is validated.
 
         Raises:
-            DamagedRecordError: It is something else.
+            DamagedRecordError: The record is not a valid chunk.
         """
         stored = as_members(data)
         columns, kinds = stored.texts("columns"), stored.texts("kinds", ())
@@ -91,12 +91,12 @@ class SnapshotChunk:
 
 
 def _read_bound(stored: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
-    """Return a bound: one value for each column, of the column's kind where that is known."""
+    """Return a bound: one value for each column, validated against the column's kind if that is stored."""
     if stored.value(name) is None:
         return None
     values = stored.values(name)
     if not columns or len(values) != len(columns) or not all(is_integer(v) or is_text(v) for v in values):
-        raise stored.member_error(name, "a whole number or a text for each column")
+        raise stored.member_error(name, "an integer or a text for each column")
     if kinds and not all(
         k is not None and k.is_written_form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)
     ):
@@ -107,7 +107,7 @@ def _read_bound(stored: Members, name: str, columns: tuple[str, ...], kinds: tup
 def chunk_columns(table: Table) -> tuple[str, ...]:
     """Return the leading key columns that can bound a chunk.
 
-    A table whose key begins with a column of another type (``key_kinds``), or that has no key, is one chunk.
+    A table without a primary key, or whose key begins with a column of another type (``key_kinds``), is one chunk.
     """
     bound_columns: list[str] = []
     for name in table.key_columns():
@@ -119,19 +119,19 @@ def chunk_columns(table: Table) -> tuple[str, ...]:
 
 
 def key_kind(table: Table, name: str) -> str:
-    """Return the name of a column's kind; empty when it has none, or there is no such column."""
+    """Return the name of a column's kind; empty if it has none or the column does not exist."""
     column = table.column(name)
     return "" if column is None else kind_name(column) or ""
 
 
 def kinds_of(chunk: SnapshotChunk) -> tuple[KeyColumnKind, ...]:
-    """Return the kinds of a chunk's columns; chunks of older versions without kinds have whole numbers.
+    """Return the kinds of a chunk's columns; chunks of older versions, which store no kinds, have integer keys.
 
     Args:
-        chunk: A chunk; what a record says was checked when it was read.
+        chunk: A chunk; one from a stored record was validated by ``from_json``.
 
     Raises:
-        ValueError: There is no such kind.
+        ValueError: A kind does not exist.
     """
     return tuple(map(_require_kind, chunk.kinds or (SIGNED,) * len(chunk.columns)))
 
@@ -139,20 +139,20 @@ def kinds_of(chunk: SnapshotChunk) -> tuple[KeyColumnKind, ...]:
 def _require_kind(name: str) -> KeyColumnKind:
     kind = key_kind_of(name)
     if kind is None:
-        raise ValueError(f"{name!r} is no kind of key, and no character set with its collation")
+        raise ValueError(f"{name!r} is neither a kind of key column nor a character set with its collation")
     return kind
 
 
 def compare(left: Sequence[str], right: Sequence[str], *, greater: bool) -> str:
-    """Return SQL for ``left > right`` or ``left <= right``, in a form whose first term can use an index.
+    """Return SQL for ``left > right`` or ``left <= right``, written so that MySQL can use an index range.
 
     MySQL does not use an index range for a row comparison ``(a, b) > (x, y)`` (manual, "Row Constructor Expression
-    Optimization"), so it is written out.
+    Optimization"), so the comparison is written out.
 
     Args:
         left: SQL of each value on the left, such as a column.
         right: SQL of each value on the right, such as a literal.
-        greater: Which of both.
+        greater: Whether to return ``left > right`` instead of ``left <= right``.
     """
     terms: list[str] = []
     for i, (left_value, right_value) in enumerate(zip(left, right, strict=True)):
@@ -165,16 +165,16 @@ def compare(left: Sequence[str], right: Sequence[str], *, greater: bool) -> str:
 
 
 def bound_condition(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ...], *, greater: bool) -> str:
-    """Return SQL for the keys greater than a bound, or for those that are not.
+    """Return SQL for the keys greater than a bound, or for those less than or equal to it.
 
     Args:
         columns: The columns.
         bound: The bound.
-        kinds: What each column is; empty for chunks of older versions, whose bounds are numbers and texts.
-        greater: Which of both.
+        kinds: The kind of each column; empty for chunks of older versions, whose bounds are integers and texts.
+        greater: Whether to return the condition for greater keys.
 
     Raises:
-        ValueError: There is no such kind.
+        ValueError: A kind does not exist.
     """
     if kinds:
         literals = [_require_kind(k).literal(v) for v, k in zip(bound, kinds, strict=True)]
@@ -184,7 +184,7 @@ def bound_condition(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ..
 
 
 def chunk_condition(chunk: SnapshotChunk) -> str:
-    """Return the WHERE condition of a chunk, ``TRUE`` for a whole table; ``stored_dates_allowed`` belongs around it."""
+    """Return the WHERE condition of a chunk, ``TRUE`` for a whole table; run it within ``stored_dates_allowed``."""
     parts = []
     if chunk.low is not None:
         parts.append(bound_condition(chunk.columns, chunk.low, chunk.kinds, greater=True))

@@ -1,4 +1,4 @@
-"""The chunks of a snapshot that wait for a task, and how far the tasks are."""
+"""The chunks of a snapshot that are waiting for a task, and the progress of the tasks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import Assigned
 
 @dataclass(slots=True)
 class ChunkQueue:
-    """Hand out chunks to the tasks and count what they report.
+    """Assign chunks to tasks and sum up the progress that they report.
 
     Args:
-        waiting: Chunks nobody reads yet, in the order of the snapshot.
-        finished_rows: Rows of chunks that are done, this attempt's and earlier ones'.
-        log: Takes one line of text.
-        total: Chunks in all.
-        edge_chunks: Ids of the first chunk of the first table with rows, and of the last chunk of the last one.
-        list_entries: What the record of each chunk says of the list of chunks.
+        waiting: Chunks that are not assigned to a task yet, in the order of the snapshot.
+        finished_rows: Rows of finished chunks by id, including those of earlier attempts.
+        log: Writes one line to the log.
+        total: Number of all chunks.
+        edge_chunks: Ids of the chunks that hold the first and the last row of the snapshot (``edge_chunks_of``).
+        list_entries: For each chunk id, the members of its record that name its list and its order there.
     """
 
     waiting: list[ResolvedChunk]
@@ -43,11 +43,11 @@ class ChunkQueue:
     _earlier: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Chunks and rows of earlier attempts, which say nothing of how quickly this one goes.
+        # Chunks and rows of earlier attempts do not count for the speed of this one.
         self._earlier = len(self.finished_rows), sum(self.finished_rows.values())
 
     def next(self, task: int, request: EmptyMessage) -> NextChunk:
-        """Reply with the next chunk, or with none."""
+        """Return the reply with the next chunk; its ``assigned`` is None when there is no other one."""
         with self._lock:
             if not self.waiting:
                 return NextChunk()
@@ -56,14 +56,14 @@ class ChunkQueue:
             return NextChunk(AssignedChunk(resolved, first, final, self.list_entries[resolved.chunk.id]))
 
     def progress(self, task: int, request: ChunkRows) -> EmptyMessage:
-        """Take a task's count of rows in its chunk."""
+        """Record how many rows a task has read of its chunk."""
         with self._lock:
             self._running_rows[request.chunk] = request.rows
             self._log_progress()
         return EMPTY
 
     def done(self, task: int, request: ChunkRows) -> EmptyMessage:
-        """Take note that a chunk is committed."""
+        """Record that a chunk is committed."""
         with self._lock:
             self._running_rows.pop(request.chunk, None)
             self.finished_rows[request.chunk] = request.rows
@@ -88,14 +88,14 @@ def edge_chunks_of(
 ) -> tuple[str, str]:
     """Return the ids of the chunks that hold the snapshot's first and last row.
 
-    The first is the first table's, and no row is marked when that table is empty; the last is that of the last table
-    with rows (read from Debezium 3.6.1).
+    As in Debezium 3.6.1, the first chunk is that of the first table, so no row is marked as the first one if that table
+    is empty; the last chunk is that of the last table with rows.
 
     Args:
-        conn: A connection that sees the tables.
+        conn: An open connection to the source.
         chunks: All chunks, in the order of the snapshot.
-        sources: Where a chunk's rows stand now, by its id, for tables that were renamed.
-        state: The tables there are.
+        sources: By chunk id, the table from which a chunk is read now, for tables that were renamed.
+        state: The existing tables.
     """
 
     def has_rows(chunk: SnapshotChunk) -> bool:

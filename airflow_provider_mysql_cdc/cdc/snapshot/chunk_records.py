@@ -1,12 +1,12 @@
-"""The chunks of a snapshot in the ledger: one record each, so that no record grows with their number.
+"""The chunks of a snapshot in the ledger: one record for each chunk, so that no record grows with their number.
 
-``chunk/<db.table>/<n>`` is written when the chunk is planned, with the list it belongs to and its place there, and
-again, with ``offset`` and rows, in the transaction that commits its rows. The ``snapshot`` record names the list that
-counts, and how long it is; it is written after all planned chunks, so an interrupted list is never taken for a whole
-one.
+``chunk/<db.table>/<n>`` is written when the chunk is planned, with the list that it belongs to and its order there. It
+is written again, with ``offset`` and the number of rows, in the transaction that commits the chunk's rows. The
+``snapshot`` record names the valid list and its length. It is written after all planned chunks, so an incomplete list
+is never used.
 
-A finished snapshot keeps the records of those chunks only that were read, or whose rows were gone, at a later position
-than where the drain begins: they filter its events. A drain deletes them when it has passed that position.
+A finished snapshot keeps only the records of chunks that were read, or whose rows were dropped, at a later position
+than the start of the drain: they filter the events of the drain, which deletes them once it has passed that position.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import DroppedChunk, spans_to_json
 
 ListEntry = dict[str, Any]
-"""What a chunk's record says of the list: ``list`` (its random id) and ``order``."""
+"""The members ``list`` (random id of the list) and ``order`` of a chunk's record."""
 
 
 def record_chunks(job: JobLedger, epoch: int, chunks: list[SnapshotChunk]) -> dict[str, ListEntry]:
-    """Write the chunks down, and then that they are all.
+    """Write a record for each chunk, then the record that makes the list valid.
 
     Args:
         job: The ledger; its transactions are bounded.
@@ -38,7 +38,7 @@ def record_chunks(job: JobLedger, epoch: int, chunks: list[SnapshotChunk]) -> di
         chunks: All chunks, in the order of the snapshot.
 
     Returns:
-        The place of each chunk, by id; it belongs into the record that says that the chunk is done.
+        The list entry of each chunk, by id; the record of the finished chunk must contain it.
     """
     list_id = secrets.token_hex(8)
     entries = {chunk.id: {"list": list_id, "order": n} for n, chunk in enumerate(chunks)}
@@ -48,14 +48,14 @@ def record_chunks(job: JobLedger, epoch: int, chunks: list[SnapshotChunk]) -> di
 
 
 def recorded_chunks(ledger: LedgerState, epoch: int) -> tuple[list[SnapshotChunk], dict[str, ListEntry]]:
-    """Return the chunks that an earlier attempt has listed, in the order of the snapshot, and their places.
+    """Return the chunks that an earlier attempt has listed, in the order of the snapshot, and their list entries.
 
     Args:
         ledger: The ledger.
         epoch: The snapshot's epoch.
 
     Raises:
-        StateError: The ledger holds no whole list.
+        StateError: The ledger does not contain a complete list.
     """
     snapshot_record = ledger.snapshot or {}
     list_id = snapshot_record.get("list") if snapshot_record.get("epoch") == epoch else None
@@ -77,10 +77,10 @@ def recorded_chunks(ledger: LedgerState, epoch: int) -> tuple[list[SnapshotChunk
 
 
 def filtering_chunk_records(ledger: LedgerState) -> list[dict[str, Any]]:
-    """Return what the ledger still holds of the chunks of a finished snapshot: those that filter events.
+    """Return the records of a finished snapshot's chunks that filter events.
 
-    A snapshot beside a stream filters none. Its rows contain what an event changed, but not that a row is gone: whoever
-    was told of the row before would keep it.
+    A snapshot that was repeated while the stream continued filters no events: its rows contain what an event changed,
+    but not which rows were deleted, and consumers that know such a row would keep it.
 
     Args:
         ledger: The ledger.
@@ -92,11 +92,11 @@ def filtering_chunk_records(ledger: LedgerState) -> list[dict[str, Any]]:
 
 
 def renamed_rows_members(chunk: SnapshotChunk, rows_written: Mapping[TableId, tuple[int, int]]) -> dict[str, Any]:
-    """Return what the record of a chunk says whose rows went out under other names than its table's.
+    """Return the members of a chunk's record that count its rows by table, if they were written under other names.
 
     Args:
         chunk: The chunk.
-        rows_written: Rows written and rows left out, by the table under whose name they are.
+        rows_written: Rows written and rows left out, by the table under whose name they were written.
     """
     if set(rows_written) <= {chunk.table}:
         return {}
@@ -106,7 +106,7 @@ def renamed_rows_members(chunk: SnapshotChunk, rows_written: Mapping[TableId, tu
 
 
 def rows_by_table(record: Mapping[str, Any]) -> dict[TableId, tuple[int, int]]:
-    """Return rows written and rows left out of a chunk that is done, by the table under whose name they are.
+    """Return rows written and rows left out of a finished chunk, by the table under whose name they were written.
 
     Args:
         record: The chunk's ledger record.
@@ -116,32 +116,32 @@ def rows_by_table(record: Mapping[str, Any]) -> dict[TableId, tuple[int, int]]:
 
 
 def dropped_chunk_members(position: BinlogOffset, dropped: DroppedChunk) -> dict[str, Any]:
-    """Return what the record of a chunk says whose rows were gone before they were read.
+    """Return the members of the record of a chunk whose rows were dropped before they were read.
 
     Args:
-        position: The position up to which its table was followed.
+        position: The binlog position up to which its table was followed.
         dropped: The chunk.
     """
     return {"gone": {"offset": position.to_json(), "spans": spans_to_json(dropped.spans)}}
 
 
 def contained_event_range(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what says which events a chunk holds back: ``offset``, ``spans`` and ``ts_ms``.
+    """Return the mapping that tells which events a chunk filters: ``offset``, ``spans`` and ``ts_ms``.
 
     Args:
-        record: The chunk's ledger record. Rows that were read hold back what they contain. Of rows that were gone
-            before, everything is held back that was logged before they went; on another server nothing.
+        record: The chunk's ledger record. Rows that were read filter the events that they contain. Rows that were
+            dropped before filter all events that were logged before the drop; on another server none.
     """
     event_range: Mapping[str, Any] = record.get("gone", record)
     return event_range
 
 
 def delete_chunk_records(job: JobLedger, ledger: LedgerState, still_filtering: Iterable[Mapping[str, Any]]) -> None:
-    """Delete the records of chunks that nobody needs any more.
+    """Delete the records of chunks that are no longer needed.
 
     Args:
         job: The ledger; its transactions are bounded.
-        ledger: What it holds; its snapshot is done, or was given up.
+        ledger: Its content; its snapshot is done or was abandoned.
         still_filtering: Records of ``ledger`` that still filter events.
     """
     kept_ids = set(map(id, still_filtering))
@@ -149,11 +149,11 @@ def delete_chunk_records(job: JobLedger, ledger: LedgerState, still_filtering: I
 
 
 def done_record(epoch: int, drain_start: BinlogOffset, *, repeated: bool = False) -> dict[str, Any]:
-    """Return the snapshot's record when every chunk is done.
+    """Return the snapshot's record after every chunk is done.
 
     Args:
         epoch: The snapshot's epoch.
-        drain_start: Where the drain begins.
-        repeated: Whether the stream went on behind an earlier one, so that consumers know the rows already.
+        drain_start: The position at which the drain begins.
+        repeated: Whether the stream continued after an earlier snapshot, so that consumers already know the rows.
     """
     return {"epoch": epoch, "status": "done", "offset": drain_start.to_json(), "repeated": repeated}

@@ -1,7 +1,7 @@
 """One consistent view over many connections, with the global lock held only while they open it.
 
-Sequence: every task connects and says ``ready``; the driver takes the lock; every task runs START TRANSACTION WITH
-CONSISTENT SNAPSHOT and says ``opened``; the driver reads the binlog position and unlocks. SNAP-09 to SNAP-14.
+Sequence: every task connects and reports ``ready``; the driver takes the lock; every task runs START TRANSACTION WITH
+CONSISTENT SNAPSHOT and reports ``opened``; the driver reads the binlog position and unlocks. SNAP-09 to SNAP-14.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
 
 
 def require_server(conn: Any, server_uuid: str | None) -> None:
-    """Refuse a view on another server than the one whose binlog the driver has looked at.
+    """Refuse a view on another server than the one whose binlog position the driver read.
 
     Args:
         conn: A task's connection to the source.
-        server_uuid: The driver's server; None when it is not known.
+        server_uuid: server_uuid of the driver's server; None if it is unknown.
 
     Raises:
-        SourceConnectionError: Another server answers.
+        SourceConnectionError: The connection leads to another server.
     """
     server = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
     if server_uuid is not None and server.lower() != server_uuid.lower():
@@ -55,10 +55,10 @@ class ConsistentView:
     """Describe the consistent view.
 
     Args:
-        offset: The binlog position all connections see.
+        offset: The binlog position of the view on all connections.
         ts_ms: Server time in milliseconds since the epoch, whole seconds as Debezium writes it.
-        locked_ms: How long writers were held, in milliseconds; 0 without a lock, None while the lock is still held.
-        lock: How consistency was reached: ``global``, ``tables`` or ``none``.
+        locked_ms: How long writers were blocked, in milliseconds; 0 without a lock, None while the lock is still held.
+        lock: The kind of lock: ``global``, ``tables`` or ``none``.
         exact: Whether the rows are exactly those at the position.
     """
 
@@ -85,16 +85,16 @@ def open_view(
 
     Args:
         conn: The driver's lock connection.
-        barrier: The meeting of the tasks; all must be ``ready``.
-        tables: Tables to lock where the global lock is refused (SNAP-19).
+        barrier: The barrier of the tasks; all must have reached ``ready``.
+        tables: Tables to lock if the account may not take the global lock (SNAP-19).
         mode: ``snapshot.locking.mode``.
         lock_timeout_s: Longest wait for locks in seconds (SNAP-35).
-        settings: How to reach the same server.
+        settings: Connection settings of the same server.
 
     Returns:
         The view, and a function that ends the lock in mode ``extended`` (and does nothing otherwise).
     """
-    # Before the lock, which should be short. Should the binlog be reset between, a later check refuses the offset.
+    # Read before the lock, which should be short. If the binlog is reset in between, a later check refuses the offset.
     offset_before = end_of_binlog(conn, settings)
     if mode == "none":
         return _with_fingerprint(
@@ -124,7 +124,7 @@ def open_view(
 def _with_fingerprint(
     view: ConsistentView, offset_before: BinlogOffset, conn: Any, settings: ConnectionSettings
 ) -> ConsistentView:
-    """Return the view with the fingerprint of its binlog file, read before it opened unless the file is a new one."""
+    """Return the view with the fingerprint of its binlog file, which was read before, unless the file has changed."""
     offset = view.offset
     fingerprinted = (
         replace(offset, origin=offset_before.origin)
@@ -135,7 +135,7 @@ def _with_fingerprint(
 
 
 def _lock(conn: Any, tables: list[TableId] | None, timeout_s: int) -> str:
-    """Take the global read lock; where that is refused lock the tables, unless there are None."""
+    """Take the global read lock; if the account may not, lock the tables, unless ``tables`` is None."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
         try:
@@ -178,11 +178,11 @@ def _unlock(conn: Any) -> None:
 
 
 def _open_without_lock(conn: Any, barrier: TaskBarrier, wait_s: int) -> ConsistentView:
-    """Open the view without any lock: exact when no transaction committed while the tasks opened it.
+    """Open the view without any lock; it is exact if no transaction committed while the tasks opened it.
 
-    All tasks open their view once; the position is read before and after. When it moved, the tasks are asked to open
-    again. After the last try the earlier position is used: nothing is lost, but rows may hold changes that come again
-    as events, so that their keys go back in time for a while; ``View.exact`` tells.
+    All tasks open their view; the binlog position is read before and after. If it moved, the tasks open their view
+    again. After the last try the earlier position is used: nothing is lost, but rows may contain changes that are
+    published again as events, so their keys show older states for a while; then ``ConsistentView.exact`` is false.
 
     Raises:
         SourceConnectionError: A commit before the position did not end in time.

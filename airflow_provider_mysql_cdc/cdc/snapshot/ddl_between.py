@@ -1,4 +1,4 @@
-"""Statements about tables between two places of the binlog."""
+"""Statements that concern tables between two positions of the binlog."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LoggedStatement:
 
     Args:
         sql: Its text.
-        context: Its session.
-        end_position: Where it ends: file number and position.
-        where: ``file:position`` of its beginning.
+        context: Its session settings.
+        end_position: File number and position of its end.
+        where: ``file:position`` of its start.
     """
 
     sql: str
@@ -42,12 +42,12 @@ def statements_between(
 
     Args:
         cfg: The connector's configuration.
-        start: Where to begin.
-        end: Where to end.
+        start: The first position.
+        end: The last position.
         lower_case_table_names: The server's lower_case_table_names.
 
     Raises:
-        SourceError: The binlog cannot be read there.
+        SourceError: The binlog cannot be read.
     """
     if compare_offsets(end, start) <= 0:
         return
@@ -72,10 +72,10 @@ def follow_tables(
     """Follow tables through statements.
 
     Args:
-        lineages: The tables at the beginning; they are changed.
+        lineages: The tables at the start; updated in place.
         logged_statements: The statements.
-        captures: Which tables matter.
-        on_unparsed: Called with a statement that can change one of them and is not understood.
+        captures: Returns whether a table is captured.
+        on_unparsed: Called with a statement that may concern a captured table and cannot be parsed.
     """
     for statement in logged_statements:
         try:
@@ -90,12 +90,12 @@ def follow_tables(
 def tables_created_since(
     cfg: ConnectorConfig, listed: list[TableId], start: BinlogOffset, end: BinlogOffset, lower_case_table_names: int
 ) -> list[str]:
-    """Return the captured tables that came into being after the list of tables was read, and what was not understood.
+    """Return the captured tables that were created after the list of tables was read, and statements not parsed.
 
     Args:
         cfg: The connector's configuration.
-        listed: The list; its tables were held since their definitions were read.
-        start: A position from before the list was read.
+        listed: The list; its tables are protected from DDL since their definitions were read.
+        start: A position before the list was read.
         end: The position of the view.
         lower_case_table_names: The server's lower_case_table_names.
     """

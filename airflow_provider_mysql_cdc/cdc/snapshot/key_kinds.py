@@ -1,8 +1,8 @@
-"""What a column that bounds chunks is, how its values stand in a record, in SQL, and in which order they come.
+"""The kinds of columns that can bound chunks: how their values are stored and written in SQL, and how they are ordered.
 
-A chunk is a range of the key. Three parties must agree on which rows that is: the SELECT that reads it, the filter
-that finds the chunk of an event's key, and a resumed run that reads the bounds back. So a bound has one written form,
-checked when it is read (whatever wrote it), and the order of two written forms is the server's order of the values:
+A chunk is a range of the key. Three parts must agree on which rows it has: the SELECT that reads it, the filter that
+finds the chunk of an event's key, and a resumed run that reads the stored bounds. So a bound has one written form,
+which is validated when it is read, and two written forms are ordered as the server orders the values:
 
 =========================  ===============================  ==========================================================
 kind                       written form                     why the order is the server's
@@ -13,11 +13,11 @@ DATETIME n, TIMESTAMP n    ``YYYY-MM-DD hh:mm:ss[.f]``      impossible ones incl
 TIME n                     ``[-]hh[h]:mm:ss[.f]``           compared as microseconds
 DECIMAL p s [UNSIGNED]     digits                           compared exactly (``decimal.Decimal`` compares exactly)
 BINARY n, VARBINARY        lower-case hexadecimal           bytes; the server does not pad them, a shorter one is less
-``charset collation``      text                             only the server knows: it is asked
+``charset collation``      text                             only the server knows it: it compares them in a query
 =========================  ===============================  ==========================================================
 
-A key that begins with another type makes its table one chunk: FLOAT and DOUBLE do not look alike in a query and in a
-row event, and MySQL reads no range of an index for a comparison with an ENUM's or a SET's number (EXPLAIN of 9.7.4).
+A table whose key begins with another type is one chunk: FLOAT and DOUBLE differ between a query and a row event, and
+MySQL uses no index range for a comparison with the number of an ENUM or a SET (EXPLAIN of 9.7.4).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
 SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
 _DATE_TYPES = ("DATE", "DATETIME", "TIMESTAMP")
 _UNICODE_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "ascii"})
-"""Character sets of which Unicode has each character, once."""
+"""Character sets whose characters all exist in Unicode, each once."""
 _STRICT_DATES = frozenset({"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"})
 """Parts of sql_mode that refuse dates which a table may hold; TRADITIONAL stands for both."""
 
@@ -51,16 +51,16 @@ class KeyColumnKind:
     """Describe one kind of column.
 
     Args:
-        name: The kind as records hold it.
-        family: What may take its place without changing the order of what was written: integers, text, or itself.
-        is_written_form: Returns whether a value is a written form.
-        literal: Written form to SQL that compares with the column.
-        sort_key: Written form to a value that Python orders as the server does; None where only the server can.
-        standalone_literal: Written form to SQL that compares, without the column, with others of the same kind.
-        select_expression: Column name to the SQL expression that gives the written form.
-        from_plain: A value as ``decode.codegen.custom_values`` gives it, to the written form.
-        roundtrip_condition: Column name to SQL that is true where the written form stands for the value; None where
-            it always does.
+        name: The name of the kind in stored records.
+        family: Kinds of one family may replace each other without changing the order of written forms.
+        is_written_form: Returns whether a value is a valid written form.
+        literal: Converts a written form to an SQL literal to be compared with the column.
+        sort_key: Converts a written form to a value that Python orders as the server does; None if only the server can.
+        standalone_literal: Converts a written form to an SQL literal to be compared with others of the same kind.
+        select_expression: Returns the SQL expression that selects the written form of a column.
+        from_plain: Converts a value of ``decode.codegen.custom_values`` to the written form.
+        roundtrip_condition: Returns an SQL condition that is true if the written form of a column represents the value;
+            None if it always does.
     """
 
     name: str
@@ -75,10 +75,10 @@ class KeyColumnKind:
 
 
 def key_kind_of(name: str) -> KeyColumnKind | None:
-    """Return the kind of a name, or None when there is no such kind.
+    """Return the kind of a name, or None if it does not exist.
 
     Args:
-        name: From ``kind_name``, perhaps by way of a stored record.
+        name: From ``kind_name``, possibly read from a stored record.
     """
     return _parse_kind(name) if isinstance(name, str) else None
 
@@ -108,16 +108,16 @@ def kind_name(column: Column) -> str | None:
 
 
 def key_roundtrip_condition(columns: Iterable[str], kinds: Iterable[str]) -> str:
-    """Return an SQL condition that a key fulfils whose written form may bound a chunk.
+    """Return an SQL condition that is true for keys whose written form may bound a chunk.
 
-    MySQL stores characters that Unicode does not have, and shows all of them as ``?`` or U+FFFD (gbk x'AAA1', sjis
-    x'F040', hp8 x'FF'; 9.7.4), or shows two of them alike (cp932 x'ED40' and x'FA5C'). What is shown then is another
-    key, which stands elsewhere in the order. Half a pair of surrogates (ucs2 x'D800') comes as bytes that are no UTF-8;
-    utf16 has none.
+    MySQL stores characters that do not exist in Unicode and returns all of them as ``?`` or U+FFFD (gbk x'AAA1', sjis
+    x'F040', hp8 x'FF'; 9.7.4), or returns two of them as the same one (cp932 x'ED40' and x'FA5C'). The returned text is
+    then another key with another place in the order. Half of a surrogate pair (ucs2 x'D800') is returned as bytes that
+    are no valid UTF-8; utf16 has none.
 
     Args:
         columns: The columns of the key.
-        kinds: What each of them is.
+        kinds: The kind of each column.
     """
     parsed_kinds = zip(columns, map(key_kind_of, kinds), strict=True)
     return (
@@ -131,10 +131,10 @@ def key_roundtrip_condition(columns: Iterable[str], kinds: Iterable[str]) -> str
 
 
 def kind_collation(name: str) -> Collation | None:
-    """Return the collation of a character column's kind, when MySQL has it and it is of that character set.
+    """Return the collation of a character column's kind; None if MySQL does not have it for that character set.
 
     Args:
-        name: From ``kind_name``, perhaps by way of a stored record.
+        name: From ``kind_name``, possibly read from a stored record.
     """
     charset, _, collation = name.partition(" ")
     known_collation = COLLATIONS_BY_NAME.get(collation)
@@ -143,13 +143,13 @@ def kind_collation(name: str) -> Collation | None:
 
 @contextmanager
 def stored_dates_allowed(conn: Any, kinds: tuple[str, ...]) -> Iterator[None]:
-    """Let a session compare with every date that a table may hold, TIMESTAMPs in UTC.
+    """Let a session compare with every date that a table may contain, and with TIMESTAMPs in UTC.
 
-    With NO_ZERO_DATE, NO_ZERO_IN_DATE or without ALLOW_INVALID_DATES a comparison with '2020-02-00' is an
-    error (1525, seen on 9.7.4), although tables hold such values from times when the mode was another.
+    With NO_ZERO_DATE, NO_ZERO_IN_DATE or without ALLOW_INVALID_DATES, a comparison with '2020-02-00' is an error (1525,
+    seen on 9.7.4), although tables may contain such values, written under another SQL mode.
 
     Args:
-        conn: An open connection; one that broke inside is left as it is.
+        conn: An open connection; its session is not restored after an error.
         kinds: Kinds of the columns to be compared; without dates nothing is changed.
     """
     if not any(kind.partition(" ")[0] in _DATE_TYPES for kind in kinds):
@@ -215,9 +215,9 @@ def _text_kind(name: str, collation: Collation) -> KeyColumnKind:
 
 
 def text_literal(value: str) -> str:
-    """Return a text as an SQL literal: hexadecimal utf8mb4, so that no SQL mode changes its meaning.
+    """Return a text as an SQL literal in hexadecimal utf8mb4, which has the same meaning in every SQL mode.
 
-    MySQL converts it to the character set of the column, and compares with the column's collation.
+    MySQL converts it to the character set of the column and compares with the column's collation.
     """
     return f"_utf8mb4 0x{value.encode().hex()}" if value else "_utf8mb4 ''"
 
@@ -236,7 +236,7 @@ def _hex_literal(value: str) -> str:
 
 
 def _ascii_literal(value: str) -> str:
-    """Return an ASCII text as bytes, which no character set of the connection concerns."""
+    """Return an ASCII text as a literal of bytes, which does not depend on the connection's character set."""
     return _hex_literal(value.encode().hex())
 
 
@@ -246,7 +246,7 @@ def _fraction_pattern(count: int) -> str:
 
 def _date_like_kind(name: str, pattern: str) -> KeyColumnKind:
     def literal(value: str) -> str:
-        # MySQL makes the column's type of it. ``k <= DATE'2020-02-31'`` finds no row at all on 8.0.15.
+        # MySQL converts it to the column's type. ``k <= DATE'2020-02-31'`` finds no row at all on 8.0.15.
         return f"'{value}'"
 
     return KeyColumnKind(name, name, _pattern_check(pattern), literal, _unchanged, _ascii_literal, _as_char, str)

@@ -1,7 +1,7 @@
-"""snapshot.mode=recovery: rebuild a lost or damaged schema history; the stored offset stays (SNAP-08, SCH-16).
+"""snapshot.mode=recovery: rebuild a lost or damaged schema history and keep the stored offset (SNAP-08, SCH-16).
 
-The structures are read from the server as they are now, and written as of the stored offset. That is right only when no
-DDL of a captured table lies between, which is checked against the binlog.
+The current table structures are read from the server and written as of the stored offset. That is correct only if the
+binlog has no DDL of a captured table in between, which is checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_recovery(cfg: ConnectorConfig) -> bool:
 
 
 def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
-    """Delete the history topic once it is certain that it can be rebuilt; a refused recovery leaves it as it is.
+    """Delete the history topic after checking that it can be rebuilt; a refused recovery leaves it unchanged.
 
     Args:
         cfg: The connector's configuration.
@@ -40,7 +40,7 @@ def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
         end: The end of the binlog, read while no captured table can change its structure.
 
     Raises:
-        SchemaError: A captured table changed since the stored offset, or the topic does not go away.
+        SchemaError: A captured table changed since the stored offset, or the topic cannot be deleted.
     """
     require_no_ddl(cfg, start, end)
     admin = make_admin(cfg.kafka_settings())
@@ -71,15 +71,15 @@ def _not_deleted(cfg: ConnectorConfig, why: str) -> SchemaError:
 
 
 def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
-    """Check that no captured table changed its structure in a range of the binlog.
+    """Check that the structure of no captured table changed in a range of the binlog.
 
     Args:
         cfg: The connector's configuration.
         start: The stored offset.
-        end: Where the structures were read.
+        end: The position at which the structures were read.
 
     Raises:
-        SchemaError: One did, with the statement and its place.
+        SchemaError: A structure changed; the error names the statement and its position.
     """
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
@@ -88,8 +88,8 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
                 continue
             query = parse_query(event)
             classified = classify_ddl(query.sql, DdlContext.from_query(query), cfg.captures)
-            # A database's character set matters to tables created later, and these would be found here themselves.
-            # TRUNCATE leaves the structure as it is.
+            # The character set of a database only matters to tables created later, which are found themselves. TRUNCATE
+            # does not change the structure.
             keywords = set(classified.leading_words.split()[:2])
             if classified.relevant and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords:
                 raise SchemaError(

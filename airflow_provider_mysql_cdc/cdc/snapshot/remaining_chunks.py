@@ -1,27 +1,26 @@
-"""What is left of an interrupted snapshot, and where it stands by now.
+"""The remaining chunks of an interrupted snapshot, and the tables from which they are read now.
 
-Between two views tables are dropped, truncated, renamed and swapped. The chunks that are left belong to the tables that
-stood under their names in the first view, and each such table is followed through the binlog by what it is, not by what
-it is called:
+Between two views, tables may be dropped, truncated, renamed and swapped. The remaining chunks belong to the tables that
+had their names in the first view. Each of these tables is followed through the binlog by its identity, not its name:
 
 =====================================  =================================================================================
-the table by now                       its chunks that are left
+state of the table now                 its remaining chunks
 =====================================  =================================================================================
-stands, under whatever name            are read there; their rows get the name of the table in the new view, or its last
-                                       captured one when it left the captured tables
-dropped; nothing has its name          are passed over: nobody was shown the rows, nobody is told what became of them
-dropped or truncated, and a table of   are passed over: the drain tells all of the new table, from the TRUNCATE on,
-the same name was created              and nothing of the old one's rows
-dropped, and another table was         are read from that one, whose rows are in no event (online schema changes);
-renamed to its name                    unless it is a table of this snapshot, with chunks of its own
-another table was renamed to a name    are read there and from the other table too, each under its name: the topic of
-that it left                           the name ends with all rows (online schema changes between captured names)
-rows came or went by EXCHANGE          cannot be read exactly: refused
-PARTITION or tablespaces
+exists, possibly renamed               are read from it; their rows get the name of the table in the new view, or its
+                                       last captured name if the current one is not captured
+dropped; no table has its name         are skipped: no consumer has seen the rows, and none gets their deletes
+dropped or truncated, and a table of   are skipped: the drain publishes all rows of the new table, from the TRUNCATE on,
+the same name was created              and none of the old table
+dropped, and another table was         are read from that table, whose rows are in no event (online schema changes),
+renamed to its name                    unless it is a table of this snapshot, which has chunks of its own
+renamed, and another table was         are read from both tables, each under its own name, so that the topic of the old
+renamed to the old name                name has all rows in the end (online schema changes between captured names)
+rows were added or removed by          cannot be read exactly: the snapshot is refused
+EXCHANGE PARTITION or tablespaces
 =====================================  =================================================================================
 
-What a chunk read in a later view contains are the events of its keys up to that view, under every name that the table
-had until then; ``spans`` say which.
+A chunk that is read in a later view contains the events of its keys up to that view, under every name that the table
+had until then; ``spans`` tells which.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, key_kin
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, FilePosition, TableLineage, TableLineages
 
 NameSpan = tuple[TableId, FilePosition, FilePosition | None]
-"""A name, the place after which it held, and the place up to which; None stands for the view."""
+"""A name, the position after which the table had it, and the last such position; None stands for the view."""
 REMEDY = (
     "abandon the snapshot (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot with "
     "again=true)"
@@ -45,15 +44,15 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class ResolvedChunk:
-    """Say where a chunk's rows are read.
+    """Describe from which tables a chunk's rows are read.
 
     Args:
         chunk: The chunk, under the name of its table in the first view.
         source: The table to read.
         table: The name that its rows get.
-        spans: Under which names, from where to where, events of the chunk's keys are contained in it.
-        successors: Tables that came to names which the chunk's table left; their rows are read as well, under these
-            names.
+        spans: The names and binlog ranges of the events that the chunk's rows contain.
+        successors: Tables that were renamed to former names of the chunk's table; their rows are read as well, under
+            these names.
     """
 
     chunk: SnapshotChunk
@@ -69,7 +68,7 @@ class ResolvedChunk:
 
     @classmethod
     def unmoved(cls, chunk: SnapshotChunk) -> ResolvedChunk:
-        """Return a chunk whose table stands where it stood."""
+        """Return a chunk whose table still has its name."""
         return cls(chunk, chunk.table, chunk.table)
 
     def to_json(self) -> dict[str, Any]:
@@ -109,11 +108,11 @@ def spans_from_json(data: Iterable[list[Any]]) -> tuple[NameSpan, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DroppedChunk:
-    """Name a chunk whose rows were gone before they were read.
+    """Name a chunk whose rows were dropped before they were read.
 
     Args:
         chunk: The chunk.
-        spans: Under which names, from where to where, events tell of rows that nobody was shown.
+        spans: The names and binlog ranges of events of these rows, which no consumer has seen.
     """
 
     chunk: SnapshotChunk
@@ -122,11 +121,12 @@ class DroppedChunk:
 
 @dataclass(frozen=True, slots=True)
 class RemainingChunks:
-    """Hold what is left of a snapshot.
+    """Hold the remaining chunks of a snapshot.
 
     Args:
         to_read: Chunks to be read, in order.
-        dropped: Chunks whose rows are gone, with the reason for each of their tables.
+        dropped: Chunks whose rows were dropped.
+        reasons: Lines for the log, one for each table that was renamed, replaced or dropped.
     """
 
     to_read: tuple[ResolvedChunk, ...] = ()
@@ -145,16 +145,16 @@ def resolve_chunks(
     captures: Callable[[TableId], bool],
     base_tables: Container[TableId] | None = None,
 ) -> RemainingChunks:
-    """Find the tables of the chunks that are left.
+    """Find the tables from which the remaining chunks are read.
 
     Args:
         chunks: The chunks.
         lineages: The tables of the first view, followed up to now.
-        captures: Which names are captured.
-        base_tables: The captured base tables, because RENAME TABLE renames views too; None for all names.
+        captures: Returns whether a name is captured.
+        base_tables: The captured base tables, as RENAME TABLE renames views as well; None for all names.
 
     Raises:
-        SchemaError: Rows of such a table came or went without row events.
+        SchemaError: Rows of such a table were added or removed without row events.
     """
     by_name = {lineage.names[0][0]: lineage for lineage in lineages.lineages if lineage.is_initial}
     to_read, dropped, reasons = [], [], []
@@ -208,7 +208,7 @@ def _resolve_chunk(
         spans: list[NameSpan] = [s for s in [*earlier_spans, (current_name, since_now, None)] if captures(s[0])]
         return ResolvedChunk(chunk, lineage.name, name, (*spans, *inherited), tuple(other_successors))
     if successors:
-        # Whatever had this name in between is not to be told any more: the heir's rows come before the drain.
+        # Events of tables that had this name in between are filtered: the successor's rows precede the drain.
         earlier = [(n, s, e) for n, s, e in lineage.spans(START) if captures(n) and n != name and s < since]
         return ResolvedChunk(chunk, name, name, (*earlier, (name, since, None), *inherited), tuple(other_successors))
     successor = lineages.by_name.get(name)
@@ -220,7 +220,7 @@ def _resolve_chunk(
 
 
 def _is_successor_name(name: TableId, lineage: TableLineage, lineages: TableLineages) -> bool:
-    """Return whether another table was renamed to a name, whose rows no event of the name tells.
+    """Return whether a table with that name was renamed to it, so that no event contains its rows.
 
     A table of the first view has chunks of its own.
     """
@@ -234,14 +234,14 @@ def _is_successor_name(name: TableId, lineage: TableLineage, lineages: TableLine
 
 
 def require_same_keys(to_read: Iterable[ResolvedChunk], tables: dict[TableId, Table]) -> None:
-    """Check that bounds of chunks mean what they meant in the first view.
+    """Check that the bounds of chunks mean the same as in the first view.
 
     Args:
         to_read: The chunks to be read.
         tables: The tables as they are now.
 
     Raises:
-        SchemaError: A column that bounds a table's chunks has another name, type or collation.
+        SchemaError: The name, type or collation of a column that bounds chunks was changed.
     """
     table_reads = [(item.chunk, source) for item in to_read for source, _ in item.table_reads]
     for chunk, source in table_reads:

@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 
 
 class Resumption:
-    """Find what is left of a snapshot, again and again while the binlog goes on.
+    """Find the remaining chunks of a snapshot, repeatedly as the binlog grows.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection.
         chunks: All chunks of the snapshot.
-        done: Ids of those that are done.
+        done: Ids of the finished chunks.
         first_view: Position of the snapshot's first view.
-        base_tables: The captured base tables, read not before the position that is looked at first.
+        base_tables: The captured base tables, read no earlier than the first position given to ``remaining_at``.
 
     Raises:
-        BinlogPurgedError: The server no longer holds the binlog since that view.
+        BinlogPurgedError: The server no longer has the binlog since that view.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Resumption:
             self._lower_case_table_names = int(fetch_all(conn, "SELECT @@lower_case_table_names")[0][0])
 
     def remaining_at(self, end: BinlogOffset) -> RemainingChunks:
-        """Return what is left, as the tables stand at a later position.
+        """Return the remaining chunks for the tables at a later position.
 
         Args:
             end: The position.
 
         Raises:
-            SchemaError: It cannot be read exactly.
-            DdlParseError: A statement in between is not understood.
+            SchemaError: A table cannot be read exactly.
+            DdlParseError: A statement in between cannot be parsed.
         """
         if not self._unfinished:
             return RemainingChunks()
@@ -93,7 +93,7 @@ class Resumption:
 
 
 def require_readable(cfg: ConnectorConfig, remaining: RemainingChunks, tables: dict[TableId, Table]) -> None:
-    """Check that the chunks that are left mean the same rows as before.
+    """Check that the remaining chunks mean the same rows as before.
 
     Args:
         cfg: The connector's configuration.
@@ -102,7 +102,7 @@ def require_readable(cfg: ConnectorConfig, remaining: RemainingChunks, tables: d
 
     Raises:
         SchemaError: The key of a table was changed.
-        ConfigError: A renamed table is read by a statement of the user's own, which names it.
+        ConfigError: A renamed table has a snapshot.select.statement.overrides, which contains its old name.
     """
     require_same_keys(remaining.to_read, tables)
     for item in remaining.to_read:

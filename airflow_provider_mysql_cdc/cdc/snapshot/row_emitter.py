@@ -1,4 +1,4 @@
-"""Turn the rows that were read of one table into records."""
+"""Convert the rows of one table to records and produce them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 DEFAULT_MARKER = snapshot_marker()
 """``source.snapshot`` of rows that are neither the first nor the last."""
 TRANSACTION_TIME_SHARE = 0.9
-"""Share of transaction.timeout.ms after which a transaction of rows is given up."""
+"""Share of transaction.timeout.ms after which a transaction of rows is aborted."""
 
 
 def out_of_time(cfg: ConnectorConfig, sink: TransactionalWriter) -> bool:
-    """Return whether the open transaction is too old to be ended in good order.
+    """Return whether the open transaction is so old that it has to be aborted before the broker does.
 
     Args:
         cfg: The connector's configuration.
@@ -44,12 +44,12 @@ def out_of_time(cfg: ConnectorConfig, sink: TransactionalWriter) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRoute:
-    """Hold what makes records of one table's rows, and where these go.
+    """Describe how the rows of one table become records, and their topic.
 
     Args:
         topic: The topic.
         partitions: Its number of partitions.
-        text_rows: Makes the records.
+        text_rows: The decoder and the record format.
     """
 
     topic: str
@@ -72,8 +72,8 @@ def make_snapshot_route(
         formats: The formats of records; None when all of them are JSON.
         table: The table, under the name that its rows get.
         partitions: Number of partitions of its topic.
-        columns: The columns that the SELECT returns, in its order; None means those of ``chunk_sql``.
-        tally: Counts what the native kernel decodes.
+        columns: The columns of the SELECT in its order; None means those of ``chunk_sql``.
+        tally: Counts the rows that the native kernel decodes.
 
     Raises:
         SchemaError: The type of a column is unknown.
@@ -86,7 +86,7 @@ def make_snapshot_route(
 
 @dataclass(frozen=True, slots=True)
 class EmitTarget:
-    """Say where records go.
+    """Describe where records are produced.
 
     Args:
         sink: The transactional producer.
@@ -94,8 +94,8 @@ class EmitTarget:
         partitions: Its number of partitions.
         headers: Headers of every record.
         writer: The writer's index.
-        record_format: The records' form; None for what the decoder gives.
-        id_headers: Headers that records get beside their other ones, or None.
+        record_format: The format of records; None if the decoder returns the final bytes.
+        id_headers: Additional headers with schema ids, or None.
     """
 
     sink: TransactionalWriter
@@ -114,12 +114,12 @@ class RowEmitter:
         cfg: The connector's configuration.
         table: The table.
         decode: Its compiled text decoder.
-        fill: Puts the source block for a value of ``source.snapshot`` into the decoder's context.
-        source_texts: Gives what stands behind the operation.
-        where: Place for errors.
-        target: Where the records go.
+        fill: Writes the source block for a value of ``source.snapshot`` into the decoder's context.
+        source_texts: Returns the text after the operation.
+        where: The key range, for error messages.
+        target: Where the records are produced.
         counts: Records by topic; dead letters are added.
-        id_prefix: What tells this reading of the table from others, for the header cdc-id.
+        id_prefix: Distinguishes this read of the table from others in the header cdc-id.
         row_id_prefix: Distinguishes, together with the row's number, rows without a unique key in that header.
         marker: ``source.snapshot`` of most rows.
     """
@@ -151,7 +151,7 @@ class RowEmitter:
         self._rows = 0
         self._ctx = EventContext()
         self._out: list[Any] = []
-        # Rows with another form or with headers of their own are looked at one by one.
+        # Rows with another format or with headers of their own are produced one by one.
         row_by_row = target.record_format is not None or target.id_headers is not None or self._id_prefix is not None
         self._decode_many = None if row_by_row else decode.many
         self._native_ctx = EventContext()
@@ -171,11 +171,11 @@ class RowEmitter:
 
         Args:
             block: The rows.
-            rows_before: Number of rows of the chunk before it.
-            edge_markers: ``source.snapshot`` of rows by their number, from 1, where it is not that of most rows.
+            rows_before: Number of rows of the table before it.
+            edge_markers: ``source.snapshot`` of rows by their number, from 1, that differ from the others.
 
         Raises:
-            ValueDecodeError: As for ``row``.
+            ValueDecodeError: As for ``emit_row``.
         """
         number, end, offset = rows_before, rows_before + block.rows, 0
         if self._decode_many is None or block.large:
@@ -192,7 +192,7 @@ class RowEmitter:
                 self.emit_row(packet, edge_markers.get(number, self._default_marker))
 
     def _emit_native(self, decode_many: DecodeTextRows, block: RowBlock, offset: int, limit: int) -> tuple[int, int]:
-        """Produce rows that the kernel decodes at once; return their number and the offset behind them."""
+        """Produce rows that the kernel decodes in one call; return their number and the offset after them."""
         target, ctx, records = self._target, self._native_ctx, list[Any]()
         emitted, offset = decode_many(block.data, offset, limit, ctx, records) if limit else (0, offset)
         self._rows += emitted
@@ -211,7 +211,7 @@ class RowEmitter:
             marker: ``source.snapshot`` of this row.
 
         Raises:
-            ValueDecodeError: A value cannot be read, and such rows stop the run.
+            ValueDecodeError: A value cannot be decoded, and event.processing.failure.handling.mode is fail.
         """
         ctx, records, target = self._ctx, self._out, self._target
         self._rows += 1
@@ -235,8 +235,8 @@ class RowEmitter:
         for number, (key, value, _, _, _) in enumerate(records):
             headers: Headers = target.headers
             if self._id_prefix is not None:
-                # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
-                # row number tell rows apart.
+                # Rows of a table without a key may be equal, and message.key.columns need not be unique; such rows are
+                # distinguished by key range and row number.
                 row_id = (
                     key if key is not None and self._key_is_unique else f"{self._row_id_prefix}/{self._rows}".encode()
                 )
@@ -250,7 +250,7 @@ class RowEmitter:
             target.sink.produce(self.topic, key_bytes, value_bytes, partition, headers)
 
     def _serialize(self, record_format: RecordFormat, key: Any, value: Any) -> tuple[bytes | None, bytes | None, int]:
-        """Return key, value and partition of a record in its form."""
+        """Return key, value and partition of a record in its format."""
         try:
             key_bytes = record_format.key_bytes(key)
             return (

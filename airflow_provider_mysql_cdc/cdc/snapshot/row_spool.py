@@ -1,7 +1,7 @@
-"""Keep the rows of a chunk until all of them are there: in memory, and beyond some size in a temporary file.
+"""Keep the rows of a chunk until all of them are read: in memory, and above a limit in a temporary file.
 
-A Kafka transaction must not last longer than ``transaction.timeout.ms``, and how long a source takes to give its rows
-is not in a task's hands. So a chunk's transaction begins when its last row has been read.
+A Kafka transaction must not last longer than ``transaction.timeout.ms``, but a task cannot limit how long the source
+takes to return rows. So the transaction of a chunk begins after its last row was read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _BLOCK_HEADER = struct.Struct("<II?")
 
 
 class RowSpool:
-    """Take rows once and give them back in their order.
+    """Store rows once and return them in their order.
 
     Args:
         where: The chunk, for errors.
-        memory_bytes: Bytes beyond which the rows go to a temporary file, in the folder that TMPDIR names.
+        memory_bytes: Bytes above which the rows are written to a temporary file in the folder that TMPDIR names.
     """
 
     def __init__(self, where: str, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -35,21 +35,21 @@ class RowSpool:
         self.rows = 0
 
     def fill(self, blocks: Iterable[RowBlock], on_rows: Callable[[int], None]) -> None:
-        """Take all rows.
+        """Store all rows.
 
         Args:
             blocks: The rows.
             on_rows: Called with the number of rows after each block.
 
         Raises:
-            StateError: The folder for temporary files is full.
+            StateError: The rows cannot be written to the folder for temporary files.
         """
         for block in blocks:
             with self._disk_errors():
                 self._file.write(_BLOCK_HEADER.pack(block.rows, len(block.data), block.large) + block.data)
             self.rows += block.rows
             on_rows(self.rows)
-        # What the file's own buffer holds is written here.
+        # seek flushes the buffer of the file.
         with self._disk_errors():
             self._file.seek(0)
 
@@ -82,6 +82,6 @@ class RowSpool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # On a full disk this fails as writing did: the file's buffer is written first. The file is gone all the same.
+        # On a full disk closing fails, too, as it flushes the buffer. The file is deleted nevertheless.
         with contextlib.suppress(OSError):
             self._file.close()

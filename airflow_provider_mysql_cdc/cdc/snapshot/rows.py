@@ -1,7 +1,7 @@
 """Stream the rows of a query as raw packets of MySQL's text protocol.
 
-Turning every row into Python objects costs more than everything else; the generated decoder reads the packet itself.
-Nor does every row go through pymysql's packet reader, which reads twice and makes an object for each of them.
+Converting every row to Python objects would cost more than all other steps, so the generated decoder reads the packets.
+pymysql's packet reader is not used for rows either: it reads twice and creates an object for each packet.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError,
 
 T = TypeVar("T")
 
-# The view is older than the table; the table is gone; a column of the chunk is gone.
+# The view is older than the table; the table does not exist; a column of the chunk does not exist.
 TABLE_CHANGED_ERRORS = (1412, 1146, 1054)
 PIECE_BYTES = 1 << 18
-"""Bytes read from the connection at once, if there are so many."""
+"""Most bytes read from the connection at once."""
 _HEADER, _MAX_PAYLOAD = 4, 0xFFFFFF
 _EOF, _ERROR, _EOF_BYTES = b"\xfe", b"\xff", 9
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Hold rows that follow each other, as they came from the server.
+    """Hold consecutive rows as the server sent them.
 
     Args:
         rows: Their number.
-        data: Their packets, each with its header of 4 bytes; of a large row its payload alone.
+        data: Their packets, each with its header of 4 bytes; for a large row only its payload.
         large: Whether it is one row of several packets.
     """
 
@@ -69,12 +69,12 @@ def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
 
 
 def stream_blocks(conn: Any, sql: str, where: str) -> Iterator[RowBlock]:
-    """Yield rows, as many as are there at a time.
+    """Yield rows in blocks of as many as have arrived.
 
     Args:
         conn: An open pymysql connection; it must not be used otherwise until the rows are consumed.
         sql: A SELECT.
-        where: The chunk, for errors.
+        where: The chunk, for error messages.
 
     Raises:
         SchemaMismatchError: The table was altered after the view was opened (a retry opens a new view).
@@ -111,7 +111,7 @@ def _blocks(conn: Any) -> Iterator[RowBlock]:
                 conn._next_seq_id = number
                 yield RowBlock(rows, chunk[pos:stop])
                 pos = stop
-        # What stands here is not whole, or no row of one packet.
+        # The next packet is incomplete, or is not a row of one packet.
         start, end = pos + _HEADER, len(chunk)
         stop = start + (chunk[pos] | chunk[pos + 1] << 8 | chunk[pos + 2] << 16) if start <= end else start
         if stop > end:

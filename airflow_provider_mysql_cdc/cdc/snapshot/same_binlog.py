@@ -1,4 +1,4 @@
-"""The views of an interrupted snapshot stand in one binlog, or the snapshot cannot be finished."""
+"""Check that the server has the binlog of all views of an interrupted snapshot; otherwise it cannot be finished."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 
 def view_offsets(ledger: LedgerState, epoch: int) -> list[BinlogOffset]:
-    """Return where the binlog stood when the views of a snapshot opened, each once.
+    """Return the binlog positions of a snapshot's views, each once.
 
     Args:
         ledger: The ledger.
@@ -27,9 +27,9 @@ def view_offsets(ledger: LedgerState, epoch: int) -> list[BinlogOffset]:
 
 
 def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
-    """Refuse to go on with a snapshot whose earlier rows were read from another binlog than the server has now.
+    """Refuse to continue a snapshot whose earlier rows were read from another binlog than the server has now.
 
-    The drain behind a snapshot begins at the lowest position of its views, and leaves out what later views contain.
+    The drain after a snapshot begins at the lowest position of its views and filters what later views contain.
 
     Args:
         cfg: The connector's configuration.
@@ -38,7 +38,7 @@ def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, ep
         epoch: The snapshot's epoch.
 
     Raises:
-        BinlogPurgedError: The binlog was reset or purged since, or another server answers.
+        BinlogPurgedError: The binlog was reset or purged since, or the connection leads to another server.
     """
     for offset in view_offsets(ledger, epoch):
         try:
@@ -55,10 +55,10 @@ def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, ep
 
 
 def require_plan_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:
-    """Refuse to go on with a plan on a server that cannot carry it out, before anybody is fenced.
+    """Refuse to continue a plan on a server that cannot carry it out, before any writer is fenced.
 
-    The lock on the source does not keep two servers apart: of two connections with one topic.prefix the wrong one would
-    end the attempt of the right one again and again.
+    The run lock is held on the source, so it does not protect against two servers: of two connections with the same
+    topic.prefix, the wrong one would end the attempts of the right one repeatedly.
 
     Args:
         cfg: The connector's configuration.
@@ -66,7 +66,7 @@ def require_plan_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerSta
         ledger: The ledger.
 
     Raises:
-        BinlogPurgedError: The server's binlog is not the one that the plan is about.
+        BinlogPurgedError: The server's binlog is not the one of the plan.
     """
     settings = cfg.connection_settings()
     with connect(settings) as conn:

@@ -1,4 +1,4 @@
-"""Which rows of a table a snapshot reads, and with which statement."""
+"""The SELECT statements that a snapshot reads tables with."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, chunk_condition
 
-# Error numbers from here on are the client's own (MySQL error reference).
+# Error numbers from here on are those of the client (MySQL error reference).
 CLIENT_ERRORS = 2000
 
 
 def single_chunk_required(cfg: ConnectorConfig, table: Table) -> bool:
-    """Say whether a table must be one chunk.
+    """Return whether a table must be one chunk.
 
-    So it is with a statement of the user's own, and when event keys do not show the columns that bound chunks as they
-    are: a resumed snapshot tells by an event's key whether a chunk has the row already.
+    That is so with a snapshot.select.statement.overrides, and if the keys of events do not contain the unchanged values
+    of the columns that bound chunks: a resumed snapshot finds the chunk of an event by the event's key.
 
     Args:
         cfg: The connector's configuration.
@@ -50,13 +50,13 @@ def chunk_sql(
 
     Args:
         cfg: The connector's configuration.
-        conn: An open connection, to look at a statement of the user's own.
+        conn: An open connection, to check a statement override.
         table: The table.
         chunk: The chunk.
-        source: The table to read, where it is called otherwise by now.
+        source: The table to read, if it was renamed.
 
     Raises:
-        ConfigError: The user's own statement cannot be used.
+        ConfigError: The statement override cannot be used.
     """
     columns = selected_columns(table, table_options.table_options(cfg, table))
     statement = cfg.select_override(table.id)
@@ -72,7 +72,7 @@ def rows_sql(table: TableId, columns: tuple[Column, ...], condition: str, order:
     Args:
         table: The table.
         columns: The columns.
-        condition: SQL.
+        condition: The WHERE condition.
         order: Columns to sort by.
     """
     selected = ", ".join(map(column_expression, columns))
@@ -81,10 +81,10 @@ def rows_sql(table: TableId, columns: tuple[Column, ...], condition: str, order:
 
 
 def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:
-    """Refuse a statement of the user's own that cannot be used, before the snapshot begins.
+    """Refuse a statement override that cannot be used, before the snapshot begins.
 
     Raises:
-        ConfigError: The statement is wrong, or leaves out a column that cannot be NULL.
+        ConfigError: The server rejects the statement, or it does not select a NOT NULL column.
     """
     statement = cfg.select_override(table.id)
     if statement is not None:
@@ -93,15 +93,15 @@ def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:
 
 
 def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
-    """Return the names of the columns that a statement gives, in lower case.
+    """Return the names of the columns that a statement selects, in lower case.
 
     Args:
         conn: An open connection.
-        table: The table the statement stands for.
+        table: The table whose rows the statement selects.
         statement: The SELECT.
 
     Raises:
-        ConfigError: The server refuses the statement.
+        ConfigError: The server rejects the statement.
         SourceConnectionError: The connection broke.
     """
     try:

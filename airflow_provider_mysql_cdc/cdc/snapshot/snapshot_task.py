@@ -1,4 +1,4 @@
-"""One task of a snapshot: joins the consistent view, then reads chunk after chunk and produces straight to Kafka."""
+"""One task of a snapshot: joins the consistent view, then reads chunk after chunk and writes them to Kafka."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
 )
 
 _MAX_DECODERS = 64
-"""Decoders that a task keeps: chunks of a table come one after the other, and there may be thousands of tables."""
+"""Decoders that a task keeps: chunks of one table follow each other, and there may be thousands of tables."""
 FAULT_POINTS = RangeFaultPoints("snapshot.chunk_read", "writer.before_commit", "snapshot.after_chunk")
 
 
@@ -85,7 +85,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
 
     Args:
         index: The task's index.
-        arguments: What the task was started with.
+        arguments: The arguments that ``snapshot_driver`` passes to all tasks.
 
     Returns:
         Rows per topic.
@@ -93,7 +93,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
     inputs = arguments.inputs
     plan = inputs.plan
     with open_task(index, arguments) as (cfg, channel):
-        # A chunk is of one table.
+        # A chunk has rows of one table.
         single_partition = all(count == 1 for count in inputs.partitions.values())
         with (
             contextlib.closing(kafka_clients.record_writer(cfg, index, single_partition=single_partition)) as sink,
@@ -103,7 +103,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
                 join_plan(ledger, plan, sink, index)
             with connect(cfg.connection_settings()) as conn:
                 view = _join_view(conn, channel)
-                if view is None:  # the driver looks at the tables anew, with new tasks
+                if view is None:  # the driver reads the tables again and starts new tasks
                     return {}
                 require_server(conn, view.offset.server_uuid)
                 headers = table_options.headers(cfg, inputs.run_id)
@@ -147,7 +147,7 @@ class SnapshotTask:
         partitions: Partition count of each topic.
         view: The moment that the view shows.
         headers: Headers of every record.
-        formats: The forms of records; None when all is JSON.
+        formats: The formats of records; None when all of them are JSON.
     """
 
     cfg: ConnectorConfig
@@ -172,7 +172,7 @@ class SnapshotTask:
         )
 
     def run(self) -> dict[str, int]:
-        """Ask for chunks and read them; return rows per topic."""
+        """Request chunks and write them; return rows per topic."""
         self.channel.call(NOTE, LogLine(f"rows are decoded by {kernel().text}"))
         while (assigned := self.channel.call(NEXT_CHUNK, EMPTY).assigned) is not None:
             written = self.writer.write(self._row_range(assigned))
@@ -246,7 +246,7 @@ class SnapshotTask:
         self.channel.call(NOTE, LogLine(note))
 
     def _new_native_counts(self) -> NativeCounts:
-        """Return what the native kernel has decoded since this was asked before."""
+        """Return the counts of the native kernel since the last call."""
         if self._tally is None:
             return self._native_counts
         earlier_counts, self._native_counts = self._native_counts, self._tally.counts()

@@ -1,4 +1,4 @@
-"""Cut tables into chunks along the real distribution of their keys."""
+"""Split tables into chunks by the actual distribution of their keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIN_EVEN_RATIO, MAX_EVEN_RATIO = 0.5, 2.0
 def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool = False) -> list[SnapshotChunk]:
     """Return the chunks of a table; together they cover every possible key exactly once.
 
-    The bounds need not come from the snapshot's own view: the first chunk is open below, the last above.
+    The bounds need not be read in the snapshot's view, as the first chunk has no lower and the last no upper bound.
 
     Args:
         conn: An open connection to the source, character set utf8mb4.
@@ -53,7 +53,7 @@ def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool 
 def _estimated_rows(conn: Any, table: Table) -> int:
     with conn.cursor() as cursor:
         try:
-            # The server would otherwise answer from statistics that are up to a day old (8.0; later in every version).
+            # Without this the server returns statistics that may be a day old (since 8.0).
             cursor.execute("SET SESSION information_schema_stats_expiry = 0")
         except pymysql.MySQLError as error:
             if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
@@ -84,7 +84,7 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
 def _scanned_bounds(
     conn: Any, table: Table, columns: tuple[str, ...], kinds: tuple[str, ...], chunk_rows: int
 ) -> Iterator[Bound]:
-    """Yield every ``chunk_rows``-th key in its written form, of those that have one, walking the index."""
+    """Yield every ``chunk_rows``-th key in its written form, reading along the index; keys without one are skipped."""
     parsed_kinds = [kind for kind in map(key_kind_of, kinds) if kind is not None]
     expressions = ", ".join(kind.select_expression(column) for kind, column in zip(parsed_kinds, columns, strict=True))
     order, roundtrip = ", ".join(map(quote_name, columns)), key_roundtrip_condition(columns, kinds)

@@ -1,7 +1,7 @@
-"""What statements do to the names of tables: pure, from a statement's text to the tables behind the names.
+"""Follow tables through statements that create, drop, truncate and rename them; pure functions of the statements' text.
 
-A name says little about a table: it is dropped and created again, renamed, swapped with another. Whoever has read a
-part of a table before such a statement has to know which table stands behind the name afterwards.
+A name does not identify a table: tables are dropped and created again, renamed, and swapped. A snapshot that has read
+part of a table before such a statement has to know which table has the name afterwards.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ START: FilePosition = (-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Describe what a statement does to one table as a whole.
+    """Describe the effect of a statement on one table as a whole.
 
     Args:
-        kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces: rows come and go without row events.
-        table: The table; of a rename, its former name; without a table's name for ``drop database``.
+        kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces, which add and remove rows without row events.
+        table: The table; for a rename its old name; for ``drop database`` the database with an empty table name.
         new_name: The new name of a rename.
-        unless_exists: CREATE TABLE IF NOT EXISTS.
+        unless_exists: Whether it is CREATE TABLE IF NOT EXISTS.
     """
 
     kind: EffectKind
@@ -51,14 +51,14 @@ class Effect:
 
 
 def statement_effects(sql: str, context: DdlContext) -> tuple[Effect, ...]:
-    """Return what a statement does to tables as wholes; nothing for changes inside a table.
+    """Return the effects of a statement on tables as a whole; none for changes inside a table.
 
     Args:
         sql: Statement text.
-        context: Its session.
+        context: Its session settings.
 
     Raises:
-        DdlParseError: It is about tables and not understood.
+        DdlParseError: The statement is DDL and cannot be parsed.
     """
     if not is_ddl(sql, context.sql_mode):
         return ()
@@ -102,14 +102,14 @@ def _table_effects(statement: ParsedStatement | None, part: StatementText, conte
 
 @dataclass(slots=True, eq=False)
 class TableLineage:
-    """Follow one table, whatever it is called.
+    """Follow one table, whatever its name is.
 
     Args:
-        names: Its names, each with the place since which it holds; the last one is its name now, or at its end.
-        is_initial: Whether it stood at the beginning under a name that was given then.
+        names: Its names, each with the position since which it has it; the last one is its current or final name.
+        is_initial: Whether it existed at the start, under one of the names given to ``TableLineages.of``.
         created: Whether a statement of the range created it.
-        ended_at: Place of the statement that took it away, or None. TRUNCATE makes another table of the same name.
-        rows_moved_by: The first statement by which rows came or went without row events, or None.
+        ended_at: Position of the statement that dropped it, or None. TRUNCATE counts as drop and create.
+        rows_moved_by: The first statement that added or removed rows without row events, or None.
     """
 
     names: list[tuple[TableId, FilePosition]]
@@ -120,11 +120,11 @@ class TableLineage:
 
     @property
     def name(self) -> TableId:
-        """Return its name now, or at its end."""
+        """Return its current or final name."""
         return self.names[-1][0]
 
     def spans(self, until: FilePosition) -> list[tuple[TableId, FilePosition, FilePosition]]:
-        """Return each of its names with the places after which and up to which it held.
+        """Return each of its names with the positions after which and up to which the table had it.
 
         Args:
             until: The end of the range.
@@ -138,8 +138,8 @@ class TableLineages:
     """Follow tables through the statements of a range.
 
     Args:
-        by_name: The tables that stand now, by name.
-        lineages: All tables that were seen.
+        by_name: The existing tables, by name.
+        lineages: All tables that existed in the range.
     """
 
     by_name: dict[TableId, TableLineage] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class TableLineages:
 
     @classmethod
     def of(cls, names: Iterable[TableId]) -> TableLineages:
-        """Begin with the tables of these names."""
+        """Return lineages that begin with the tables of these names."""
         lineages = cls()
         for name in names:
             lineages._add_name(name, TableLineage([(name, START)], is_initial=True))
@@ -159,16 +159,16 @@ class TableLineages:
             self.lineages.append(lineage)
 
     def _remove_name(self, name: TableId) -> TableLineage:
-        """Take the table behind a name away from it; one that was not known is called a stranger."""
+        """Remove a name and return its table; a new lineage if the name was unknown."""
         return self.by_name.pop(name, None) or TableLineage([(name, START)])
 
     def apply(self, effect: Effect, position: FilePosition, sql: str = "") -> None:
-        """Go on by one statement's effect.
+        """Apply the effect of one statement.
 
         Args:
             effect: The effect.
-            position: Where the statement ends.
-            sql: Its text, for the log.
+            position: The position at which the statement ends.
+            sql: Its text, for error messages.
         """
         table = effect.table
         if effect.kind == "create":

@@ -1,8 +1,8 @@
-"""A repeated snapshot must not move the stream past changes that nobody has drained.
+"""Check that a repeated snapshot does not skip changes that are not drained.
 
-The drain behind a snapshot begins at the position of its view. Where a stream stood already, what lies between its end
-and the view would be left out for good: deletes, changes that a consumer wants one by one, and everything of tables
-that were not chosen for this snapshot.
+The drain after a snapshot begins at the position of its view. If the stream already had a position, the changes between
+it and the view would be lost: deletes, single changes of a row, and all changes of tables that are not part of this
+snapshot.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
 
     Args:
         cfg: The connector's configuration; its lists may name fewer tables than the stream captures.
-        start: Where the stream stands.
-        end: Where it would go on.
+        start: The position of the stream.
+        end: The position at which it would continue.
 
     Raises:
-        StateError: One does, with its place.
-        SourceError: The binlog cannot be read there.
+        StateError: There is such a change; the error names its position.
+        SourceError: The binlog cannot be read.
     """
     first_change = _first_change(cfg, start, end)
     if first_change is not None:
@@ -66,13 +66,13 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
                     return f"rows of {table} at {event.where()}"
             elif event.type == c.QUERY_EVENT:
                 query = parse_query(event)
-                # The rows of an XA transaction may stand before the range.
+                # The rows of an XA transaction may have been logged before the range.
                 if query.sql.lstrip()[:9].upper() == "XA COMMIT":
                     return f"XA COMMIT at {event.where()}"
                 if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
                     return f"{event.where()}: {query.sql[:200]}"
                 classified = classify_ddl(query.sql, DdlContext.from_query(query), is_streamed)
-                # A database's character set matters to tables created later, and these would be found themselves.
+                # The character set of a database only matters to tables created later, which are found themselves.
                 if classified.relevant and not {"DATABASE", "SCHEMA"} & set(classified.leading_words.split()[:2]):
                     return f"{event.where()}: {query.sql[:200]}"
     finally:
@@ -81,13 +81,13 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
 
 
 def stream_filter(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
-    """Return which tables the stream captures: those of today's lists, and all others that have a topic of it.
+    """Return a filter of tables that the stream captures: those of the current lists, and others that have a topic.
 
     Args:
         cfg: The connector's configuration.
 
     Raises:
-        SinkError: Kafka does not answer.
+        SinkError: Kafka does not respond.
     """
     topics = all_partition_counts(make_admin(cfg.kafka_settings()))
     has_routers = bool(cfg.families.transforms.routers)
