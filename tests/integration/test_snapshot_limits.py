@@ -194,7 +194,7 @@ def test_a_view_without_a_lock_says_when_it_is_not_exact_and_loses_nothing(
     finally:
         stop.set()
         worker.join()
-    assert any("go back in time" in line for line in two.lines)
+    assert any("keys show older states" in line for line in two.lines)
     two.drain()
     found = {r["id"]: r["v"] for r in compacted(two.records("a")).values()}
     assert found == dict(rows(root, "SELECT id, v FROM a"))

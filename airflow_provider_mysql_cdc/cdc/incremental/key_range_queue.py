@@ -1,4 +1,4 @@
-"""Where a table's stretches begin and end, found as they are needed, and which task reads which."""
+"""The key ranges of scans: their bounds, read as they are needed, and their assignment to tasks."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of, key_r
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import TABLE_CHANGED_ERRORS
 
 CHUNKS_PER_RANGE = 16
-"""Chunks of incremental.snapshot.chunk.size that one task reads in one go and commits together."""
+"""Chunks of incremental.snapshot.chunk.size that one task reads in one key range and commits together."""
 LOCK_WAIT_S = 3
-"""Longest wait in seconds for a table that a statement is changing; it is read in a later round then."""
+"""Longest wait in seconds for a table that is locked by a statement; then it is read in a later window."""
 _TRANSIENT_ERRORS = frozenset({1205, 1213, 1317, 3024})
-"""Errors that another attempt may not meet: lock waits, deadlocks, interrupted and too slow queries."""
+"""Errors that may not occur again: lock wait timeout, deadlock, interrupted query, max_execution_time exceeded."""
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Return whether a query may succeed when it is asked again over the same connection.
+    """Return whether a query may succeed if it is run again over the same connection.
 
     Args:
-        error: What the client library raised.
+        error: The exception of the client library.
     """
     return isinstance(error, pymysql.MySQLError) and bool(error.args) and error.args[0] in _TRANSIENT_ERRORS
 
 
 class TableUnreadable(Exception):
-    """Say why a table cannot be read.
+    """Raised when a table cannot be read.
 
     Args:
         reason: The reason.
-        transient: Whether it may be readable later; otherwise its scan is given up, and the drain goes on.
+        transient: Whether it may be readable later; otherwise its scan is aborted, and the drain continues.
     """
 
     def __init__(self, reason: str, *, transient: bool = False) -> None:
@@ -68,18 +68,18 @@ def resume_scan(
     invalid: bool = False,
     on_deferred: Log = lambda why: None,
 ) -> TableScan:
-    """Return a scan with its range: found now, kept, or found anew when the table's key is another one by now.
+    """Return a scan with its range: the stored one, or a new one if it has none or the table's key has changed.
 
     Args:
         conn: An open connection to the source.
-        scan: The scan, not ended.
-        table: The table as the stream knows it at this place; None when it does not.
+        scan: The scan, which has not ended.
+        table: The table in the schema history at this position; None if it is not there.
         captured: Whether the configuration captures it.
-        invalid: Whether what it has read counts for nothing any more (``basis``).
-        on_deferred: Called with the reason when it can begin in a later round only.
+        invalid: Whether the scan must restart (``scan_validity``).
+        on_deferred: Called with the reason if the scan can only begin in a later window.
 
     Returns:
-        The same object when it goes on; any other has read nothing.
+        The same object if the scan continues; any other has read nothing.
 
     Raises:
         SourceConnectionError: The connection broke.
@@ -101,20 +101,20 @@ def resume_scan(
 
 
 def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True) -> TableScan:
-    """Return a scan with its first and last key (INC-09), or done when there is no row.
+    """Return a running scan with its last key (INC-09), or a finished one if there are no rows.
 
     Args:
         conn: An open connection to the source.
-        scan: The scan, which waits.
-        table: The table as the stream knows it at this place; None when it does not.
+        scan: The waiting scan.
+        table: The table in the schema history at this position; None if it is not there.
         captured: Whether the configuration captures it.
 
     Raises:
-        Unreadable: It cannot be read.
+        TableUnreadable: The table cannot be read.
         SourceConnectionError: The connection broke.
     """
     if table is None:
-        # It may have been created, or renamed, since the place to which the stream has come.
+        # It may have been created or renamed after the position that the stream has reached.
         reason = "the schema history does not contain the table: it no longer exists, or is not captured"
         raise TableUnreadable(reason, transient=captured and _table_exists(conn, scan.table))
     if not _can_be_scanned(scan, table):
@@ -127,7 +127,7 @@ def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: boo
 
 
 def _can_be_scanned(scan: TableScan, table: Table) -> bool:
-    """Return whether the table has a key, or is to be read without one, in a round in which nothing happens to it."""
+    """Return whether the table has a key, or the scan needs none because it is blocking or has a surrogate key."""
     return bool(table.key_columns()) or scan.kind == "blocking" or scan.surrogate_key is not None
 
 
@@ -155,21 +155,21 @@ def find_bound(
     skip: int = 0,
     last: bool = False,
 ) -> Bound | None:
-    """Return a key of the table in its written form, or None when there is none that has one.
+    """Return a key of the table in its written form, or None if no key has one.
 
     Args:
         conn: An open connection to the source.
         table: The table.
         columns: The columns of the key.
-        kinds: What each of them is.
-        condition: SQL that the row has to fulfil.
+        kinds: The kind of each column.
+        condition: SQL condition of the rows.
         low: Exclusive lower bound.
         high: Inclusive upper bound.
-        skip: Rows to pass over.
-        last: Whether to begin at the last row.
+        skip: Number of rows to skip.
+        last: Whether to return the last key instead of the first one.
 
     Raises:
-        Unreadable: The server refuses the query, or the last row's key has no written form.
+        TableUnreadable: The server rejects the query, or the last key has no written form.
         SourceConnectionError: The connection broke.
     """
     representable = key_roundtrip_condition(columns, kinds)
@@ -205,7 +205,7 @@ def _table_exists(conn: Any, table: TableId) -> bool:
 
 
 def _table_changed(conn: Any, table: TableId, columns: tuple[str, ...], error: pymysql.MySQLError) -> bool:
-    """Return whether a query failed because the server's table is another one than the stream has come to."""
+    """Return whether a query failed because the table on the server differs from the one in the schema history."""
     if not error.args or error.args[0] not in TABLE_CHANGED_ERRORS:
         return False
     try:
@@ -219,14 +219,14 @@ def _table_changed(conn: Any, table: TableId, columns: tuple[str, ...], error: p
 def range_condition(
     columns: tuple[str, ...], kinds: tuple[str, ...], low: Bound | None, high: Bound | None, condition: str | None
 ) -> str:
-    """Return SQL for the rows ``low < key <= high`` that fulfil a condition.
+    """Return SQL for the rows with ``low < key <= high`` and a condition.
 
     Args:
         columns: The columns of the key.
-        kinds: What each of them is.
+        kinds: The kind of each column.
         low: Exclusive lower bound, or None.
         high: Inclusive upper bound, or None.
-        condition: SQL, or None. A comment at its end ends with its line.
+        condition: SQL, or None. A comment at its end is closed by a line break.
     """
     parts = []
     if low is not None:
@@ -240,7 +240,7 @@ def range_condition(
 
 @dataclass(slots=True)
 class _ScanQueue:
-    """One scan's queue: the gaps first, then what lies behind the last stretch that was given out."""
+    """Queue of one scan: first the missing key ranges, then those after the last one that was assigned."""
 
     scan: TableScan
     missing_ranges: list[KeyRange]
@@ -253,16 +253,16 @@ class _ScanQueue:
 
 @dataclass(slots=True)
 class KeyRangeQueue:
-    """Give stretches out to tasks, and keep count of those that are done.
+    """Assign key ranges to tasks, and collect those that are done.
 
     Args:
-        conn: An open connection to the source, used by one task's call at a time.
-        chunk_rows: Rows of a chunk where a request does not say otherwise.
-        deadline: Value of ``time.monotonic()`` from which no more is given out.
-        log: Takes one line of text.
-        scan_queues: What is left of each scan, in order.
-        request_bounds: First and last scan of each blocking request.
-        done_ranges: Stretches that tasks have committed.
+        conn: An open connection to the source, used by one call at a time.
+        chunk_rows: Rows of a chunk unless the request has a value of its own.
+        deadline: Value of ``time.monotonic()`` from which no more key ranges are assigned.
+        log: Writes one line to the log.
+        scan_queues: The rest of each scan, in order.
+        request_bounds: Orders of the first and last scan of each blocking request.
+        done_ranges: Key ranges that tasks have committed.
     """
 
     conn: Any
@@ -278,11 +278,11 @@ class KeyRangeQueue:
     def for_scans(
         cls, conn: Any, state: IncrementalState, scans: Iterable[TableScan], chunk_rows: int, deadline: float, log: Any
     ) -> KeyRangeQueue:
-        """Return the queue of some scans that are running.
+        """Return the queue of running scans.
 
         Args:
             conn: An open connection to the source.
-            state: The books, folded.
+            state: The state with advanced cursors.
             scans: The scans, in their order.
             chunk_rows: See above.
             deadline: See above.
@@ -305,7 +305,7 @@ class KeyRangeQueue:
         return queue
 
     def next(self, task: int, request: EmptyMessage) -> NextKeyRange:
-        """Return the next stretch for a task, or none when the round ends."""
+        """Return the reply with the next key range; its ``assigned`` is None when the window ends."""
         with self._lock:
             while time.monotonic() < self.deadline:
                 scan_queue = next(
@@ -323,7 +323,7 @@ class KeyRangeQueue:
             return NextKeyRange()
 
     def _read_options(self, scan: TableScan) -> RangeReadOptions:
-        """Return what a task has to know of the scan."""
+        """Return the options that a task needs to read the scan."""
         first, last = self.request_bounds.get(scan.request, (-1, -1))
         return RangeReadOptions(
             scan.kind,
@@ -364,7 +364,7 @@ class KeyRangeQueue:
         return key_range
 
     def mark_done(self, task: int, request: RangeDone) -> EmptyMessage:
-        """Take note of a stretch whose rows are committed."""
+        """Record that the rows of a key range are committed."""
         done_range = request.done_range
         with self._lock:
             self.done_ranges.append(done_range)
@@ -375,11 +375,11 @@ class KeyRangeQueue:
         return EMPTY
 
     def mark_unreadable(self, task: int, request: RangeReturned) -> EmptyMessage:
-        """Take note of a stretch that could not be read; nothing more of its table is given out in this round."""
+        """Record that a key range cannot be read; no more of its table is assigned in this window."""
         key_range = request.key_range
         with self._lock:
             for scan_queue in self.scan_queues:
-                # What keeps one scan of a table from being read keeps the others; a condition is a scan's own.
+                # What blocks one scan of a table also blocks the others, unless the scan's own condition is the reason.
                 if scan_queue.scan.order == key_range.scan or (
                     scan_queue.scan.table == key_range.table and not request.permanent
                 ):
@@ -389,10 +389,10 @@ class KeyRangeQueue:
         return EMPTY
 
     def blocked_scans(self, *, permanent: bool) -> dict[int, str]:
-        """Return why scans could not go on, by their order.
+        """Return why scans could not continue, by their order.
 
         Args:
-            permanent: Those that never will, or the others.
+            permanent: Whether to return the scans that can never continue, or the others.
         """
         return {
             line.scan.order: line.blocked_reason

@@ -1,4 +1,4 @@
-"""One task of a round when the stream stands at the batch's end: reads stretches in its view and writes their rows."""
+"""One task of a window after the batch: reads key ranges in its view and writes their rows."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ FAULT_POINTS = RangeFaultPoints("incremental.stretch_read", "incremental.before_
 
 
 class RangeUnreadable(Exception):
-    """Say why a stretch cannot be read in this round.
+    """Raised when a key range cannot be read in this window.
 
     Args:
         reason: The reason.
-        permanent: Whether no later round can read it either.
+        permanent: Whether no later window can read it either.
     """
 
     def __init__(self, reason: str, *, permanent: bool = False) -> None:
@@ -73,13 +73,13 @@ class RangeUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _CompiledTable:
-    """Hold what reading one table takes.
+    """Hold the decoders of one table.
 
     Args:
-        table: The table as of the batch's end.
+        table: The table at the end of the batch.
         columns: The columns that are read: those of the events, and those of the table's own key.
-        route: Makes the records.
-        key_reader: Reads rows' own keys; None for a table without a key.
+        route: How the rows become records.
+        key_reader: Reads the keys of rows; None for a table without a key.
     """
 
     table: Table
@@ -90,20 +90,20 @@ class _CompiledTable:
 
 @dataclass(slots=True)
 class KeyRangeReader:
-    """Read stretches until the driver has none left.
+    """Read key ranges until the driver has none left.
 
     Args:
         cfg: The connector's configuration.
-        plan: The round's batch; the stream stands at its end.
+        plan: The window's batch; the stream is at its end.
         index: The task's index.
         conn: The connection that holds the view.
         sink: The transactional producer.
         channel: Calls to the driver.
-        state: Table structures at the batch's end.
-        touched: Which rows the view is not believed for.
+        state: Table structures at the end of the batch.
+        touched: Keys of rows that events have changed since the low watermark.
         run_id: Id of the run, for the context headers.
         last_transaction: Server id and GTID of the batch's last transaction.
-        avro_formats: The forms of records; None when all is JSON.
+        avro_formats: The formats of records; None when all of them are JSON.
     """
 
     cfg: ConnectorConfig
@@ -127,7 +127,7 @@ class KeyRangeReader:
         )
 
     def run(self) -> dict[str, int]:
-        """Ask for stretches and read them; return records by topic."""
+        """Request key ranges and write them; return records by topic."""
         while (assigned := self.channel.call(NEXT_RANGE, EMPTY).assigned) is not None:
             try:
                 done_range = self._write_range(assigned.key_range, assigned.options)
@@ -143,7 +143,7 @@ class KeyRangeReader:
     def _write_range(self, key_range: KeyRange, options: RangeReadOptions) -> DoneKeyRange:
         compiled = self._compiled_table(key_range, options)
         written = self.writer.write(self._row_range(key_range, options, compiled))
-        # A topic counts from its first stretch on, even if that has no rows.
+        # A topic is counted from its first key range on, even if that has no rows.
         self.writer.counts.setdefault(compiled.route.topic, 0)
         return _done_range(key_range, written)
 
@@ -168,17 +168,17 @@ class KeyRangeReader:
         )
 
     def _unchanged_rows(self, compiled: _CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
-        """Return what leaves out the rows that an event behind the low watermark touched."""
+        """Return the filter of rows that an event after the low watermark changed."""
         touched, key_reader = self.touched.keys.get(compiled.table.id), compiled.key_reader
         if not touched or key_reader is None:
             return all_rows
         return lambda blocks: untouched_rows(blocks, key_reader, touched)
 
     def _compiled_table(self, key_range: KeyRange, options: RangeReadOptions) -> _CompiledTable:
-        """Return what reading a table takes.
+        """Return the decoders of a table.
 
         Raises:
-            RangeUnreadable: It cannot be read in this round.
+            RangeUnreadable: The table cannot be read in this window.
         """
         table_id = key_range.table
         reason = self.touched.missing_watermark() or self.touched.unreadable.get(table_id)
@@ -227,7 +227,7 @@ def _done_range(key_range: KeyRange, written: Mapping[TableId, RowCounts]) -> Do
 
 
 def _timeout_error(produced: int, rows: int) -> RangeUnreadable:
-    """Return the error for a stretch whose rows do not fit into one Kafka transaction, now or later."""
+    """Return the error for a key range whose rows do not fit into one Kafka transaction, now or later."""
     return RangeUnreadable(
         f"{produced:,} of {rows:,} rows took as long as one Kafka transaction may last: lower "
         "incremental.snapshot.chunk.size, or raise transaction.timeout.ms if the table cannot be split by a key",
@@ -237,19 +237,19 @@ def _timeout_error(produced: int, rows: int) -> RangeUnreadable:
 
 @contextlib.contextmanager
 def _unreadable_range(condition: str | None) -> Iterator[None]:
-    """Replace errors of the source, but for a broken connection.
+    """Replace errors of the source, except a broken connection, by ``RangeUnreadable``.
 
     Args:
-        condition: SQL that the rows have to fulfil, or None.
+        condition: SQL condition of the rows, or None.
 
     Raises:
-        RangeUnreadable: The source gives no rows.
+        RangeUnreadable: The source returned an error instead of rows.
     """
     try:
         yield
     except SchemaMismatchError as error:
-        # The view holds the table as the stream knows it, so a name that is missing is one of the condition. A table
-        # that was rebuilt between the view and its lock (error 1412) can be read in the next view.
+        # The table in the view has the structure of the schema history, so an unknown name is one of the condition. A
+        # table that was rebuilt between the view and its lock (error 1412) can be read in the next view.
         unknown_name = (
             isinstance(error.__cause__, pymysql.MySQLError) and error.__cause__.args[0] in UNKNOWN_NAME_ERRORS
         )

@@ -142,10 +142,10 @@ class TableScan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> TableScan:
-        """Read what ``to_json`` wrote; what becomes a part of SQL is checked, whoever wrote it.
+        """Return the scan that ``to_json`` wrote; everything that becomes part of SQL is validated.
 
         Raises:
-            DamagedRecordError: It is something else.
+            DamagedRecordError: The record is not a valid scan.
         """
         record = as_members(data)
         columns, kinds = read_key_columns(record)

@@ -1,8 +1,8 @@
-"""The driver of a round: one batch of the drain, with stretches of tables read behind its end.
+"""The driver of a window: one batch of the drain, after which key ranges of tables are read.
 
-A round is an ordinary batch in the commit protocol's sense: it is complete when all its writers stand at its end, and a
-retry finishes it without reading any stretch. What is read behind its end is committed stretch by stretch, each with
-its own record, by writers that whoever comes next fences first.
+For the commit protocol a window is an ordinary batch: it is complete when all its writers are at its end, and a retry
+finishes it without reading any key range. The key ranges after its end are committed one by one, each with its own
+record, by writers that the next run fences first.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import filtering_chun
 StartSchema = tuple[SchemaState, list[dict[str, Any]]]
 """Table structures and filters as of the batch's start."""
 WindowScans = tuple[list[TableScan], ScanValidity]
-"""The scans of a round, and what they rest on."""
+"""The scans of a window, and whether they may continue."""
 MAX_SCANS_PER_WINDOW = 100
-"""Scans that one round works on; each task holds their tables while it lasts."""
+"""Scans that one window reads; each task holds metadata locks on their tables meanwhile."""
 READ_TIME_S = 10.0
-"""Seconds after which a round gives out no more stretches, so that the stream goes on; blocking ones end otherwise."""
+"""Seconds after which a window assigns no more key ranges, so that the stream continues; not for blocking scans."""
 BARRIER_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """Say how a round ended.
+    """Hold the result of a window.
 
     Args:
         counts: Records by topic.
-        ranges_read: Number of stretches read.
-        reason: Why nothing could be read; empty when something was.
-        blocked_scans: Orders of scans that could not go on.
+        ranges_read: Number of key ranges read.
+        reason: Why nothing could be read; empty if something was read.
+        blocked_scans: Orders of scans that could not continue.
     """
 
     counts: dict[str, int]
@@ -87,17 +87,17 @@ class WindowResult:
 
 @dataclass(slots=True)
 class WindowDriver:
-    """Carry out one round.
+    """Run one window.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         job: The ledger.
         runner: Runs the tasks.
-        owner: Who runs.
+        owner: The id of this run.
         log: The job's log.
         weights: Records per topic in earlier batches.
-        deferred_scans: Orders of scans that could not go on in the rounds before; the others come first.
+        deferred_scans: Orders of scans that could not continue in earlier windows; the others come first.
     """
 
     cfg: ConnectorConfig
@@ -115,14 +115,14 @@ class WindowDriver:
     _deferred_reasons: dict[int, str] = field(default_factory=dict)
 
     def run(self, ledger: LedgerState, state: IncrementalState) -> WindowResult:
-        """Run the round; the ledger's last batch is complete.
+        """Run the window; the ledger's last batch is complete.
 
         Args:
             ledger: The ledger.
-            state: Its books, folded; they have work.
+            state: Its state with advanced cursors; it has runnable scans.
 
         Raises:
-            CdcError: The round failed; the outcome record says so when its batch was in force.
+            CdcError: The window failed; if its batch was in force, the outcome record contains the error.
         """
         try:
             with named_errors(self.cfg):
@@ -135,11 +135,13 @@ class WindowDriver:
     def _run_window(self, ledger: LedgerState, state: IncrementalState) -> WindowResult:
         start, last_plan = ledger.end(), ledger.plan_in_force()
         if start is None:
-            raise StateError("a round cannot begin inside a batch", where=f"epoch {last_plan.epoch}", retriable=True)
+            raise StateError(
+                "a window cannot begin while a batch is incomplete", where=f"epoch {last_plan.epoch}", retriable=True
+            )
         scans = select_scans(state.runnable_scans, self.deferred_scans)
         require_recorded_history(self.cfg, ledger)
         validity = ScanValidity(start, record_format_digest(self.cfg), scans)
-        # Scans that go on look at the whole history; where all of them begin, what the job has read of it is enough.
+        # Scans that continue are checked against the whole history; if all of them begin, the job's cache is enough.
         stored_history = None if validity.scans else self.job.history_cache
         schema_state = load_schema_state(
             self.cfg, until=start, epoch=last_plan.epoch + 1, on_record=validity.check_record, cache=stored_history
@@ -152,7 +154,7 @@ class WindowDriver:
 
         task_counts = StageRunner(self.cfg, self.runner, self.job.schema_ids).run_barrier(
             run_window_task,
-            StageLeader(self.cfg, barrier, lead, "leading a round failed", BARRIER_TIMEOUT_S),
+            StageLeader(self.cfg, barrier, lead, "the driver of a window failed", BARRIER_TIMEOUT_S),
             WriterInputs(schema_state, filters, new_run_id(), server_variables(self.conn)),
             self._handlers(barrier),
         )
@@ -215,16 +217,16 @@ class WindowDriver:
         barrier.release(DRAINED, EMPTY)
 
     def _build_queue(self, ledger: LedgerState, window_scans: WindowScans, schema_state: SchemaState) -> KeyRangeQueue:
-        """Find the range of scans that wait for theirs, write it down, and return the queue of those that go on.
+        """Determine and store the range of waiting scans, and return the queue of all running ones.
 
-        What counts is the ledger behind the fence: until then a task of an earlier attempt may have committed.
+        The ledger is read after earlier attempts are fenced: until then one of their tasks may have committed.
         """
         before = read_incremental_state(ledger)
         active_scans = {scan.order: scan for scan in before.with_advanced_cursors().active_scans}
         scans = [active_scans[scan.order] for scan in window_scans[0] if scan.order in active_scans]
-        # A statement that waits for the tasks' views to close keeps everybody who comes after it from the table. A
-        # condition that takes for ever is to be the server's to end (error 3024), before the client gives the
-        # connection up and with it the run.
+        # A statement that waits for the tasks' views to close blocks all later queries of the table. A condition that
+        # takes too long is ended by the server (error 3024), before the client drops the connection, which would
+        # fail the run.
         max_query_ms = self.cfg[F.DATABASE_QUERY_TIMEOUT_MS] * 9 // 10
         with self.conn.cursor() as cursor:
             cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}, max_execution_time = {max_query_ms}")
@@ -240,11 +242,11 @@ class WindowDriver:
     def _resume_scan(self, scan: TableScan, validity: ScanValidity, schema_state: SchemaState) -> TableScan:
         invalid_reason = validity.invalid_reasons.get(scan.order)
         if invalid_reason is not None:
-            self.log(f"snapshot of {scan.table} is read from its beginning again: {invalid_reason}")
+            self.log(f"snapshot of {scan.table} restarts from the beginning: {invalid_reason}")
         table, captured = schema_state.tables.get(scan.table), self.cfg.captures(scan.table)
 
         def on_deferred(reason: str) -> None:
-            self.log(f"snapshot of {scan.table} begins in a later round: {reason}")
+            self.log(f"snapshot of {scan.table} begins in a later window: {reason}")
             self._deferred_reasons[scan.order] = reason
 
         resumed = resume_scan(
@@ -257,7 +259,7 @@ class WindowDriver:
         )
 
     def _write_state(self, before: IncrementalState, after: IncrementalState) -> None:
-        """Write the books in one transaction with what there is to tell."""
+        """Write the state and its notifications in one transaction."""
         for notification in (notifications := list(notices.ended(before, after))):
             if notification.additional_data:
                 self.log(
@@ -270,7 +272,7 @@ class WindowDriver:
             self.job.commit(records)
 
     def _finish(self, task_counts: list[dict[str, int]]) -> WindowResult:
-        """Close the books of the round; what its tasks committed stands in the ledger already."""
+        """Finish the window; the key ranges of its tasks are committed in the ledger already."""
         if self._begun_batch is None or self._queue is None or self._progress is None:
             return WindowResult({}, 0, self._reason)
         totals = finish_batch(self.job, self.cfg, self._begun_batch)
@@ -296,10 +298,10 @@ class WindowDriver:
 
 
 def select_scans(runnable_scans: Sequence[TableScan], deferred_scans: frozenset[int]) -> list[TableScan]:
-    """Return the scans that a round works on; those that could not go on before do not keep others from it.
+    """Return the scans of a window; those that could not continue before do not displace others.
 
     Args:
-        runnable_scans: What there is to do, in its order.
-        deferred_scans: Orders of scans that could not go on.
+        runnable_scans: The runnable scans, in their order.
+        deferred_scans: Orders of scans that could not continue.
     """
     return sorted(runnable_scans, key=lambda scan: scan.order in deferred_scans)[:MAX_SCANS_PER_WINDOW]

@@ -87,14 +87,14 @@ class PlanReply:
 
 @dataclass(frozen=True, slots=True)
 class RangeReadOptions:
-    """Say how the driver wants a key range to be read.
+    """Hold the options with which a key range is read.
 
     Args:
         kind: ``incremental`` or ``blocking``.
-        condition: SQL that rows have to fulfil, or None.
-        first_table: Whether the table is the first of a blocking snapshot.
-        last_table: Whether it is the last.
-        cut_by_key: Whether the table is cut by its own key.
+        condition: SQL condition of the rows, or None.
+        first_table: Whether the table is the first one of a blocking snapshot.
+        last_table: Whether it is the last one.
+        cut_by_key: Whether the table is split by its own key.
     """
 
     kind: str
@@ -129,8 +129,8 @@ class RangeReadOptions:
 
         Args:
             key_range: The key range.
-            first: Whether the row is its first.
-            last: Whether it is its last.
+            first: Whether the row is its first one.
+            last: Whether it is its last one.
         """
         if self.kind == "incremental":
             return "incremental"

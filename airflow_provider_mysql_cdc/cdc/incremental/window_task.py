@@ -1,4 +1,4 @@
-"""One task of a round: opens its view, drains as a writer of the round's batch, then reads stretches in its view."""
+"""One task of a window: opens its view, drains as a writer of the window's batch, then reads key ranges in its view."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 
 
 def run_window_task(index: int, arguments: StageArguments[WriterInputs]) -> dict[str, int]:
-    """Run one task of a round; called in a Spark task of a barrier stage.
+    """Run one task of a window; called in a Spark task of a barrier stage.
 
     Args:
         index: The task's index, which is its writer's index.
-        arguments: What the task was started with.
+        arguments: The arguments that ``window_driver`` passes to all tasks.
 
     Returns:
-        Records per topic that the stretches gave; those of the batch stand in the writer's marker.
+        Records per topic of the key ranges; those of the batch are in the writer's marker.
     """
     with (
         open_task(index, arguments) as (cfg, channel),
@@ -78,11 +78,11 @@ def _run_task(
 
 
 def _open_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str]) -> WindowKeys | None:
-    """Open this task's view behind the low watermark and hold its tables; None when there is no round.
+    """Open this task's view after the low watermark and lock its tables against DDL; None if there is no window.
 
-    The first query of a table takes a metadata lock that keeps statements from changing it until the view is closed, so
-    a name means the same table from the batch's end on (MySQL manual, "Metadata Locking"). A statement before that
-    stands in the binlog before the batch's end.
+    The first query of a table takes a metadata lock that blocks DDL until the view is closed, so a name means the same
+    table from the end of the batch on (MySQL manual, "Metadata Locking"). A statement before that is in the binlog
+    before the end of the batch.
     """
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")

@@ -126,7 +126,7 @@ def dropped_chunk_members(position: BinlogOffset, dropped: DroppedChunk) -> dict
 
 
 def contained_event_range(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the mapping that tells which events a chunk filters: ``offset``, ``spans`` and ``ts_ms``.
+    """Return the mapping that defines which events a chunk filters: ``offset``, ``spans`` and ``ts_ms``.
 
     Args:
         record: The chunk's ledger record. Rows that were read filter the events that they contain. Rows that were

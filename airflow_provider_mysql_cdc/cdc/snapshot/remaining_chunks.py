@@ -20,7 +20,7 @@ EXCHANGE PARTITION or tablespaces
 =====================================  =================================================================================
 
 A chunk that is read in a later view contains the events of its keys up to that view, under every name that the table
-had until then; ``spans`` tells which.
+had until then; ``spans`` holds these.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ResolvedChunk:
     @property
     def table_reads(self) -> list[tuple[TableId, TableId]]:
         """Return the tables to read, each with the name that its rows get."""
-        return [(self.source, self.table), *((heir, heir) for heir in self.successors)]
+        return [(self.source, self.table), *((name, name) for name in self.successors)]
 
     @classmethod
     def unmoved(cls, chunk: SnapshotChunk) -> ResolvedChunk:

@@ -52,7 +52,7 @@ class RowBlock:
             yield packet
 
     def row_at(self, offset: int) -> tuple[bytes, int]:
-        """Return a row's packet without its header, and the offset behind it.
+        """Return a row's packet without its header, and the offset after it.
 
         Args:
             offset: Offset of the header.
@@ -136,7 +136,7 @@ def _blocks(conn: Any) -> Iterator[RowBlock]:
 
 
 def _scan_rows(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int, int]:
-    """Return how many rows of one packet stand here as a whole, the offset behind them and the next packet's number.
+    """Return the number of complete rows of one packet, the offset after them and the next packet's number.
 
     Args:
         chunk: Packets.

@@ -1,4 +1,4 @@
-"""The driver of a snapshot: definitions, chunks, the consistent view, and the books."""
+"""The driver of a snapshot: definitions, chunks, the consistent view, and the ledger records."""
 
 from __future__ import annotations
 
@@ -87,19 +87,19 @@ BARRIER_TIMEOUT_S = 120.0
 VIEW_END_TIMEOUT_S = 30.0
 """Longest wait in seconds for the end of the view's lock once the tasks have ended."""
 MAX_ATTEMPTS = 5
-"""How often tables, definitions and view are looked at anew before the run gives up."""
+"""How often tables and definitions are read, and a view is opened, before the run fails."""
 
 
 def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
-    """Take the snapshot the spec asks for, or what is left of it; return records by topic.
+    """Take the snapshot of a job, or its remaining chunks; return records by topic.
 
     Args:
         spec: The job; its plan has kind ``snapshot``.
-        runner: Runs the tasks, all at once.
-        log: Takes one line of text.
+        runner: Runs all tasks at the same time.
+        log: Writes one line to the log.
 
     Raises:
-        CdcError: The snapshot could not be completed; finished chunks are kept and a retry goes on from them.
+        CdcError: The snapshot could not be completed; finished chunks are kept, and a retry reads the others.
     """
     cfg, log = ConnectorConfig.from_properties(spec.properties), JobLog(log)
     faults.set_current_driver()
@@ -143,18 +143,18 @@ class _SnapshotDriver:
             chunks, changed_tables = self._read_remaining(ledger)
             if not changed_tables:
                 return self._finish(chunks)
-            self.log(f"tables changed before the view stood, so all is looked at anew: {', '.join(changed_tables[:5])}")
+            self.log(f"tables changed before the view was open, so all are read again: {', '.join(changed_tables[:5])}")
         raise StateError(
-            "the tables did not keep still long enough to be described and seen at one moment",
+            "no consistent view could be opened: tables changed between reading their definitions and opening it",
             where=", ".join(changed_tables[:5]),
             why=f"captured tables were created, dropped or renamed in each of {MAX_ATTEMPTS} tries",
-            remedy="run the task again when these statements are over, or leave short-lived tables out of the stream "
+            remedy="run the task again after these statements, or exclude short-lived tables from the stream "
             "(table.exclude.list)",
             retriable=True,
         )
 
     def _read_remaining(self, ledger: LedgerState) -> tuple[list[SnapshotChunk], list[str]]:
-        """Find the tables, read what is left of them in one view; return the chunks, or what changed meanwhile."""
+        """Find the tables and read their remaining chunks in one view; return the chunks, or the changes meanwhile."""
         with connect(self.cfg.connection_settings()) as conn:
             require_same_binlog(self.cfg, conn, ledger, self.plan.epoch)
             start_offset, _ = visible_offset(conn, lock_seconds(self.cfg))
@@ -163,11 +163,11 @@ class _SnapshotDriver:
             remaining = resumption.remaining_at(start_offset)
             guarded_tables = list(dict.fromkeys([*tables, *remaining.sources]))
             if missing_table := lock_metadata(conn, guarded_tables, lock_seconds(self.cfg)):
-                return [], [f"{missing_table} is gone"]
-            # Now nothing of what is left can move any more before the view stands.
+                return [], [f"{missing_table} no longer exists"]
+            # From now on no remaining table can change before the view is open.
             if resumption.remaining_at(visible_offset(conn, lock_seconds(self.cfg))[0]) != remaining:
-                return [], ["a table that is not read yet"]
-            # The statements are read again under the guard: now they cannot change before the view stands.
+                return [], ["a table that is not fully read"]
+            # The definitions are read under metadata locks, so they cannot change before the view is open.
             definitions = read_definitions(conn, self.cfg, guarded_tables)
             state = captured_state(definitions)
             require_readable(self.cfg, remaining, dict(state.tables))
@@ -176,7 +176,7 @@ class _SnapshotDriver:
                 recovery.replace_history(self.cfg, self.plan.start, current_offset(conn))
             prepare_topics(self.cfg, self.job, self.plan, ledger, state, self.log)
             if self.cfg[F.SNAPSHOT_MODE].reads_rows:
-                # One that the registry refuses stops the run here, not after hours of other tables.
+                # A schema that the registry refuses stops the run here, not after hours of other tables.
                 self.job.register_schemas(state.tables[t] for t in tables if self.cfg.snapshots_rows(t))
             chunks, list_entries = self._planned_chunks(conn, ledger, {t: state.tables[t] for t in tables})
             waiting = list(remaining.to_read)
@@ -191,7 +191,7 @@ class _SnapshotDriver:
         return chunks, []
 
     def _resumption(self, conn: Any, ledger: LedgerState, tables: list[TableId]) -> Resumption:
-        """Return what follows the tables of an interrupted snapshot; of one that begins nothing is left."""
+        """Return what follows the tables of an interrupted snapshot; a new snapshot has no remaining chunks."""
         if not self._schemas_written(ledger):
             return Resumption(self.cfg, conn, [], set(), self.plan.end, tables)
         view = BinlogOffset.from_json(ledger.other_records[VIEW_KEY]["offset"])
@@ -215,7 +215,7 @@ class _SnapshotDriver:
     def _planned_chunks(
         self, conn: Any, ledger: LedgerState, tables: dict[TableId, Table]
     ) -> tuple[list[SnapshotChunk], dict[str, ListEntry]]:
-        """Return the chunks listed by the first attempt and their places, or plan and list them."""
+        """Return the chunks of the first attempt and their list entries, or plan and record them."""
         if self._schemas_written(ledger):
             return recorded_chunks(ledger, self.plan.epoch)
         chunks = []
@@ -229,11 +229,11 @@ class _SnapshotDriver:
         return chunks, list_entries
 
     def _record_dropped(self, remaining: RemainingChunks, position: BinlogOffset, ledger: LedgerState) -> None:
-        """Take the chunks of tables that are gone as read in the first view, without rows.
+        """Record chunks of dropped tables as read in the first view, without rows.
 
-        The drain begins there at the latest, because it tells all of tables that took their names. Of the rows that
-        were gone before anybody was shown them it tells nothing: an UPDATE or DELETE of a row that never came has no
-        meaning for a consumer.
+        So the drain begins no later than at that view and publishes all events of tables that got their names. It
+        filters the events of rows that were dropped before they were read: an UPDATE or DELETE of an unknown row has
+        no meaning for a consumer.
         """
         for reason in remaining.reasons:
             self.log(reason)
@@ -262,7 +262,7 @@ class _SnapshotDriver:
         guard_conn: Any,
         ledger: LedgerState,
     ) -> list[str]:
-        """Read the waiting chunks in one view; return what made the view useless."""
+        """Read the waiting chunks in one view; return the changes that made the view unusable."""
         requested_tasks = min(self.cfg[F.SNAPSHOT_PARALLELISM], len(queue.waiting))
         slots = self.runner.slots(requested_tasks)
         tasks = max(1, min(requested_tasks or slots, slots, len(queue.waiting)))
@@ -270,7 +270,7 @@ class _SnapshotDriver:
         self.log(f"snapshot {self.plan.epoch}: {len(queue.waiting)} chunk(s) to read with {tasks} task(s)")
         if tasks < requested_tasks:
             self.log(f"{F.SNAPSHOT_PARALLELISM.name} asks for {requested_tasks} tasks; Spark has {slots} slot(s)")
-        # Before the view opens: a server may have thousands of tables, and the tasks wait meanwhile.
+        # Parsed before the view is opened, as the tasks wait meanwhile and a server may have thousands of tables.
         described = None if self._schemas_written(ledger) else build_snapshot_schema(definitions)
         listed = list(definitions.tables)
 
@@ -317,7 +317,7 @@ class _SnapshotDriver:
         return EMPTY
 
     def _finish(self, chunks: list[SnapshotChunk]) -> tuple[dict[str, int], BinlogOffset]:
-        """Check that every chunk is committed, and write where the drain begins."""
+        """Check that every chunk is committed, and store where the drain begins."""
         faults.fault_point("snapshot.before_books")
         ledger = self.job.read()
         done = ledger.done_chunks(self.plan.epoch)
@@ -325,9 +325,9 @@ class _SnapshotDriver:
         view = ledger.other_records.get(VIEW_KEY)
         if missing or view is None:
             raise StateError(
-                f"{len(missing)} of {len(chunks)} chunks are not committed",
+                f"{len(missing)} of {len(chunks)} chunks of the snapshot are not committed",
                 where=", ".join(missing[:5]),
-                remedy="run the task again; it reads only what is missing",
+                remedy="run the task again; it reads only the missing chunks",
                 retriable=True,
             )
         offsets = view_offsets(ledger, self.plan.epoch)
@@ -351,7 +351,7 @@ class _SnapshotDriver:
         return rows, drain_start
 
     def _row_counts(self, ledger: LedgerState) -> dict[str, int]:
-        """Return the rows of each topic, and those left out; take note of those of each table."""
+        """Return the rows of each topic, and those left out; record the rows of each table."""
         counts: dict[str, int] = {}
         tables: dict[str, int] = {}
         for record in ledger.done_chunks(self.plan.epoch).values():
@@ -369,7 +369,7 @@ class _SnapshotDriver:
         return counts
 
     def write_schemas(self, view: ConsistentView, described: SnapshotSchema, no_rows: bool) -> None:
-        """Write schema changes and history of the view, once for each snapshot."""
+        """Write the schema changes and the schema history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records: list[tuple[str, bytes | None, bytes | None]] = []
         offset = view.offset

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChu
 
 @dataclass(frozen=True, slots=True)
 class OpenedView:
-    """Say which moment the open views of all tasks show.
+    """Hold the position and time of the view that all tasks have opened.
 
     Args:
         offset: The binlog position.
@@ -74,10 +74,10 @@ class AssignedChunk:
     """Assign a chunk to a task.
 
     Args:
-        resolved: The chunk, and where its rows are read.
+        resolved: The chunk, and the tables from which its rows are read.
         first: Whether it holds the snapshot's first row.
         final: Whether it holds the snapshot's last row.
-        list_entry: What the chunk's record says of the list of chunks.
+        list_entry: The members of the chunk's record that name its list and its order there.
     """
 
     resolved: ResolvedChunk

@@ -115,7 +115,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
 
 
 def _join_view(conn: Any, channel: CoordinatorClient) -> OpenedView | None:
-    """Open this task's view together with those of all others; None when the driver has no use for them."""
+    """Open this task's view at the same time as all other tasks; None if the driver discards the views."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -145,7 +145,7 @@ class SnapshotTask:
         channel: Calls to the driver.
         tables: Table structures by name.
         partitions: Partition count of each topic.
-        view: The moment that the view shows.
+        view: Position and time of the view.
         headers: Headers of every record.
         formats: The formats of records; None when all of them are JSON.
     """

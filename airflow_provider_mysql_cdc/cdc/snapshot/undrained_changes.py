@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 
 
 def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
-    """Check that no change of a captured table lies between two positions.
+    """Check that the binlog has no change of a captured table between two positions.
 
     Args:
         cfg: The connector's configuration; its lists may name fewer tables than the stream captures.

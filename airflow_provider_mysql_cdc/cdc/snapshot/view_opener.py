@@ -18,21 +18,20 @@ from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentVi
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OPENED, READY, OpenedView, ViewReply
 
 INEXACT_VIEW_WARNING = (
-    "WARNING: snapshot.locking.mode=none found no moment of which it is certain that nothing was committed. Rows may "
-    "hold changes behind {} that come once more as events: such keys go back in time until the drain has passed them. "
-    "Without GTIDs a commit in flight may even be missing. Use a locking mode where that matters"
+    "WARNING: with snapshot.locking.mode=none, transactions may have been committed while the view was opened. Rows "
+    "may contain changes after {} that are published again as events, so their keys show older states until the drain "
+    "has passed them. Without GTIDs a running commit may even be missing. Use another locking mode if that matters"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ViewCallbacks:
-    """Say what the driver does with a view before the tasks read in it.
+    """Hold what the driver does with a view before the tasks read in it.
 
     Args:
-        find_changes: Returns what lies between the tables' description and the view and keeps them from being one
-            moment.
-        record_view: Writes down what there is to be written about the view.
-        log: Takes one line of text.
+        find_changes: Returns the changes between reading the table definitions and opening the view.
+        record_view: Writes the records about the view.
+        log: Writes one line to the log.
     """
 
     find_changes: Callable[[ConsistentView], list[str]]
@@ -47,10 +46,10 @@ class ViewOpener:
     Args:
         cfg: The connector's configuration.
         barrier: The barrier of the tasks.
-        tables: Tables to lock where the global lock is refused.
-        guard_conn: The connection that holds off changes of the tables until the view stands.
+        tables: Tables to lock if the account may not take the global lock.
+        guard_conn: The connection whose metadata locks block DDL until the view is open.
         callbacks: What to do with the view.
-        changed_tables: What made the view useless, once it is open.
+        changed_tables: Changes that made the view unusable.
     """
 
     cfg: ConnectorConfig

@@ -69,7 +69,7 @@ def finish(job: JobLedger, view: BinlogOffset, *read_at: BinlogOffset) -> None:
 def test_books_are_not_closed_while_a_chunk_is_missing(job: JobLedger) -> None:
     made = snapshot(job)
     finish(job, END, END, END)
-    with pytest.raises(StateError, match="1 of 3 chunks are not committed") as caught:
+    with pytest.raises(StateError, match="1 of 3 chunks of the snapshot are not committed") as caught:
         made._finish(CHUNKS)
     assert CHUNKS[2].id in caught.value.where and not job.read().complete()
 
@@ -144,7 +144,7 @@ def test_tables_that_keep_still_are_read(still: dict[str, Any], fresh: Any) -> N
 
 def test_a_table_that_is_gone_when_it_shall_be_held_is_looked_for_anew(still: dict[str, Any], fresh: Any) -> None:
     still["gone"] = TABLE
-    assert fresh._read_remaining(LedgerState()) == ([], ["d.t is gone"]) and still["read"] == 0
+    assert fresh._read_remaining(LedgerState()) == ([], ["d.t no longer exists"]) and still["read"] == 0
 
 
 def test_a_table_that_moved_before_it_was_held_is_looked_for_anew(still: dict[str, Any], fresh: Any) -> None:

@@ -131,4 +131,4 @@ def test_a_view_that_is_not_exact_is_said_to_be(monkeypatch: pytest.MonkeyPatch,
     leader = StageLeader(config(), meeting, opener.lead, "opening failed", 1)
     leader.run()
     assert leader.error is None and opener.changed_tables == ["d.born"]
-    assert any("go back in time" in line for line in lines) == (not exact)
+    assert any("keys show older states" in line for line in lines) == (not exact)
