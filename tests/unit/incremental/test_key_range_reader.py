@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pymysql
 import pytest
 from kit.decode_builder import column, packet, table
 from kit.memory_job import config
@@ -16,6 +18,7 @@ from kit.store_contract import plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -44,8 +47,8 @@ class Sink(MemoryWriter):
 class Channel:
     """A driver with one stretch."""
 
-    def __init__(self, kind: str) -> None:
-        options = RangeReadOptions(kind, None, first_table=False, last_table=False)
+    def __init__(self, kind: str, condition: str | None = None) -> None:
+        options = RangeReadOptions(kind, condition, first_table=False, last_table=False)
         self._waiting = [AssignedKeyRange(STRETCH, options)]
         self.said: list[tuple[str, dict[str, Any]]] = []
 
@@ -119,6 +122,57 @@ def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drai
     assert counts == {} and kafka.committed(TOPIC) == [] and kafka.producers["p.0"].current is None
     ((op, said),) = channel.said
     assert op == "back" and said["hopeless"] and "transaction.timeout.ms" in said["reason"]
+
+
+REBUILT, UNKNOWN_COLUMN, KILLED, LOST = 1412, 1054, 1317, 2013
+
+
+@pytest.mark.parametrize(
+    ("error", "number", "condition", "permanent"),
+    [
+        (SchemaMismatchError, REBUILT, None, False),
+        (SchemaMismatchError, REBUILT, "v > 1", False),
+        (SchemaMismatchError, UNKNOWN_COLUMN, None, False),
+        (SchemaMismatchError, UNKNOWN_COLUMN, "v > 1", True),
+        (SourceError, KILLED, None, False),
+        (SourceError, 1064, "v >", True),
+        (SourceConnectionError, KILLED, None, False),
+    ],
+)
+def test_an_error_of_the_source_returns_the_range_and_says_whether_a_later_window_may_read_it(
+    monkeypatch: pytest.MonkeyPatch, error: type[CdcError], number: int, condition: str | None, permanent: bool
+) -> None:
+    kafka, channel = failing(monkeypatch, error, number, condition)
+    ((op, said),) = channel.said
+    assert op == "back" and said["hopeless"] is permanent and "the server says so" in said["reason"]
+    assert kafka.committed(TOPIC) == kafka.committed(CFG.ledger_topic) == []
+
+
+def test_a_broken_connection_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceConnectionError, match="the server says so"):
+        failing(monkeypatch, SourceConnectionError, LOST, None)
+
+
+def failing(
+    monkeypatch: pytest.MonkeyPatch, error: type[CdcError], number: int, condition: str | None
+) -> tuple[MemoryKafka, Channel]:
+    """Let a task read a key range whose query fails."""
+
+    def stream_blocks(_: Any, sql: str, __: str) -> Iterator[RowBlock]:
+        where = "TRUE" if condition is None else f"({condition}\n)"
+        assert sql == f"SELECT `id` FROM `db`.`t` WHERE {where} ORDER BY `id`"
+        raise error("a query failed", why="the server says so") from pymysql.MySQLError(number, "the server says so")
+        yield
+
+    monkeypatch.setattr(range_writer, "stream_blocks", stream_blocks)
+    kafka, channel = MemoryKafka(), Channel("incremental", condition)
+    sink: Any = Sink(kafka, "p.0")
+    sink.init()
+    batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
+    to: Any = channel
+    state = SchemaState(tables={TABLE.id: TABLE})
+    KeyRangeReader(CFG, batch, 0, None, sink, to, state, WindowKeys({TABLE.id}), "run").run()
+    return kafka, channel
 
 
 @pytest.mark.req("INC-25")
