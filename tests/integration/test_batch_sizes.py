@@ -41,8 +41,8 @@ def test_a_drain_goes_on_with_batches_that_a_topic_takes(properties: dict[str, s
     assert len(records) == 4_001 and not duplicates(records)
     found = {value["id"]: value["t"] for value in compacted(records).values()}
     assert found == dict(rows(root, f"SELECT id, t FROM {table}"))
-    said = [line.partition(": ")[0] for line in pipeline.lines if " goes on with batches of " in line]
-    assert said == [f"writer 0 goes on with batches of {size} bytes" for size in ("100,000", "10,000")]
+    said = [line.partition(": ")[0] for line in pipeline.lines if " continues with batches of " in line]
+    assert said == [f"writer 0 continues with batches of {size} bytes" for size in ("100,000", "10,000")]
 
 
 def test_a_snapshot_writes_a_chunk_again_with_batches_that_a_topic_takes(
@@ -60,7 +60,7 @@ def test_a_snapshot_writes_a_chunk_again_with_batches_that_a_topic_takes(
     assert len(records) == 4_000 and not duplicates(records)
     found = {value["id"]: value["t"] for value in compacted(records).values()}
     assert found == dict(rows(root, f"SELECT id, t FROM {table}"))
-    assert any(" goes on with batches of 10,000 bytes: " in line for line in pipeline.lines)
+    assert any(" continues with batches of 10,000 bytes: " in line for line in pipeline.lines)
 
 
 def test_a_record_that_fits_no_batch_is_named(properties: dict[str, str], root: Any, database: str) -> None:
@@ -111,7 +111,7 @@ def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
     monkeypatch.setattr(committer, "fault_point", point)
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete
-    assert any(" goes on with batches of " in line for line in pipeline.lines)
+    assert any(" continues with batches of " in line for line in pipeline.lines)
     records = pipeline.records("t")
     assert len(records) == 6_001 and not duplicates(records)
     found = {value["id"]: value["v"] for value in compacted(records).values()}
@@ -133,7 +133,7 @@ def test_a_table_is_read_again_beside_the_stream_into_a_topic_that_takes_smaller
     assert [scan.state for scan in books(pipeline).scans.values()] == ["done"]
     check_exact(pipeline, root, "t")
     assert sorted(reads(pipeline, "t").values()) == [1] * 2_000
-    assert any(" goes on with batches of " in line for line in pipeline.lines)
+    assert any(" continues with batches of " in line for line in pipeline.lines)
 
 
 @pytest.mark.parametrize("table_of_signals", [False, True], ids=["place", "row"])
@@ -161,7 +161,7 @@ def test_a_round_goes_on_where_a_topic_takes_smaller_batches_of_the_stream_besid
     places.at("low", lambda: execute(session, changed))
     assert pipeline.drain() is not None
     assert not places.left and [scan.state for scan in books(pipeline).scans.values()] == ["done"]
-    assert any(" goes on with batches of " in line for line in pipeline.lines)
+    assert any(" continues with batches of " in line for line in pipeline.lines)
     check_exact(pipeline, root, "t")
     values = [payload(r.value) for r in pipeline.records("t")]
     found = [v["after"]["id"] for v in values if v["source"]["snapshot"] == "incremental"]
