@@ -151,7 +151,7 @@ def test_where_a_table_was_renamed_means_nothing_on_another_server() -> None:
     chunk = SnapshotChunk(TableId("d", "t"), 0)
     assert ChunkLookup([chunk], read).contains(at(9000), CommittingTransaction(f"{A}:20", 1))
     renamed = ChunkLookup([chunk], read, (1, 100))
-    with pytest.raises(StateError, match="cannot be told"):
+    with pytest.raises(StateError, match="is not known on this server"):
         renamed.contains(at(9000), CommittingTransaction(f"{A}:20", 1))
     assert not renamed.contains(at(9000), CommittingTransaction(f"{A}:21", 1))
 
