@@ -18,7 +18,8 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
@@ -149,7 +150,7 @@ class Rig:
         sink = MortalWriter(self.kafka, "p.0")
         sink.left = commits
         sink.init()
-        writer = DrainWriter(
+        context = WriterContext(
             self.cfg,
             plan,
             0,
@@ -158,10 +159,10 @@ class Rig:
             self.variables,
             resume_marker=self.marker(plan),  # type: ignore[arg-type]
         )
-        writer.run()
+        result = create_writer(context).run()
         marker = self.marker(plan)
-        assert marker is not None and marker.done
-        return marker, writer.state
+        assert marker is not None and marker.done and result.state is not None
+        return marker, result.state
 
     def events(self) -> list[tuple[str, str]]:
         """Return identity and value of all events, in order for each topic."""

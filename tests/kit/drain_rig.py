@@ -14,10 +14,11 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -69,7 +70,8 @@ class Rig:
         plan = BatchPlan(1, "drain", START, END, 1)
         marker = resume and Marker(1, 0, START, END, resume)
         cfg = ConnectorConfig.from_properties(GIVEN | given)
-        self.writer = DrainWriter(cfg, plan, 0, SchemaState(), self.sink, {}, resume_marker=marker)  # type: ignore[arg-type]
+        context = WriterContext(cfg, plan, 0, SchemaState(), self.sink, {}, resume_marker=marker)  # type: ignore[arg-type]
+        self.writer = create_writer(context)
         self._monkeypatch = monkeypatch
 
     def run(self, events: Callable[[Callable[[], None]], Iterator[Any]]) -> None:

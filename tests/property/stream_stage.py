@@ -24,7 +24,10 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
@@ -75,34 +78,23 @@ def key_of(key: int, salt: int) -> bytes:
 
 
 class ModelWriter:
-    """Stand in for ``DrainWriter``: one row for each transaction, and nothing to decode."""
+    """Stand in for a ``DrainWriter``: one row for each transaction, and nothing to decode."""
 
     world: World
 
-    state = None
-    last_transaction = (0, None)
-
-    def __init__(
-        self,
-        *,
-        cfg: Any,
-        plan: Any,
-        index: int,
-        sink: Any,
-        resume_marker: Any,
-        snapshot_filter: Any,
-        recorded_topics: Any,
-        **_: Any,
-    ) -> None:
-        self._cfg, self._plan, self._index, self._sink, self._filters = cfg, plan, index, sink, snapshot_filter
-        self._at = WriterPosition(plan.start)
-        self._counts: dict[str, int] = {}
+    def __init__(self, context: WriterContext) -> None:
+        cfg, plan, index, sink, resume_marker = (
+            context.cfg, context.plan, context.index, context.sink, context.resume_marker
+        )  # fmt: skip
+        self._cfg, self._plan, self._index, self._sink = cfg, plan, index, sink
+        self._filters = context.snapshot_filter
+        self._at, self._counts = WriterPosition(plan.start), WriterCounts.resume(resume_marker, None)
         if resume_marker is not None:
-            self._at.resume, self._counts = resume_marker.reached, dict(resume_marker.counts)
+            self._at.resume = resume_marker.reached
         self._tracker = GtidTracker(plan.start.gtids)
         xa: Any = SimpleNamespace(prepared=())
         side_records: list[SideRecord] = []
-        self._shares = TopicShares(cfg, plan, index, side_records, recorded_topics)
+        self._shares = TopicShares(cfg, plan, index, side_records, context.recorded_topics)
         self._committer = Committer(
             cfg,
             plan,
@@ -116,7 +108,7 @@ class ModelWriter:
             side_records=side_records,
         )
 
-    def run(self) -> dict[str, int]:
+    def run(self) -> WriterResult:
         plan, at = self._plan, self._at
         settings = self._cfg.connection_settings()
         origin.require_same_file(settings, plan.start)  # as open_stream does
@@ -133,7 +125,7 @@ class ModelWriter:
             at.move_to(plan.start.file, end)
         at.move_to(plan.end.file, plan.end.pos)
         self._committer.finish()
-        return self._counts
+        return WriterResult(self._counts.by_topic, None)
 
     def _row(self, end: int, change: Any) -> None:
         table, salt = table_of(change.key), salt_of(self._cfg)
@@ -146,7 +138,7 @@ class ModelWriter:
             partition = owner.partition_of(key, share.partitions)
             if partition in share.assigned:
                 self._sink.produce(share.topic, key, text, partition)
-                self._counts[share.topic] = self._counts.get(share.topic, 0) + 1
+                self._counts.add_side_record(share.topic)
         self._committer.after_rows()
 
 
@@ -339,7 +331,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     for name in ("record_history_id", "require_recorded_history"):
         patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "history_difference", _nothing)
-    patch.setattr(one_batch, "DrainWriter", ModelWriter)
+    patch.setattr(one_batch, "create_writer", ModelWriter)
     patch.setattr(key_filters.SnapshotFilter, "_chunk_keys", _own_keys)
     patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
     for module in (drain_driver, snapshot_driver):

@@ -17,10 +17,12 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import active_filters, is_passed
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_last_marker
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
@@ -68,21 +70,6 @@ class WriterInputs:
     filter_records: list[dict[str, Any]]
     run_id: str
     server: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class WriterResult:
-    """Say how a writer ended.
-
-    Args:
-        counts: Records by topic.
-        state: Table structures at the batch's end; None when an earlier attempt had written everything.
-        last_transaction: Server id and GTID of the last transaction.
-    """
-
-    counts: dict[str, int]
-    state: SchemaState | None
-    last_transaction: tuple[int, str | None] = (0, None)
 
 
 def begin_batch(
@@ -227,7 +214,7 @@ def _write_once(
         require_last_marker(join_plan(ledger, plan, sink, index).marker(index, plan.epoch), last_marker)
 
     snapshot_filter = SnapshotFilter.from_chunks(cfg, inputs.filter_records, plan)
-    writer = DrainWriter(
+    context = WriterContext(
         cfg=cfg,
         plan=plan,
         index=index,
@@ -244,5 +231,4 @@ def _write_once(
         renew_producer=renew,
     )
     with contextlib.closing(snapshot_filter) if snapshot_filter is not None else contextlib.nullcontext():
-        counts = writer.run()
-    return WriterResult(counts, writer.state, writer.last_transaction)
+        return create_writer(context).run()

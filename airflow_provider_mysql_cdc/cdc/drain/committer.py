@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -12,12 +12,12 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -36,7 +36,7 @@ class Committer:
         plan: The batch.
         index: The writer's index.
         sink: The transactional producer.
-        counts: The writer's records per topic, which goes on changing.
+        counts: Counts what the writer has produced.
         position: Where the writer stands, which goes on changing.
         xa: The writer's XA transactions.
         tracker: The GTIDs that the writer has passed.
@@ -44,26 +44,22 @@ class Committer:
         side_records: Ledger records to be committed with the next marker; emptied then. Nothing is written to the
             ledger before
             that: an open transaction hides there what others have committed.
-        table_counts: Of the counts those of row events, per table; goes on changing.
         formats: The forms of records; None when all is JSON.
         renewal: Replaces the Kafka client behind a commit, when it has met very many tables; None keeps it.
-        native_counts: Gives what the native kernel has decoded in this batch.
     """
 
     cfg: ConnectorConfig
     plan: BatchPlan
     index: int
     sink: TransactionalWriter
-    counts: dict[str, int]
+    counts: WriterCounts
     position: WriterPosition
     xa: XaTransactions
     tracker: GtidTracker
     progress: Progress
     side_records: list[SideRecord]
-    table_counts: dict[str, int] = field(default_factory=dict)
     formats: RecordFormats | None = None
     renewal: ProducerRenewal | None = None
-    native_counts: Callable[[], NativeCounts] = NativeCounts
     _commits: int = 0
     _events_since_check: int = 0
     _heartbeat_at: float = float("-inf")
@@ -136,7 +132,7 @@ class Committer:
         self._report(*("", text) if once else (text, ""))
 
     def _report(self, note: str = "", once: str = "") -> None:
-        self.progress(WriterReport(str(self.position.boundary), sum(self.counts.values()), note, once))
+        self.progress(WriterReport(str(self.position.boundary), self.counts.records(), note, once))
 
     def _heartbeat(self, now: float) -> None:
         """Let writer 0 produce a heartbeat when one is due (STRM-27)."""
@@ -157,10 +153,10 @@ class Committer:
             end=self.plan.end,
             reached=self.position.reached(self.tracker.text()),
             done=done,
-            counts=dict(self.counts),
+            counts=dict(self.counts.by_topic),
             prepared=self.xa.prepared,
-            tables=dict(self.table_counts),
-            native=self.native_counts(),
+            tables=dict(self.counts.by_table),
+            native=self.counts.native(),
         )
         if done:
             fault_point("writer.mid_batch", self.index)

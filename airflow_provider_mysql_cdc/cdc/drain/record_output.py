@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows, have_partitions
@@ -30,8 +31,7 @@ class RecordOutput:
         formats: The forms of records; None when all is JSON.
         history_topic: The schema history's topic, whose records are JSON without headers and are not counted.
         server_uuid: The server that the batch is read from, for ids of records without a GTID.
-        counts: Records by topic; goes on changing.
-        table_counts: Of these the records of row events, by table; goes on changing.
+        counts: Counts the records.
     """
 
     sink: TransactionalWriter
@@ -42,8 +42,7 @@ class RecordOutput:
     formats: RecordFormats | None
     history_topic: str
     server_uuid: str | None
-    counts: dict[str, int]
-    table_counts: dict[str, int]
+    counts: WriterCounts
 
     def produce_rows(self, route: TableRoute, records: list[Any], where: str) -> list[BadRow]:
         """Produce the records of a row event, each on its partition; return the rows that are left out.
@@ -72,7 +71,7 @@ class RecordOutput:
             n = self._produce_formatted(
                 route, ((k, v, p, row, leg, h) for (k, v, row, leg, h), p in pairs if p in assigned)
             )
-        self._count(route, n)
+        self.counts.add_rows(route.topic, route.path, n)
         return bad_rows
 
     def produce_decoded(self, route: TableRoute, records: list[Any], partition: int, size: int) -> None:
@@ -85,7 +84,7 @@ class RecordOutput:
             size: Bytes of their keys and values.
         """
         if route.record_format is not None:
-            self._count(route, self._produce_partitioned(route, records))
+            self.counts.add_rows(route.topic, route.path, self._produce_partitioned(route, records))
             return
         if partition not in route.share.assigned:
             return
@@ -94,12 +93,7 @@ class RecordOutput:
         else:
             self.sink.produce_plain(route.topic, records, self.headers, partition, size)
             n = len(records)
-        self._count(route, n)
-
-    def _count(self, route: TableRoute, n: int) -> None:
-        if n:
-            self.counts[route.topic] = self.counts.get(route.topic, 0) + n
-            self.table_counts[route.path] = self.table_counts.get(route.path, 0) + n
+        self.counts.add_rows(route.topic, route.path, n)
 
     def _produce_partitioned(self, route: TableRoute, records: list[Any]) -> int:
         """Produce records that know their partition; return their number."""
@@ -147,7 +141,7 @@ class RecordOutput:
         if self.formats is not None:
             key, value, headers = self.formats.format_side_record(topic, key, value, headers)
         self.sink.produce(topic, key, value, partition, headers)
-        self.counts[topic] = self.counts.get(topic, 0) + 1
+        self.counts.add_side_record(topic)
 
     def _record_id(self, row: int, record_index: int) -> bytes:
         """Return GTID (or server uuid, file and outer position), event ordinal, row and leg (design, section 4)."""

@@ -29,7 +29,6 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, p
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, create_ticdc_rows
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRowReader
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
@@ -137,10 +136,6 @@ class RouteSettings:
         if share.all_assigned or self.needs_all_rows:
             return None
         return OwnedKeys(share.partitions, share.assigned, partition_of)
-
-    def native_counts(self) -> NativeCounts:
-        """Return what the native kernel has decoded so far."""
-        return NativeCounts() if self.tally is None else self.tally.counts()
 
 
 def skipped_route(table: TableId, share: TopicShare = NO_SHARE) -> TableRoute:

@@ -6,7 +6,6 @@ those of all before it, are in Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +52,6 @@ class WholeTransactions:
         position: Where the writer stands, which goes on changing.
         tracker: The GTIDs that the writer has passed.
         committer: Commits when enough has come together.
-        on_transaction: Told server id and GTID of the last transaction.
     """
 
     walker: NativeTransactionDecoder
@@ -61,7 +59,6 @@ class WholeTransactions:
     position: WriterPosition
     tracker: GtidTracker
     committer: Committer
-    on_transaction: Callable[[int, str | None], None]
 
     def add_route(self, event: Event, route: TableRoute) -> None:
         """Take over what the rows behind a TABLE_MAP event become.
@@ -104,7 +101,7 @@ class WholeTransactions:
         server_id, position.gtid, position.commit_us, position.thread = decoded.last_transaction
         position.begun = True
         position.move_to(file, decoded.pos)
-        self.on_transaction(server_id, position.gtid)
+        position.last_transaction = server_id, position.gtid
         self.committer.check()
         return decoded
 

@@ -20,6 +20,7 @@ class WriterPosition:
         query: The statement that caused the rows, when the server logs it.
         begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
         statements: QUERY events seen in the transaction.
+        last_transaction: Server id and GTID of the last transaction whose GTID event was read.
         resume: Where an earlier attempt of the same batch got to; None once the writer is beyond it.
         file: Binlog file of the last transaction boundary passed.
         pos: Position of that boundary.
@@ -33,6 +34,7 @@ class WriterPosition:
     query: str | None = None
     begun: bool = False
     statements: int = 0
+    last_transaction: tuple[int, str | None] = (0, None)
     resume: ResumePosition | None = None
     file: str = field(init=False)
     pos: int = field(init=False)

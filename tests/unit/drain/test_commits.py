@@ -62,7 +62,7 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
             yield PASSED_OVER
             on_wait()
         assert rig.sink.bytes_pending == 0 and rig.markers() == []
-        rig.writer._position.move_to(there.file, 5001)
+        rig.writer.position.move_to(there.file, 5001)
         for _ in range(30):
             rig.clock.now += 1
             on_wait()
@@ -73,7 +73,7 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
 
 def test_what_takes_longer_than_the_transaction_may_is_not_begun_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
-    committer = rig.writer._committer
+    committer = rig.writer.committer
     committer.commit_before_delay(1000)
     assert rig.markers() == []
     rig.sink.produce("p.d.t", b"k", b"v", 0)
@@ -86,7 +86,7 @@ def test_what_takes_longer_than_the_transaction_may_is_not_begun_inside_it(monke
 
 def test_a_commit_comes_by_size_whatever_the_clock_says(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch, **{"commit.bytes": "1048576", "heartbeat.interval.ms": "0"})
-    committer = rig.writer._committer
+    committer = rig.writer.committer
     rig.sink.produce("p.d.t", b"", b"x" * (1048576 - 1), 0)
     committer.after_rows()
     committer.check()

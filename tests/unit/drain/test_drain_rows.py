@@ -63,7 +63,7 @@ class Looked:
 
         monkeypatch.setattr(routes_module, "rows_header", header)
         decoder: Any = SimpleNamespace(table=SimpleNamespace(columns=range(WIDTH)))
-        self.rig.writer._routes.by_id[7] = TableRoute(
+        self.rig.writer.routes.by_id[7] = TableRoute(
             TableId("d", "t"), "p.d.t", TopicShare("p.d.t", 1, frozenset([0]), True), decoder, decoder, (decode,) * 4,
             fill_source=lambda *_: None, headers=common_headers(WIDTH),
         )  # fmt: skip
@@ -129,10 +129,10 @@ def test_a_dead_letter_tells_the_whole_source_of_a_record_that_shows_little_of_i
 
     form: Any = SimpleNamespace(key_bytes=lambda key: key, value_bytes=refuse, partition=lambda *_: 0)
     writer: Any = rig.writer
-    writer._dead_letters = SimpleNamespace(report=lambda topic, bad, ctx, _: letters.append((topic, ctx.src_head)))
-    writer._output.tolerant = True
+    writer.rows.dead_letters = SimpleNamespace(report=lambda topic, bad, ctx, _: letters.append((topic, ctx.src_head)))
+    writer.output.tolerant = True
     table, decoder = TableId("d", "t"), SimpleNamespace(table=SimpleNamespace(columns=range(WIDTH)))
-    writer._routes.by_id[7] = TableRoute(
+    writer.routes.by_id[7] = TableRoute(
         table,
         "p.d.t",
         TopicShare("p.d.t", 1, frozenset([0]), True),

@@ -34,7 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, met: int, loops: int) -> tuple[Rig, lis
         assert not rig.sink.bytes_pending
         taken.append(last)
 
-    rig.writer._committer.renewal = ProducerRenewal(lambda: len(tables), renew)
+    rig.writer.committer.renewal = ProducerRenewal(lambda: len(tables), renew)
 
     def events(_: Any) -> Iterator[Any]:
         for n in range(loops):
@@ -60,7 +60,7 @@ def test_tables_of_an_earlier_attempt_are_not_met_anew(monkeypatch: pytest.Monke
 
 def test_no_new_client_is_made_behind_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
-    rig.writer._committer.renewal = ProducerRenewal(
+    rig.writer.committer.renewal = ProducerRenewal(
         iter([0, 5000]).__next__, lambda last: pytest.fail("nothing follows")
     )
     rig.run(lambda _: iter(()))

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
@@ -45,9 +46,9 @@ class Output:
             produce_plain=lambda *given: self.plain.append(given),
         )
         at: Any = SimpleNamespace(gtid="g:8", events=3, boundary="b:4")
-        self.counts: dict[str, int] = {}
-        self.tables: dict[str, int] = {}
-        self.output = RecordOutput(sink, CONTEXT, identity, False, at, None, "history", None, self.counts, self.tables)
+        counts = WriterCounts()
+        self.counts, self.tables = counts.by_topic, counts.by_table
+        self.output = RecordOutput(sink, CONTEXT, identity, False, at, None, "history", None, counts)
 
     def walked(self, partition: int) -> Any:
         self.output.produce_decoded(route(), list(RECORDS), partition, 9)
@@ -104,7 +105,7 @@ def test_a_walker_is_told_how_many_partitions_there_are(share: TopicShare, parti
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"\7\0\0\0\0\0raw.", 0, 10)
     flat = replace(route(share), record_format=FORM, source=TicdcSource(none, extension=True))
     for one in (route(share), flat):
-        WholeTransactions(walker, none, none, none, none, none).add_route(event, one)
+        WholeTransactions(walker, none, none, none, none).add_route(event, one)
     # Flat rows say their partition themselves.
     assert [given[-1] for given in told] == [partitions, 1]
 

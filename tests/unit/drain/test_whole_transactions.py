@@ -109,9 +109,10 @@ class Writer:
             position=self.at,
             tracker=self.tracker,
             committer=SimpleNamespace(  # type: ignore[arg-type]
-                check=lambda: note((str(self.at.boundary), self.tracker.text(), self.at.events))
+                check=lambda: note(
+                    (self.at.last_transaction, str(self.at.boundary), self.tracker.text(), self.at.events)
+                )
             ),
-            on_transaction=lambda *last: note(last),
         )
 
     def decode_transactions(self, *_: Any) -> NativeTransactions:
@@ -135,8 +136,8 @@ def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
     writer = Writer(FOUND)
     writer.at.events = writer.at.statements = 3
     assert writer.run() is FOUND
-    marker = ("binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
-    assert writer.done == [("t", [1, 2], 0, 70, "g:8", 2), ("u", [3], 4, 30, "g:9", 1), (7, "g:9"), marker]
+    marker = ((7, "g:9"), "binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
+    assert writer.done == [("t", [1, 2], 0, 70, "g:8", 2), ("u", [3], 4, 30, "g:9", 1), marker]
     assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
 
 
@@ -225,19 +226,18 @@ class Learning:
 def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, walker = Rig(monkeypatch), Learning()
     writer, none = rig.writer, TopicShare("", 0, frozenset(), False)
-    writer._whole_transactions = WholeTransactions(
+    writer.whole_transactions = WholeTransactions(
         walker,  # type: ignore[arg-type]
-        writer._output,
-        writer._position,
-        writer._tracker,
-        writer._committer,
-        writer._note_transaction,
+        writer.output,
+        writer.position,
+        writer.tracker,
+        writer.committer,
     )
     route = TableRoute(TableId("d", "t"), "", none, None, None, ())
     signals, formed = replace(route, signals=cast(Any, object())), replace(route, record_format=cast(Any, object()))
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"...\7\0\0\0\0\0raw.crc!", 3, 13)
     for one in (signals, formed, route, route):
-        monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: one)
+        monkeypatch.setattr(writer.routes, "of_table_map", lambda *_, one=one: one)
         writer._table_map(event)
     assert walker.known == [(b"raw.", route, None, None, 1)]
     writer._replace_state(SchemaState(), event, ())

@@ -52,7 +52,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def made(monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None) -> Rig:
     rig = Rig(monkeypatch, resume, **{"heartbeat.interval.ms": "0"})
-    rig.writer._routes.by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None)  # type: ignore[assignment]
+    rig.writer.routes.by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None)  # type: ignore[assignment]
     return rig
 
 
@@ -78,14 +78,14 @@ def test_rows_are_produced_when_they_commit_and_not_before(
     read: list[PreparedXa] = []
     monkeypatch.setattr(writer_module, "read_rows", lambda cfg, xa, _: read.append(xa) or iter([ROWS]))
     rig.run(given(*PREPARE))
-    assert seen == [] and [xa.xid for xa in rig.writer._xa.prepared] == [XID]
+    assert seen == [] and [xa.xid for xa in rig.writer.xa.prepared] == [XID]
     rig.run(given(gtid(500), statement(520, f"XA {verb} {XID}")))
-    assert len(read) == len(seen) == times and rig.writer._xa.prepared == ()
+    assert len(read) == len(seen) == times and rig.writer.xa.prepared == ()
 
 
 def test_a_retry_does_not_produce_what_was_committed(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> None:
     rig = made(monkeypatch, ResumePosition(START.with_position(START.file, 600), 0))
-    rig.writer._xa._prepared[XID] = PREPARED
+    rig.writer.xa._prepared[XID] = PREPARED
     monkeypatch.setattr(writer_module, "read_rows", lambda *_: pytest.fail("the rows were committed before"))
     rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}"), gtid(700), event(c.XID_EVENT, 720)))
 
@@ -97,7 +97,7 @@ def test_the_first_transaction_behind_a_crash_stands_in_the_new_file(
     rig = made(monkeypatch)
     file = "b.000002"
     rig.run(given(gtid(200, file), statement(210, f"XA START {XID}", file), event(c.XA_PREPARE_LOG_EVENT, 400, file)))
-    assert rig.writer._xa.prepared == (PreparedXa(XID, file, 4, 400),)
+    assert rig.writer.xa.prepared == (PreparedXa(XID, file, 4, 400),)
 
 
 def test_a_search_for_a_prepared_transaction_stands_in_no_kafka_transaction(
@@ -117,7 +117,7 @@ def test_a_search_for_a_prepared_transaction_stands_in_no_kafka_transaction(
 
 def test_reading_prepared_rows_does_not_stop_the_clock(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> None:
     rig = made(monkeypatch)
-    rig.writer._xa._prepared[XID] = PREPARED
+    rig.writer.xa._prepared[XID] = PREPARED
     open_for: list[float] = []
 
     def read_rows(*_: Any) -> Iterator[Any]:

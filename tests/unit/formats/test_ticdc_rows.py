@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import choose_decoder as dec
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
@@ -145,14 +146,15 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
         sink = MemoryWriter(kafka, f"p.{writer}")
         sink.init()
         place = SimpleNamespace(gtid="g:1", events=1)
-        output = RecordOutput(sink, [("h", b"1")], identity, False, place, None, "history", None, {}, {})  # type: ignore[arg-type]
+        output = RecordOutput(sink, [("h", b"1")], identity, False, place, None, "history", None, WriterCounts())  # type: ignore[arg-type]
         out: list[Any] = []
         route.decoder.write(*event("write", *(row(n, 5) for n in range(20))), sides.context(), out)
         wanted = [(key, value, part) for key, value, _, _, part in out]
         assert output.produce_rows(route, out, "b:4") == []
         # One by one, as beside a row that is left out.
         made, _ = format_rows(sides.form, out, route.share, "b:4", tolerant=True)
-        assert {record.partition for record in made} <= route.share.assigned and output.counts == {"topic": len(made)}
+        assert {record.partition for record in made} <= route.share.assigned
+        assert output.counts.by_topic == {"topic": len(made)}
         sink.commit()
     written = [(r.key, r.value, r.partition) for r in kafka.committed("topic")]
     assert Counter(written) == Counter(wanted) and len({part for _, _, part in written}) > 2
@@ -181,7 +183,7 @@ def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_
             assert [type(header) is int for *_, header in out] == ([way == "at once", False, False])
             route, _ = rows_in_routes(7, writer, writers)
             route.record_format = sides.form
-            output = RecordOutput(sink, [], False, True, SimpleNamespace(), None, "history", None, {}, {})  # type: ignore[arg-type]
+            output = RecordOutput(sink, [], False, True, SimpleNamespace(), None, "history", None, WriterCounts())  # type: ignore[arg-type]
             assert output.produce_rows(route, out, "b:4") == []
             sink.commit()
         found[way] = Counter((r.key, r.value, r.partition) for r in kafka.committed("topic"))

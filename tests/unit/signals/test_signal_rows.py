@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
@@ -53,15 +53,15 @@ def run(
     if kafka is not None:
         rig.sink._kafka = rig.kafka = kafka
         rig.sink.init()
-    rig.writer._ddl_handler._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
+    rig.writer.ddl_events._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
     watermarks: list[tuple[str, str]] = []
-    if rig.writer._signals is not None:
-        rig.writer._signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
+    if rig.writer.signals is not None:
+        rig.writer.signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
 
     def events(on_wait: Any) -> Iterator[Any]:
         for number, event in enumerate(log.events):
             yield event
-            if number in commit_at and not rig.writer._position.is_before_resume():
+            if number in commit_at and not rig.writer.position.is_before_resume():
                 rig.sink.produce("p.shop.t", b"k", b"v", 0)
                 rig.clock.now += 1000
                 on_wait()
@@ -129,13 +129,13 @@ def test_only_writer_0_hands_over_and_only_where_the_channel_is_on(monkeypatch: 
     log.transaction(*log_signals("s1"))
     off, _ = run(monkeypatch, log, **{"signal.enabled.channels": "kafka"})
     assert handed_over(off.kafka) == []
-    cfg, plan = off.writer.cfg, BatchPlan(1, "drain", START, START, 2)
+    context = replace(off.writer.context, plan=BatchPlan(1, "drain", START, START, 2))
     writers = [
-        DrainWriter(cfg, plan, index, SchemaState(), off.sink, {}, window_keys=keys)  # type: ignore[arg-type]
+        create_writer(replace(context, index=index, window_keys=keys))
         for index, keys in ((0, None), (1, WindowKeys((), low_watermark_id="x-open")))
     ]
-    assert writers[0]._signals is None, "nobody wants anything of the table"
-    waits = writers[1]._signals
+    assert writers[0].signals is None, "nobody wants anything of the table"
+    waits = writers[1].signals
     assert waits is not None and waits.side_records is None
 
 

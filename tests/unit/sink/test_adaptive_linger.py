@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kit.drain_rig import Rig
 
-from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import (
@@ -196,8 +197,8 @@ def test_a_queue_that_stays_full_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_drains_writer_asks_for_the_client_that_suits(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, sink = Rig(monkeypatch), SimpleNamespace(renewal_due=False, produce=None)
-    made = DrainWriter(rig.writer.cfg, rig.writer.plan, 0, rig.writer.state, sink, {}, renew_producer=lambda _: None)  # type: ignore[arg-type]
-    turn = made._committer.renewal
+    made = create_writer(replace(rig.writer.context, sink=sink, renew_producer=lambda _: None))  # type: ignore[arg-type]
+    turn = made.committer.renewal
     assert turn is not None and not turn.due()
     sink.renewal_due = True
     assert turn.due()

@@ -65,7 +65,7 @@ STACKS = [
     (DECODE, (*KERNEL, "walk (walk.rs:262)", "rows (walk.rs:301)", "write (around.rs:90)")),
     (DECODE, (*KERNEL, "rows (walk.rs:331)", "run (kernel.rs:140)", "{closure#0} (walk.rs:322)", "malloc (libc.so.6)")),
     (DECODE, (*KERNEL, "image (kernel.rs:190)", "write (op.rs:103)", "fold (rev.rs:83)")),
-    (DECODE, (*LOOP[:3], f"DrainWriter._rows ({CDC}/drain/drain_writer.py:370)", "rows (<decoder>:20)")),
+    (DECODE, (*LOOP[:3], f"RowEventHandler.handle ({CDC}/drain/row_events.py:120)", "rows (<decoder>:20)")),
     (DECODE, (f"RowEmitter.emit_row ({CDC}/snapshot/row_emitter.py:9)", f"<lambda> ({CDC}/decode/text_decoder.py:40)")),
     (PRODUCE, (*LOOP, f"RecordOutput.produce_rows ({CDC}/drain/record_output.py:60)")),
     (PRODUCE, (*LOOP, f"TransactionalWriter.produce_all {WRITER}", "rd_kafka_producev (librdkafka-0cb94173.so.1)")),

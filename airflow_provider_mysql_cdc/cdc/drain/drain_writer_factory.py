@@ -1,0 +1,157 @@
+"""Build a writer of a drain from what it is started with."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
+from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
+from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
+
+
+def create_writer(context: WriterContext) -> DrainWriter:
+    """Return a writer at the start of its batch.
+
+    Args:
+        context: What it is started with.
+    """
+    cfg, plan = context.cfg, context.plan
+    settings = RouteSettings.for_writer(cfg, context.formats, has_snapshot_filter=context.snapshot_filter is not None)
+    position, tracker = WriterPosition(plan.start), GtidTracker(plan.start.gtids)
+    if context.resume_marker is not None:
+        position.resume = context.resume_marker.reached
+    counts = WriterCounts.resume(context.resume_marker, settings.tally)
+    xa, side_records = XaTransactions(plan.prepared), list[SideRecord]()
+    committer = _committer(context, counts, position, xa, tracker, side_records)
+    output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)
+    shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
+    on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
+    signals = SignalRows.for_writer(cfg, plan.epoch, context.index, side_records, on_watermark)
+    routes = _table_routes(context, settings, shares, signals, committer)
+    metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
+    return DrainWriter(
+        context=context,
+        state=context.state,
+        position=position,
+        tracker=tracker,
+        xa=xa,
+        shares=shares,
+        signals=signals,
+        routes=routes,
+        rows=_row_event_handler(context, settings, position, routes, output, committer, xa, metadata),
+        ddl_events=DdlEventHandler(cfg, plan.epoch, context.server),
+        output=output,
+        committer=committer,
+        metadata=metadata,
+        whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer),
+    )
+
+
+def _committer(
+    context: WriterContext,
+    counts: WriterCounts,
+    position: WriterPosition,
+    xa: XaTransactions,
+    tracker: GtidTracker,
+    side_records: list[SideRecord],
+) -> Committer:
+    renew, sink = context.renew_producer, context.sink
+    return Committer(
+        cfg=context.cfg,
+        plan=context.plan,
+        index=context.index,
+        sink=sink,
+        counts=counts,
+        position=position,
+        xa=xa,
+        tracker=tracker,
+        progress=context.progress,
+        side_records=side_records,
+        formats=context.formats,
+        renewal=None if renew is None else ProducerRenewal(counts.tables, renew, lambda: sink.renewal_due),
+    )
+
+
+def _record_output(
+    context: WriterContext, counts: WriterCounts, position: WriterPosition, *, tolerant: bool
+) -> RecordOutput:
+    return RecordOutput(
+        sink=context.sink,
+        headers=table_options.headers(context.cfg, context.run_id),
+        has_id_header=context.cfg[F.CDC_ID_HEADER],
+        tolerant=tolerant,
+        position=position,
+        formats=context.formats,
+        history_topic=context.cfg.history_topic,
+        server_uuid=context.plan.start.server_uuid,
+        counts=counts,
+    )
+
+
+def _table_routes(
+    context: WriterContext,
+    settings: RouteSettings,
+    shares: TopicShares,
+    signals: SignalRows | None,
+    committer: Committer,
+) -> TableRoutes:
+    formats = context.formats
+
+    def before_build() -> None:
+        if formats is not None:
+            committer.commit_before_delay(formats.max_wait_s)
+
+    return TableRoutes(settings, shares, signals, context.snapshot_filter, context.window_keys, before_build)
+
+
+def _row_event_handler(
+    context: WriterContext,
+    settings: RouteSettings,
+    position: WriterPosition,
+    routes: TableRoutes,
+    output: RecordOutput,
+    committer: Committer,
+    xa: XaTransactions,
+    metadata: TransactionMetadata | None,
+) -> RowEventHandler:
+    return RowEventHandler(
+        position=position,
+        routes=routes,
+        output=output,
+        committer=committer,
+        xa=xa,
+        dead_letters=DeadLetterReporter(context.cfg, context.index, context.sink.produce, output.counts.by_topic),
+        failed_rows=settings.failed_rows,
+        metadata=metadata,
+        snapshot_filter=context.snapshot_filter,
+        window_keys=context.window_keys,
+        with_sequence_numbers=context.cfg.is_ticdc,
+    )
+
+
+def _whole_transactions(
+    context: WriterContext,
+    settings: RouteSettings,
+    output: RecordOutput,
+    position: WriterPosition,
+    tracker: GtidTracker,
+    committer: Committer,
+) -> WholeTransactions | None:
+    decoder = create_transaction_decoder(context.cfg, settings.tally, context.snapshot_filter, context.window_keys)
+    return None if decoder is None else WholeTransactions(decoder, output, position, tracker, committer)

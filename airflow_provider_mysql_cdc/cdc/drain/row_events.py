@@ -1,0 +1,151 @@
+"""Row events of a writer: decode their rows, and produce the records of the writer's partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import GtidEvent
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import FLAGS_END, TABLE_ID_BYTES
+from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import CommittingTransaction
+from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
+from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+
+
+@dataclass(frozen=True, slots=True)
+class XaCommit:
+    """Hold what commits the rows of a prepared XA transaction.
+
+    Args:
+        event: The event that commits them.
+        transaction: The transaction of that event.
+    """
+
+    event: Event
+    transaction: CommittingTransaction
+
+
+@dataclass(slots=True)
+class RowEventHandler:
+    """Decode the rows of each event, and produce the records of the writer's partitions.
+
+    Args:
+        position: The writer's position.
+        routes: Routes of the tables that TABLE_MAP events announced.
+        output: Produces records.
+        committer: Commits when enough records are pending.
+        xa: The writer's XA transactions; rows inside of one are produced when it commits.
+        dead_letters: Reports rows that cannot be decoded or serialized.
+        failed_rows: Rows of the last event that could not be decoded; None when such a row stops the run.
+        metadata: Numbers the events of a transaction; None without transaction metadata.
+        snapshot_filter: Leaves out rows that a snapshot chunk contains, or None.
+        window_keys: Remembers which rows were changed; None outside of an incremental snapshot window.
+        with_sequence_numbers: Whether records carry their transaction's sequence number (TiCDC's commit timestamps).
+        ctx: Texts of the current event for the decoders.
+    """
+
+    position: WriterPosition
+    routes: TableRoutes
+    output: RecordOutput
+    committer: Committer
+    xa: XaTransactions
+    dead_letters: DeadLetterReporter
+    failed_rows: list[BadRow] | None = None
+    metadata: TransactionMetadata | None = None
+    snapshot_filter: SnapshotFilter | None = None
+    window_keys: WindowKeys | None = None
+    with_sequence_numbers: bool = False
+    ctx: EventContext = field(default_factory=EventContext)
+
+    def __post_init__(self) -> None:
+        if self.metadata is not None:
+            self.ctx.transaction = PLACEHOLDER
+
+    def begin_transaction(self, gtid_event: GtidEvent) -> None:
+        """Prepare for the rows of a transaction.
+
+        Args:
+            gtid_event: Its GTID event.
+        """
+        if self.with_sequence_numbers:
+            self.ctx.transaction = str(gtid_event.sequence_number)
+
+    def handle(self, event: Event, xa_commit: XaCommit | None = None) -> None:
+        """Produce the records of a row event.
+
+        Args:
+            event: The event.
+            xa_commit: What commits the rows of a prepared XA transaction; None for rows of other transactions.
+
+        Raises:
+            BinlogCorruptError: No TABLE_MAP event announced its table id, or it cannot belong to its table.
+            ValueDecodeError: A row cannot be decoded, and such rows stop the run.
+            SinkError: Kafka does not accept a record, or refuses a commit.
+        """
+        if self.xa.open:
+            return
+        position, buf, body, end = self.position, event.buf, event.body, event.end
+        position.events += 1
+        operation = c.ROW_EVENT_KINDS[event.type]
+        route = self.routes.by_id.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
+        header = None if route is None else route.headers.get(event.type)
+        pos = body + FLAGS_END + len(header or b"")
+        if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:
+            route, pos = self.routes.of_rows(event)
+        if self.window_keys is not None:
+            commit_event = event if xa_commit is None else xa_commit.event
+            self.window_keys.add_rows(route.table, EventRows(event, pos, operation), commit_event)
+        if route.source is None or route.decoder is None:
+            return
+        skipping = position.resume is not None and position.rows_committed()
+        if skipping and self.metadata is None:
+            return
+        ctx = self.ctx
+        route.fill_source(ctx, route.source, event, position)
+        records: list[Any] = []
+        route.decode[operation](buf, pos, end, ctx, records)
+        if self.failed_rows:
+            self._report_failed_rows(route, EventRows(event, pos, operation), xa_commit, skipping=skipping)
+        if self.snapshot_filter is not None:
+            records = self._outside_chunks(route, records, EventRows(event, pos, operation), xa_commit)
+        if self.metadata is not None:
+            records = self.metadata.number_records(route.table, records)
+            if skipping:
+                return
+        for bad_row in self.output.produce_rows(route, records, ctx.where):
+            self.dead_letters.report(route.topic, bad_row, ctx.as_json(), self.output.headers)
+        self.committer.after_rows()
+
+    def _outside_chunks(
+        self, route: TableRoute, records: list[Any], rows: EventRows, xa_commit: XaCommit | None
+    ) -> list[Any]:
+        """Return the records that no snapshot chunk contains."""
+        if self.snapshot_filter is None:
+            return records
+        position = self.position
+        commit = xa_commit or XaCommit(rows.event, CommittingTransaction(position.gtid, position.commit_us))
+        return self.snapshot_filter.outside_chunks(route.table, records, commit.event, rows, commit.transaction)
+
+    def _report_failed_rows(
+        self, route: TableRoute, rows: EventRows, xa_commit: XaCommit | None, *, skipping: bool
+    ) -> None:
+        """Report the rows of an event that could not be decoded, those of this writer's partitions."""
+        failed, share = self.failed_rows or [], route.share
+        failed_rows, failed[:] = list(failed), []
+        candidates: list[Any] = [(row.key, None, row.row, 0, row) for row in failed_rows]
+        for *_, row in self._outside_chunks(route, candidates, rows, xa_commit):
+            if not skipping and share.assigned and partition_of(row.key, share.partitions) in share.assigned:
+                self.dead_letters.report(route.topic, row, self.ctx.as_json(), self.output.headers)

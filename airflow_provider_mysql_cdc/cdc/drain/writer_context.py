@@ -1,0 +1,55 @@
+"""What one writer of a batch is started with: configuration, plan, table structures, producer and callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """Hold what a writer is started with.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch.
+        index: The writer's index, from 0.
+        state: Table structures as of the batch's start.
+        sink: The transactional producer, already initialised (older attempts are fenced).
+        server: Variables of the source (``ddl_events.server_variables``).
+        resume_marker: The last marker of an earlier attempt at the same batch, or None.
+        run_id: Id of the run, for the context headers.
+        progress: Called every two seconds with counters.
+        snapshot_filter: Leaves out rows that a resumed snapshot read at a later position; None when there are no such
+            chunks.
+        window_keys: Remembers which rows of tables under incremental snapshot were changed; None outside of a window.
+        recorded_topics: Topics as the ledger knows them.
+        formats: Gives each table its record format; None when all records are JSON.
+        renew_producer: Replaces the producer's Kafka client after a commit, and takes its transactional id over; None
+            keeps the client.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    state: SchemaState
+    sink: TransactionalWriter
+    server: Mapping[str, int]
+    resume_marker: Marker | None = None
+    run_id: str = ""
+    progress: Progress = lambda _: None
+    snapshot_filter: SnapshotFilter | None = None
+    window_keys: WindowKeys | None = None
+    recorded_topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
+    formats: RecordFormats | None = None
+    renew_producer: Callable[[Marker], None] | None = None

@@ -1,0 +1,70 @@
+"""What a writer has produced in a batch, as its markers and its progress report it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+
+
+@dataclass(slots=True)
+class WriterCounts:
+    """Count the records of one writer, those that an earlier attempt at the batch committed included.
+
+    Args:
+        by_topic: Records by topic; rows left out count under a name of their own (``dead_letter.SKIPPED_SUFFIX``).
+        by_table: Of these the records of row events, by table (``TableId.path``).
+        earlier_native: What the native kernel decoded in an earlier attempt.
+        tally: Counts what the native kernel decodes in this one; None without the kernel.
+    """
+
+    by_topic: dict[str, int] = field(default_factory=dict)
+    by_table: dict[str, int] = field(default_factory=dict)
+    earlier_native: NativeCounts = field(default_factory=NativeCounts)
+    tally: Tally | None = None
+
+    @classmethod
+    def resume(cls, marker: Marker | None, tally: Tally | None) -> WriterCounts:
+        """Return counts that continue those of an earlier attempt.
+
+        Args:
+            marker: The writer's last marker in this batch, or None.
+            tally: Counts what the native kernel decodes; None without the kernel.
+        """
+        if marker is None:
+            return cls(tally=tally)
+        return cls(dict(marker.counts), dict(marker.tables), marker.native, tally)
+
+    def add_rows(self, topic: str, table: str, count: int) -> None:
+        """Count records of row events.
+
+        Args:
+            topic: Their topic.
+            table: Their table (``TableId.path``).
+            count: Their number.
+        """
+        if count:
+            self.by_topic[topic] = self.by_topic.get(topic, 0) + count
+            self.by_table[table] = self.by_table.get(table, 0) + count
+
+    def add_side_record(self, topic: str) -> None:
+        """Count a record that comes from no row event.
+
+        Args:
+            topic: Its topic.
+        """
+        self.by_topic[topic] = self.by_topic.get(topic, 0) + 1
+
+    def records(self) -> int:
+        """Return the number of records."""
+        return sum(self.by_topic.values())
+
+    def tables(self) -> int:
+        """Return the number of tables that had records."""
+        return len(self.by_table)
+
+    def native(self) -> NativeCounts:
+        """Return what the native kernel has decoded."""
+        return self.earlier_native.add(NativeCounts() if self.tally is None else self.tally.counts())
