@@ -1,4 +1,4 @@
-"""One batch of a drain: what its driver does before and after the writers, and what each writer does."""
+"""One batch of a drain: what the driver does before and after the writers, and what each writer does."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class StartedBatch:
     """Hold a batch that is in force.
 
     Args:
-        plan: Its plan, with the attempt that carries it out.
-        ledger: The ledger when it came into force.
+        plan: Its plan, with the attempt that executes it.
+        ledger: The ledger when the plan came into force.
         state: Table structures as of its start.
-        filter_records: Chunks of a snapshot that mean something for its events.
+        filter_records: Ledger records of snapshot chunks that may contain its events.
     """
 
     plan: BatchPlan
@@ -61,7 +61,7 @@ class WriterInputs:
 
     Args:
         state: Table structures as of the batch's start.
-        filter_records: Chunks of a snapshot that mean something for its events.
+        filter_records: Ledger records of snapshot chunks that may contain its events.
         run_id: Id of the run, for the context headers.
         server: Variables of the source (``server_variables``).
     """
@@ -82,7 +82,7 @@ def begin_batch(
     *,
     offsets_checked: bool = False,
 ) -> StartedBatch:
-    """Put a batch in force and get everything ready that its writers need.
+    """Put a batch in force and prepare everything that its writers need.
 
     Args:
         cfg: The connector's configuration.
@@ -90,12 +90,12 @@ def begin_batch(
         job: The ledger.
         plan: The batch.
         log: Takes one line of text.
-        preloaded: Table structures and filters as of its start, where somebody has looked them up already.
-        offsets_checked: Whether this driver has just made the plan, and found both its offsets in the binlog; a
-            writer looks at its start once more in any case (``open_stream``).
+        preloaded: Table structures and chunk records as of its start, where the caller has them already.
+        offsets_checked: Whether this driver has just made the plan and found both its offsets in the binlog; a writer
+            checks its start again in any case (``open_stream``).
 
     Raises:
-        CdcError: The batch cannot be carried out.
+        CdcError: The batch cannot be executed.
     """
     ledger, plan = begin_pinned_plan(cfg, job, plan)
     faults.fault_point("plan.after_store")
@@ -103,7 +103,7 @@ def begin_batch(
         check_available(conn, cfg.connection_settings(), offset)
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:
-        job.create_topics({})  # a stream without snapshot begins without a history
+        job.create_topics({})  # a stream without snapshot begins without a history topic
     require_recorded_history(cfg, ledger)
     state = (
         load_schema_state(cfg, until=plan.start, epoch=plan.epoch, cache=job.history_cache)
@@ -129,7 +129,7 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch) -> d
         batch: The batch.
 
     Raises:
-        StateError: One has not.
+        StateError: A writer has not.
     """
     plan = batch.plan
     markers = job.read().markers
@@ -139,7 +139,7 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch) -> d
             f"{len(done_markers)} of {plan.writers} writers reached the end of batch {plan.epoch}",
             where=f"ledger topic {cfg.ledger_topic}",
             why="a writer ended without an error and without its marker",
-            remedy="run the task again; it goes on from the markers",
+            remedy="run the task again; it continues from the markers",
             retriable=True,
         )
     totals: dict[str, int] = {}
@@ -172,14 +172,13 @@ def write_batch(
         channel: Calls to the driver.
         plan: The batch.
         inputs: What its writers need.
-        window_keys: Remembers which rows of tables under snapshot were touched; None outside of a round.
+        window_keys: Remembers which rows of tables under incremental snapshot were changed; None outside of a window.
 
     Raises:
-        CdcError: Anything that keeps the batch from being complete.
+        CdcError: The batch could not be completed.
     """
-    # Open to the end: a writer that meets thousands of tables joins again and again (``producer_renewal``), and reads
-    # then
-    # only what came since.
+    # Open until the end: a writer that meets thousands of tables joins the plan many times (``producer_renewal``), and
+    # reads only newer ledger records then.
     with kafka_clients.ledger(cfg) as ledger:
         while True:
             try:

@@ -29,7 +29,7 @@ PROGRESS_SECONDS = 2.0
 
 @dataclass(slots=True)
 class Committer:
-    """Commit what a writer produced when enough has come together, and say how far it is.
+    """Commit a writer's records when enough are pending, and report its progress.
 
     Args:
         cfg: The connector's configuration.
@@ -37,15 +37,14 @@ class Committer:
         index: The writer's index.
         sink: The transactional producer.
         counts: Counts what the writer has produced.
-        position: Where the writer stands, which goes on changing.
+        position: The writer's position.
         xa: The writer's XA transactions.
-        tracker: The GTIDs that the writer has passed.
+        tracker: GTIDs of the transactions that the writer has read.
         progress: Called every two seconds with counters.
-        side_records: Ledger records to be committed with the next marker; emptied then. Nothing is written to the
-            ledger before
-            that: an open transaction hides there what others have committed.
-        formats: The forms of records; None when all is JSON.
-        renewal: Replaces the Kafka client behind a commit, when it has met very many tables; None keeps it.
+        side_records: Ledger records to commit with the next marker; emptied then. They are not produced before that:
+            consumers that read committed records get nothing after the first record of an open transaction.
+        formats: Serializes heartbeats; None when all records are JSON.
+        renewal: Replaces the Kafka client after a commit, once it has met very many tables; None keeps the client.
     """
 
     cfg: ConnectorConfig
@@ -72,26 +71,26 @@ class Committer:
     def __post_init__(self) -> None:
         self._committed_at = self._reported_at = time.monotonic()
         self._commit_bytes = self.cfg[F.COMMIT_BYTES]
-        # The other half is for what is under way when the time is up, and for the commit itself.
+        # The other half is left for work in progress when the time is up, and for the commit itself.
         self._transaction_limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 / 2
         self._commit_s = min(self.cfg[F.COMMIT_INTERVAL_MS] / 1000, self._transaction_limit_s)
 
     def after_rows(self) -> None:
-        """Commit if enough has come together; called behind each row event that produced something."""
+        """Commit if enough bytes are pending; called after each row event that produced records."""
         if self.sink.bytes_pending >= self._commit_bytes:
             self.check()
 
     def after_event(self) -> None:
-        """Look at the clock every so many events; for a loop of events that is not the main one."""
+        """Check for a due commit every ``CHECK_EVENTS`` events; for loops other than the writer's main loop."""
         self._events_since_check += 1
         if self._events_since_check >= CHECK_EVENTS:
             self._events_since_check = 0
             self.check()
 
     def check(self) -> None:
-        """Commit if it is time; called between two events, whether they produced anything or not, and while waiting.
+        """Commit if it is time; called between events, whether they produced records or not, and while waiting.
 
-        So a Kafka transaction ends by this process's clock, whatever the source sends or does not send.
+        A Kafka transaction therefore ends in time even when the source sends nothing.
         """
         now = time.monotonic()
         if not self.position.is_before_resume():
@@ -109,7 +108,7 @@ class Committer:
             self._report()
 
     def commit_before_delay(self, seconds: float) -> None:
-        """Commit now if the open Kafka transaction could not bear something that takes this long.
+        """Commit now if the open Kafka transaction might time out during a delay.
 
         Args:
             seconds: How long nothing can be committed.
@@ -118,7 +117,7 @@ class Committer:
             self._commit(done=False)
 
     def finish(self) -> None:
-        """Commit the rest, with the marker that says that the batch is done."""
+        """Commit the remaining records, with the marker that says that the batch is done."""
         self._heartbeat(time.monotonic())
         self._commit(done=True)
 
@@ -127,7 +126,7 @@ class Committer:
 
         Args:
             text: The text.
-            once: Whether a job says it once, however many writers and batches send it.
+            once: Whether the job logs it only once, however many writers and batches send it.
         """
         self._report(*("", text) if once else (text, ""))
 

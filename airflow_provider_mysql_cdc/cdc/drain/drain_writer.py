@@ -1,4 +1,4 @@
-"""One writer of a drain: reads the whole range of the batch and produces what it owns, in binlog order."""
+"""One writer of a batch: reads the whole range of the batch and produces its share of the records in binlog order."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class DrainWriter:
         """Read from the batch's start to its end and commit everything.
 
         Raises:
-            CdcError: Anything that keeps the batch from being complete; nothing after the last marker is visible.
+            CdcError: The batch could not be completed; consumers see nothing after the last marker.
         """
         self.committer.note(f"rows are decoded by {kernel().text}", once=True)
         handlers = self._handlers()
@@ -147,7 +147,7 @@ class DrainWriter:
         position.thread, position.begun = 0, False
         self.rows.begin_transaction(parsed)
         position.last_transaction = event.server_id, parsed.gtid
-        # A file that the server's stop or crash ended has no ROTATE event that names the next one.
+        # A file that ended because the server stopped or crashed has no ROTATE event that names the next one.
         if event.file != position.file:
             position.move_to(event.file, FILE_START)
         else:
@@ -213,7 +213,7 @@ class DrainWriter:
         self._end_transaction(event)
 
     def _produce_xa(self, prepared: PreparedXa | None, commit_event: Event) -> None:
-        """Produce the rows of an XA transaction that commits; DDL cannot have come between (see ``xa``)."""
+        """Produce the rows of an XA transaction that commits; its locks kept DDL away (see ``xa_transactions``)."""
         if prepared is None:
             return
         position, committer = self.position, self.committer
@@ -258,7 +258,7 @@ class DrainWriter:
                 self.output.produce_side(topic, key, value)
 
     def _apply_schema_changes(self, event: Event, signal: SchemaChanges) -> bool:
-        """Put structures in force that a row of the signal table tells, from the end of its transaction on."""
+        """Apply a schema-changes signal at the end of its transaction; return whether its structures are valid."""
         try:
             signaled = signal.parse_changes(self.context.cfg)
         except SignalRefused:

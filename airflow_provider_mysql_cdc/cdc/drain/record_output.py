@@ -1,4 +1,4 @@
-"""What a writer of a drain hands to its producer: the records that it owns, counted by topic and table."""
+"""What a writer hands to its producer: the records of its partitions, counted by topic and table."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 @dataclass(slots=True)
 class RecordOutput:
-    """Produce records in binlog order, those of other writers left out.
+    """Produce the records of the writer's partitions, in binlog order.
 
     Args:
         sink: The transactional producer.
         headers: Headers of all records.
         has_id_header: Whether records get the header ``cdc-id``.
         tolerant: Whether rows that cannot be serialized are left out.
-        position: Where the writer stands, which goes on changing.
-        formats: The forms of records; None when all is JSON.
+        position: The writer's position.
+        formats: Serializes side records; None when all records are JSON.
         history_topic: The schema history's topic, whose records are JSON without headers and are not counted.
         server_uuid: The server that the batch is read from, for ids of records without a GTID.
         counts: Counts the records.
@@ -45,15 +45,15 @@ class RecordOutput:
     counts: WriterCounts
 
     def produce_rows(self, route: TableRoute, records: list[Any], where: str) -> list[BadRow]:
-        """Produce the records of a row event, each on its partition; return the rows that are left out.
+        """Produce the records of a row event, each to its partition; return the rows that cannot be serialized.
 
         Args:
             route: The table's route.
             records: What the decoder made: key, value, row, leg and header of each.
-            where: Place of the event, for errors.
+            where: Position of the event, for errors.
 
         Raises:
-            ValueDecodeError: A row cannot be written, and such rows stop the run.
+            ValueDecodeError: A row cannot be serialized, and such rows stop the run.
         """
         share, bad_rows = route.share, list[BadRow]()
         if route.record_format is not None and have_partitions(records):
@@ -75,12 +75,12 @@ class RecordOutput:
         return bad_rows
 
     def produce_decoded(self, route: TableRoute, records: list[Any], partition: int, size: int) -> None:
-        """Produce records that were written at once: those of the writer's partitions.
+        """Produce records of whole transactions that the native kernel decoded: those of the writer's partitions.
 
         Args:
             route: The table's route.
-            records: As for ``rows``.
-            partition: Their partition; not looked at where records say their own.
+            records: As for ``produce_rows``.
+            partition: Their partition; ignored where each record carries its own.
             size: Bytes of their keys and values.
         """
         if route.record_format is not None:
@@ -96,7 +96,7 @@ class RecordOutput:
         self.counts.add_rows(route.topic, route.path, n)
 
     def _produce_partitioned(self, route: TableRoute, records: list[Any]) -> int:
-        """Produce records that know their partition; return their number."""
+        """Produce records that carry their partition; return their number."""
         assigned = route.share.assigned
         if not route.share.all_assigned:
             records = [record for record in records if record[4] in assigned]
@@ -106,7 +106,7 @@ class RecordOutput:
         return len(records)
 
     def _produce_formatted(self, route: TableRoute, records: Iterable[tuple[Any, ...]]) -> int:
-        """Produce records in their form; return their number."""
+        """Produce records one by one, each with its headers; return their number."""
         topic, id_headers = route.topic, route.id_headers
         produce, headers, has_id_header = self.sink.produce, self.headers, self.has_id_header
         n = 0
@@ -125,7 +125,7 @@ class RecordOutput:
     def produce_side(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int = 0, *, with_headers: bool = True
     ) -> None:
-        """Produce a record that is no row event.
+        """Produce a record that comes from no row event.
 
         Args:
             topic: Its topic.
@@ -144,7 +144,7 @@ class RecordOutput:
         self.counts.add_side_record(topic)
 
     def _record_id(self, row: int, record_index: int) -> bytes:
-        """Return GTID (or server uuid, file and outer position), event ordinal, row and leg (design, section 4)."""
+        """Return GTID (or server UUID and position), number of the row event, row and record (design, section 4)."""
         position = self.position
         transaction_id = position.gtid or f"{self.server_uuid}/{position.boundary}"
         return f"{transaction_id}/{position.events}/{row}/{record_index}".encode()

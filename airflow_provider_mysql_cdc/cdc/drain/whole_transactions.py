@@ -1,7 +1,7 @@
-"""Whole transactions of a drain through the native kernel: what it has walked is produced, and passed, here.
+"""Whole transactions through the native kernel: their records are produced here, and the writer's position moves on.
 
-Nothing is committed inside of what one call walks, so a marker always names the end of a transaction whose records, and
-those of all before it, are in Kafka's.
+Nothing is committed within the transactions of one call, so a marker always names the end of a transaction whose
+records, and those of all transactions before it, are in the same Kafka transaction or in earlier ones.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 _EVENT_TYPE_OFFSET = 9
-"""Offset of an event's type in its packet: behind the packet's header, the status and the timestamp."""
+"""Offset of an event's type in its packet: after the packet's header, the status and the timestamp."""
 
 
 @dataclass(slots=True)
 class WholeTransactions:
-    """Walk transactions for a writer, as long as nothing is asked of it that only the loop of events can do.
+    """Decode whole transactions for a writer, except those that only its loop over events can handle.
 
     Args:
-        walker: The kernel's walker.
-        output: Takes the records.
-        position: Where the writer stands, which goes on changing.
-        tracker: The GTIDs that the writer has passed.
-        committer: Commits when enough has come together.
+        walker: The native kernel's decoder of transactions.
+        output: Produces the records.
+        position: The writer's position.
+        tracker: GTIDs of the transactions that the writer has read.
+        committer: Commits when enough records are pending.
     """
 
     walker: NativeTransactionDecoder
@@ -61,31 +61,31 @@ class WholeTransactions:
     committer: Committer
 
     def add_route(self, event: Event, route: TableRoute) -> None:
-        """Take over what the rows behind a TABLE_MAP event become.
+        """Give the kernel what it needs for the rows that follow a TABLE_MAP event.
 
         Args:
             event: The event.
             route: The table's route.
         """
         table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
-        # Records that are formed behind the decoder name the row event in their errors.
+        # Errors of records that are serialized after decoding name the row event, which the kernel does not report.
         flat = isinstance(route.source, TicdcSource)
         if route.signals is None and (route.record_format is None or flat) and self.walker.needs_table(table_map):
-            # Flat rows say their partition themselves.
+            # Flat TiCDC rows carry their partition.
             partitions = 1 if flat else max(1, route.share.partitions)
             self.walker.learn(table_map, route, decoder_of(route), row_context(route), partitions)
 
     def decode_transactions(
         self, chunk: bytes, chunk_offset: int, file: str, pos: int, limit: int, tail: int
     ) -> NativeTransactions:
-        """Walk transactions and produce their records; arguments as for
+        """Decode transactions and produce their records; arguments as for
         ``NativeTransactionDecoder.decode_transactions``.
 
         Raises:
-            CdcError: Kafka does not take a record, or refuses a commit.
+            CdcError: Kafka does not accept a record, or refuses a commit.
         """
         position = self.position
-        # Ids of records without a GTID are made of places, which the kernel does not tell.
+        # Ids of records without a GTID contain positions, which the kernel does not report.
         without_gtid = self.walker.by_event and chunk[chunk_offset + _EVENT_TYPE_OFFSET] == ANONYMOUS_GTID_LOG_EVENT
         if position.resume is not None or self.walker.failed or without_gtid:
             return NativeTransactions(chunk_offset, pos, DECLINED, [], [], None)
@@ -93,7 +93,7 @@ class WholeTransactions:
         if decoded.last_transaction is None:
             return decoded
         for route, records, partition, gtid, event, size in decoded.segments:
-            # Ids of records tell them (RecordOutput).
+            # RecordOutput builds record ids from them.
             position.gtid, position.events = gtid, event
             self.output.produce_decoded(route, records, partition, size)
         for gtid_run in decoded.gtids:
@@ -128,7 +128,7 @@ def create_transaction_decoder(
 
 
 def decoder_of(route: TableRoute) -> Any:
-    """Return what decodes a table's rows at once; None for rows that nobody wants.
+    """Return what the kernel decodes a table's rows with; None for rows of which no record is produced.
 
     Args:
         route: The table's route.
@@ -137,22 +137,22 @@ def decoder_of(route: TableRoute) -> Any:
 
 
 def decoder_of_rows(decoder: Any) -> Any:
-    """Return what writes rows at once.
+    """Return the decoder that writes rows in their record format in one step.
 
     Args:
-        decoder: A route's.
+        decoder: A route's decoder.
     """
     return decoder.avro_decoder if isinstance(decoder, AvroRows) else decoder
 
 
 def _has_fixed_partition(decoder: Any) -> bool:
-    """Return whether the partitions of flat rows do not depend on their transaction."""
+    """Return whether the partitions of flat TiCDC rows do not depend on their transaction."""
     flat = getattr(decoder_of_rows(decoder), "row_plan", None)
     return flat is not None and not isinstance(flat.partitioner, TransactionPartitioner)
 
 
 def row_context(route: TableRoute) -> MarkedContext | None:
-    """Return the texts around a table's rows; None where they cannot be told ahead.
+    """Return the texts around a table's rows; None where they are not known in advance.
 
     Args:
         route: The table's route.

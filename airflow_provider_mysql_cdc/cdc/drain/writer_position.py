@@ -1,4 +1,4 @@
-"""Where a writer of a drain stands in the binlog."""
+"""The position of a writer in the binlog."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosi
 
 @dataclass(slots=True)
 class WriterPosition:
-    """Track where in the binlog the writer stands, and what an earlier attempt committed already.
+    """Track the writer's position in the binlog, and what an earlier attempt has committed.
 
     Args:
-        start: The transaction boundary from which it begins.
+        start: The transaction boundary at which it begins.
         events: Row events seen in the transaction after the last boundary, of all tables.
         thread: Thread id of the transaction's session.
         gtid: GTID of the transaction, or None.
-        commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not tell.
+        commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not log it.
         query: The statement that caused the rows, when the server logs it.
         begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
         statements: QUERY events seen in the transaction.
         last_transaction: Server id and GTID of the last transaction whose GTID event was read.
-        resume: Where an earlier attempt of the same batch got to; None once the writer is beyond it.
+        resume: The position up to which an earlier attempt committed the batch; None once the writer is past it.
         file: Binlog file of the last transaction boundary passed.
         pos: Position of that boundary.
     """
@@ -49,28 +49,28 @@ class WriterPosition:
         """Return the last transaction boundary passed; its GTID set is rendered at commits only."""
         boundary = self._boundary
         if boundary is None:
-            # Most transactions pass without anybody asking.
+            # Built on demand: most transactions pass without a use of it.
             boundary = self._boundary = BinlogOffset(self.file, self.pos, None, self.start.server_uuid)
         return boundary
 
     def begin_transaction(self) -> None:
-        """Begin to count anew: at a transaction's first event."""
+        """Reset the counts at a transaction's first event."""
         self.events = self.statements = 0
         self.query = None
 
     def move_to(self, file: str, pos: int) -> None:
-        """Stand at another boundary, and begin to count anew.
+        """Move to another transaction boundary, and reset the counts.
 
         Args:
             file: Binlog file.
-            pos: Position behind a transaction, or where a file begins.
+            pos: Position after a transaction, or at the beginning of a file.
         """
         self.file, self.pos, self._boundary = file, pos, None
         self.events = self.statements = 0
         self.query = None
 
     def reached(self, gtids: str | None) -> ResumePosition:
-        """Return the place behind the last event.
+        """Return the position after the last event.
 
         Args:
             gtids: GTID set executed up to the boundary.
@@ -79,7 +79,7 @@ class WriterPosition:
         return ResumePosition(boundary.with_position(boundary.file, boundary.pos, gtids), self.events, self.statements)
 
     def is_before_resume(self) -> bool:
-        """Return whether an earlier attempt committed more than has passed so far; nothing may be committed then."""
+        """Return whether an earlier attempt committed more than was read so far; nothing may be committed then."""
         resume = self.resume
         if resume is None:
             return False
