@@ -325,7 +325,7 @@ class _Reading:
         check_rows(event, header, len(decoder.table.columns))
         flat = isinstance(route.source, TicdcSource)
         ctx, out = EventContext(transaction=self.order if flat else "null"), list[Any]()
-        route.fill(ctx, route.source, event, self.at)
+        route.fill_source(ctx, route.source, event, self.at)
         python: Any = TicdcRowDecoder if flat else RowDecoder
         # Flat rows do not tell when they were written.
         if not flat:
