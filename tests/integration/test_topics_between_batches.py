@@ -205,7 +205,7 @@ def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
     with monkeypatch.context() as patch:
         patch.setattr("airflow_provider_mysql_cdc.cdc.sink.topics._LEADER_TIMEOUT_S", 1)
         patch.setattr(f"airflow_provider_mysql_cdc.cdc.{module}.describe_created", deleted_meanwhile)
-        with pytest.raises(SinkError, match="just made is gone") as caught:
+        with pytest.raises(SinkError, match="just created no longer exists") as caught:
             pipeline.drain()
     assert topic in caught.value.where and caught.value.can_retry
     outcome = pipeline.drain()
