@@ -72,7 +72,7 @@ def test_an_unreachable_ledger_is_judged_itself() -> None:
         SinkConnectionError("no broker", why="refused")
     )
     assert type(ended) is AirflowException
-    assert "SinkConnectionError" in str(ended) and "refused; the job: the pod failed" in str(ended)
+    assert "SinkConnectionError" in str(ended) and "refused; error of the job: the pod failed" in str(ended)
     denied = JobResult(RuntimeError("x"), None).unsettled_exception(SinkAuthorizationError("not allowed"))
     assert type(denied) is AirflowFailException
     given_up = JobResult(RuntimeError("exit_code=78"), None).unsettled_exception(SinkConnectionError("no broker"))

@@ -164,8 +164,8 @@ def test_places_where_the_stream_cannot_go_on_are_refused_and_the_drain_goes_on(
         "beyond": ({"binlog_filename": file, "binlog_position": 2**40}, "no longer holds"),
         "inside": ({"binlog_filename": file, "binlog_position": inside}, "inside a transaction"),
         "between": ({"binlog_filename": file, "binlog_position": pos + 1}, "no event begins"),
-        "unknown": ({"gtid_set": f"{'0' * 8}-1111-2222-3333-{'4' * 12}:1-7"}, "does not know"),
-        "ahead": ({"gtid_set": f"{uuid}:1-{last + 10_000_000}"}, "does not know"),
+        "unknown": ({"gtid_set": f"{'0' * 8}-1111-2222-3333-{'4' * 12}:1-7"}, "has not executed all transactions"),
+        "ahead": ({"gtid_set": f"{uuid}:1-{last + 10_000_000}"}, "has not executed all transactions"),
         "gap": ({"gtid_set": gap}, "has a gap"),
     }
     for name, (data, _) in wrong.items():

@@ -154,7 +154,7 @@ def test_a_view_on_another_server_is_refused(
     ask_for(pipeline, ["a"])
     with monkeypatch.context() as patch:
         patch.setattr(round_task, "connect", lambda settings: connect(lagging))
-        with pytest.raises(SourceConnectionError, match="another server"):
+        with pytest.raises(SourceConnectionError, match="another MySQL server"):
             pipeline.drain()
     assert reads(pipeline, "a") == {}
     pipeline.drain()
@@ -170,6 +170,6 @@ def test_a_first_snapshots_view_on_another_server_is_refused(
     other = settings_of(pipeline, stack)
     fresh = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.properties['topic.prefix']}_n"}, slots=1)
     monkeypatch.setattr(snapshot_task, "connect", lambda settings: connect(other))
-    with pytest.raises(SourceConnectionError, match="another server"):
+    with pytest.raises(SourceConnectionError, match="another MySQL server"):
         fresh.snapshot()
     assert fresh.table_topic("a") not in fresh.topics() or fresh.records("a") == []

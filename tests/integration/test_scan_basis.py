@@ -128,7 +128,7 @@ def test_a_table_is_read_from_its_beginning_when_its_records_look_otherwise_by_n
     assert {value["op"] for _, value in again} == {"r"}
     assert len({r.key for r, _ in again}) == 100 == len({value["after"]["id"] for _, value in again})
     assert {len(value["after"]) for _, value in again} == {2 if change == "columns" else 3}
-    assert any("from its beginning" in line for line in pipeline.lines)
+    assert any("restarts from the beginning" in line for line in pipeline.lines)
 
 
 def test_what_does_not_concern_a_tables_records_lets_its_scan_go_on(

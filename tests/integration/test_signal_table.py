@@ -280,7 +280,7 @@ def test_the_signal_table_is_checked_and_created_on_demand(
     execute(root, f"GRANT CREATE ON `{ops}`.* TO `{account}`@'%'")
     with pytest.raises(ConfigError, match=r"may not INSERT.*INSERT command denied"):
         check(**creates)
-    assert lines == [f"signal table {ops}.debezium_signal is created"]
+    assert lines == [f"created the signal table {ops}.debezium_signal"]
     execute(root, f"GRANT INSERT ON `{ops}`.debezium_signal TO `{account}`@'%'")
     check(**creates)
     with pytest.raises(ConfigError, match="may not DELETE"):
