@@ -1,19 +1,17 @@
 //! Days, times of day and fractions as MySQL stores and prints them.
 
-use crate::text;
+use crate::byte_order::big_endian;
+use crate::json_text;
 
-const CUMULATED: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-const LENGTHS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+const DAYS_BEFORE_MONTH: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+const DAYS_OF_MONTH: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// Return the bytes that hold a fraction of so many digits.
 pub fn fraction_bytes(digits: usize) -> usize {
     digits.div_ceil(2)
 }
 
-pub fn big(data: &[u8]) -> i64 {
-    data.iter().fold(0, |sum, &byte| sum << 8 | i64::from(byte))
-}
-
+/// A day as MySQL stores it: `0000-00-00`, and each day without year, month or day of the month, is zero.
 pub enum Day {
     Zero,
     Of { year: i64, month: i64, day: i64 },
@@ -26,16 +24,18 @@ pub fn day_of(year: i64, month: i64, day: i64, adjust: bool) -> Option<Day> {
     }
     let year = if adjust && year < 100 { year + if year < 70 { 2000 } else { 1900 } } else { year };
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    let longest = LENGTHS.get(month as usize - 1)? + i64::from(leap && month == 2);
+    let longest = DAYS_OF_MONTH.get(month as usize - 1)? + i64::from(leap && month == 2);
     (day <= longest).then_some(Day::Of { year, month, day })
 }
 
+/// Return the days since 1970-01-01 of a day in the Gregorian calendar.
 pub fn epoch_days(year: i64, month: i64, day: i64) -> i64 {
     let (y, leap) = (year - 1, (year % 4 == 0 && year % 100 != 0) || year % 400 == 0);
-    let before = CUMULATED[month as usize - 1] + i64::from(leap && month > 2);
+    let before = DAYS_BEFORE_MONTH[month as usize - 1] + i64::from(leap && month > 2);
     y * 365 + y / 4 - y / 100 + y / 400 + before + day - 719_163
 }
 
+/// Return year, month and day of a number of days since 1970-01-01.
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
@@ -47,20 +47,22 @@ pub fn civil(days: i64) -> (i64, i64, i64) {
     (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
 }
 
+/// Add `YYYY-MM-DD`.
 pub fn date(out: &mut Vec<u8>, (year, month, day): (i64, i64, i64)) {
-    text::padded(out, year as u64, 4);
+    json_text::padded(out, year as u64, 4);
     out.push(b'-');
-    text::padded(out, month as u64, 2);
+    json_text::padded(out, month as u64, 2);
     out.push(b'-');
-    text::padded(out, day as u64, 2);
+    json_text::padded(out, day as u64, 2);
 }
 
+/// Add `hh:mm:ss`.
 pub fn clock(out: &mut Vec<u8>, hours: i64, minutes: i64, seconds: i64) {
-    text::padded(out, hours as u64, 2);
+    json_text::padded(out, hours as u64, 2);
     out.push(b':');
-    text::padded(out, minutes as u64, 2);
+    json_text::padded(out, minutes as u64, 2);
     out.push(b':');
-    text::padded(out, seconds as u64, 2);
+    json_text::padded(out, seconds as u64, 2);
 }
 
 /// Remove zeros at the end of a fraction that begins behind `from`, and its point when nothing is left.
@@ -87,11 +89,11 @@ pub fn dot_fraction(out: &mut Vec<u8>, digits: usize, stored: i64) -> Option<()>
     out.push(b'.');
     let from = out.len();
     match digits {
-        6 => text::padded(out, stored as u64, 6),
-        5 => text::padded(out, stored as u64 / 10, 5),
+        6 => json_text::padded(out, stored as u64, 6),
+        5 => json_text::padded(out, stored as u64 / 10, 5),
         // An odd number of digits is stored as if it were one digit more.
         _ => {
-            text::padded(out, stored as u64, 2 * size);
+            json_text::padded(out, stored as u64, 2 * size);
             out.truncate(from + digits);
         }
     }
@@ -103,9 +105,10 @@ pub fn packed_micros(data: &[u8], digits: usize) -> i64 {
     packed_units(data, digits, 1_000_000)
 }
 
+/// Return the time of a TIME2 with so many digits, in units of which a second has `unit`.
 pub fn packed_units(data: &[u8], digits: usize, unit: i64) -> i64 {
     let bits = 8 * fraction_bytes(digits);
-    let value = big(data) - (0x80_0000 << bits);
+    let value = big_endian(data) - (0x80_0000 << bits);
     let size = value.abs();
     let whole = size >> bits;
     let fraction = size - (whole << bits);

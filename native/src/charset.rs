@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::text;
+use crate::json_text;
 
 /// A character's text inside a JSON string by byte; none for a byte that is an error.
 type Table = Arc<Vec<Option<Box<[u8]>>>>;
@@ -50,8 +50,8 @@ impl Charset {
     /// Add bytes as the inside of a JSON string; None when they are not well formed.
     pub fn write(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         match self {
-            Charset::Utf8 => return text::escaped_utf8(out, data),
-            Charset::Table(_) if text::is_plain_ascii(data) && self.has_ascii() => out.extend_from_slice(data),
+            Charset::Utf8 => return json_text::escaped_utf8(out, data),
+            Charset::Table(_) if json_text::is_plain_ascii(data) && self.has_ascii() => out.extend_from_slice(data),
             Charset::Table(table) => {
                 for &byte in data {
                     out.extend_from_slice(table[usize::from(byte)].as_deref()?);
@@ -59,7 +59,7 @@ impl Charset {
             }
             Charset::Utf16 { .. } | Charset::Utf32 => {
                 for character in self.characters(data)? {
-                    text::escaped_char(out, character);
+                    json_text::escaped_char(out, character);
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Charset {
 
     /// Add a CHAR of two or four bytes a character: the server cuts trailing 0x20 bytes, also half of a character.
     pub fn write_fixed(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-        self.fixed(data)?.into_iter().for_each(|character| text::escaped_char(out, character));
+        self.fixed(data)?.into_iter().for_each(|character| json_text::escaped_char(out, character));
         Some(())
     }
 

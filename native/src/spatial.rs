@@ -1,7 +1,7 @@
 //! Spatial values and vectors.
 
-use crate::number::{java_double, java_float};
-use crate::text;
+use crate::java_floats;
+use crate::json_text;
 
 /// Split MySQL's form: 4 bytes SRID (little-endian), then well-known binary.
 fn parts(data: &[u8]) -> Option<(u32, &[u8])> {
@@ -11,12 +11,12 @@ fn parts(data: &[u8]) -> Option<(u32, &[u8])> {
 
 fn members(out: &mut Vec<u8>, srid: u32, wkb: &[u8]) {
     out.extend_from_slice(b"\"wkb\":\"");
-    text::base64(out, wkb);
+    json_text::base64(out, wkb);
     out.extend_from_slice(b"\",\"srid\":");
     if srid == 0 {
         out.extend_from_slice(b"null");
     } else {
-        text::unsigned(out, u64::from(srid));
+        json_text::unsigned(out, u64::from(srid));
     }
     out.push(b'}');
 }
@@ -45,9 +45,9 @@ pub fn point(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         return None;
     }
     out.extend_from_slice(b"{\"x\":");
-    java_double(out, x)?;
+    java_floats::double(out, x)?;
     out.extend_from_slice(b",\"y\":");
-    java_double(out, y)?;
+    java_floats::double(out, y)?;
     out.push(b',');
     members(out, srid, wkb);
     Some(())
@@ -64,7 +64,7 @@ pub fn vector(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         if index > 0 {
             out.push(b',');
         }
-        java_float(out, f32::from_le_bytes(float.try_into().ok()?))?;
+        java_floats::float(out, f32::from_le_bytes(float.try_into().ok()?))?;
     }
     out.push(b']');
     Some(())

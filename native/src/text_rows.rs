@@ -1,51 +1,57 @@
-//! What Python sees of the rows of a SELECT.
+//! What Python sees of the decoder of a SELECT's rows.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::around::{Around, Moment};
-use crate::kernel::Declined;
-use crate::select::{self, Member, TextColumn, TextKernel};
-use crate::{bytes_of, guarded, Tally, SCRATCH};
+use crate::declined::Declined;
+use crate::python_calls::{byte_text, guarded};
+use crate::python_records::record;
+use crate::row_context::{ContextTemplate, EventFacts};
+use crate::scratch::{with_scratch, Scratch};
+use crate::tally::Tally;
+use crate::text_column_renderer::TextColumnRenderer;
+use crate::text_packets::{packet, whole_rows};
+use crate::text_row_decoder::{Member, TextColumn, TextRowDecoder};
 
-/// A column of a SELECT: whether it may be NULL, the text of NULL, and its operation: name, numbers, texts.
-type GivenText = (bool, Vec<u8>, String, Vec<i64>, Vec<Vec<u8>>);
+/// A column of a SELECT: whether it may be NULL, the text of NULL, and its renderer: name, numbers, texts.
+type TextColumnPlan = (bool, Vec<u8>, String, Vec<i64>, Vec<Vec<u8>>);
 /// A member of a value or a key: its label, and the place of its column or what stands there for it.
-type GivenMember = (Vec<u8>, Option<usize>, Vec<u8>);
+type MemberPlan = (Vec<u8>, Option<usize>, Vec<u8>);
 
-/// A row of NULLs has a byte a column, and a record of it the names and the schema of all.
+/// Bytes of records after which a call ends: a row of NULLs has a byte a column, and a record of it the names and the schema
+/// of all.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The decoder of the rows of one table in the text protocol.
 #[pyclass(frozen)]
 pub struct TextRows {
-    kernel: TextKernel,
+    decoder: TextRowDecoder,
     tally: Py<Tally>,
 }
 
 /// Return the decoder of rows of a SELECT, or None for one with something that is not known here.
 ///
-/// `around` is that of `TextKernel::of`.
+/// `around` is the envelope of `TextRowDecoder::of`.
 #[pyfunction]
 pub fn text_plan(
-    columns: Vec<GivenText>,
-    value: Vec<GivenMember>,
-    key: Vec<GivenMember>,
+    columns: Vec<TextColumnPlan>,
+    value: Vec<MemberPlan>,
+    key: Vec<MemberPlan>,
     around: Vec<Vec<u8>>,
     tally: Py<Tally>,
 ) -> Option<TextRows> {
-    let made = columns.into_iter().map(|(nullable, null, name, numbers, texts)| {
-        select::text_op_of(&name, &numbers, texts).map(|op| TextColumn { nullable, null, op })
-    });
-    let columns: Vec<TextColumn> = made.collect::<Option<_>>()?;
-    let count = columns.len();
-    let members = |given: Vec<GivenMember>| -> Option<Vec<Member>> {
-        let known = given.iter().all(|(_, column, _)| column.is_none_or(|place| place < count));
-        let member = |(label, column, constant)| Member { label, column, constant };
-        known.then(|| given.into_iter().map(member).collect())
+    let column = |(nullable, null, name, numbers, texts): TextColumnPlan| {
+        TextColumnRenderer::of(&name, &numbers, texts).map(|renderer| TextColumn { nullable, null, renderer })
     };
-    let kernel = TextKernel::of(columns, members(value)?, members(key)?, around)?;
-    Some(TextRows { kernel, tally })
+    let columns: Vec<TextColumn> = columns.into_iter().map(column).collect::<Option<_>>()?;
+    let count = columns.len();
+    let members = |plans: Vec<MemberPlan>| -> Option<Vec<Member>> {
+        let known = plans.iter().all(|(_, column, _)| column.is_none_or(|place| place < count));
+        let member = |(label, column, constant)| Member { label, column, constant };
+        known.then(|| plans.into_iter().map(member).collect())
+    };
+    let decoder = TextRowDecoder::of(columns, members(value)?, members(key)?, around)?;
+    Some(TextRows { decoder, tally })
 }
 
 #[pymethods]
@@ -64,19 +70,14 @@ impl TextRows {
         out: &Bound<'_, PyList>,
     ) -> i64 {
         let result = guarded(|| {
-            let data = packet.cast::<PyBytes>().map_err(|_| Declined::Given)?.as_bytes();
-            let (before, behind) = (bytes_of(before)?, bytes_of(behind)?);
-            let mut scratch = SCRATCH.take();
-            let made = self.kernel.run(data, pos, (&before, &behind), &mut scratch, row).and_then(|()| {
-                let py = out.py();
-                let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
-                let value = PyBytes::new(py, &scratch.value);
-                out.append((key, value, row, 0, py.None())).map_err(|_| Declined::Given)
-            });
-            scratch.shrink();
-            SCRATCH.set(scratch);
-            made.map(|()| 1)
+            let data = packet.cast::<PyBytes>().map_err(|_| Declined::Call)?.as_bytes();
+            let (before, behind) = (byte_text(before)?, byte_text(behind)?);
+            with_scratch(|scratch| {
+                self.decoder.decode(data, pos, (&before, &behind), scratch, row)?;
+                self.append(scratch, row, out)
+            })
         });
+        let result = result.map(|()| 1);
         self.tally.get().count(result);
         result.unwrap_or_else(|why| why as i64)
     }
@@ -85,7 +86,7 @@ impl TextRows {
     /// until they have `MOST_BYTES`.
     ///
     /// `before` stands before the row number, with one character a byte, and `behind` behind it: pieces with the name of
-    /// the place behind each. Returns the number of rows, or one below zero, and the offset behind them.
+    /// the placeholder behind each. Returns the number of rows, or one below zero, and the offset behind them.
     #[pyo3(signature = (data, pos, most, before, behind, row, now_ns, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn rows(
@@ -99,33 +100,40 @@ impl TextRows {
         now_ns: u64,
         out: &Bound<'_, PyList>,
     ) -> (i64, usize) {
-        let (py, made) = (out.py(), out.len());
+        let length = out.len();
         let result = guarded(|| {
-            let before = bytes_of(before)?;
-            let behind = Around::of(behind, self.kernel.binary).ok_or(Declined::Given)?;
-            let (mut scratch, mut text) = (SCRATCH.take(), Vec::new());
+            let before = byte_text(before)?;
+            let behind = ContextTemplate::of(behind, self.decoder.binary).ok_or(Declined::Call)?;
+            let mut text = Vec::new();
             let (mut at, mut rows, mut bytes) = (pos, 0, 0);
-            while rows < most && bytes < MOST_BYTES {
-                let Some((packet, stop)) = select::packet(data.as_bytes(), at) else { break };
-                let moment = Moment::now(now_ns);
-                behind.write(&mut text, &moment).ok_or(Declined::Given)?;
-                if self.kernel.run(packet, 0, (&before, &text), &mut scratch, row).is_err() {
-                    break;
+            with_scratch(|scratch| {
+                while rows < most && bytes < MOST_BYTES {
+                    let Some((payload, stop)) = packet(data.as_bytes(), at) else { break };
+                    behind.write(&mut text, &EventFacts::now(now_ns)).ok_or(Declined::Call)?;
+                    if self.decoder.decode(payload, 0, (&before, &text), scratch, row).is_err() {
+                        break;
+                    }
+                    self.append(scratch, row, out)?;
+                    (at, rows, bytes) = (stop, rows + 1, bytes + scratch.key.len() + scratch.value.len());
                 }
-                let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
-                let record = (key, PyBytes::new(py, &scratch.value), row, 0, py.None());
-                out.append(record).map_err(|_| Declined::Given)?;
-                (at, rows, bytes) = (stop, rows + 1, bytes + scratch.key.len() + scratch.value.len());
-            }
-            scratch.shrink();
-            SCRATCH.set(scratch);
-            Ok((rows as i64, at))
+                Ok((rows as i64, at))
+            })
         });
         self.tally.get().count(result.map(|(rows, _)| rows));
-        result.unwrap_or_else(|why| match out.del_slice(made, out.len()) {
+        result.unwrap_or_else(|why| match out.del_slice(length, out.len()) {
             Ok(()) => (why as i64, pos),
-            Err(_) => (Declined::Panic as i64, pos),
+            Err(_) => (Declined::Defect as i64, pos),
         })
+    }
+}
+
+impl TextRows {
+    /// Append the record in the scratch.
+    fn append(&self, scratch: &Scratch, row: i64, out: &Bound<'_, PyList>) -> Result<(), Declined> {
+        let py = out.py();
+        let key = self.decoder.has_key().then(|| PyBytes::new(py, &scratch.key));
+        let record = record(py, key, &scratch.value, row).ok_or(Declined::Call)?;
+        out.append(record).map_err(|_| Declined::Call)
     }
 }
 
@@ -135,6 +143,6 @@ impl TextRows {
 #[pyfunction]
 #[pyo3(signature = (chunk, pos, number, largest, /))]
 pub fn frames(chunk: &Bound<'_, PyBytes>, pos: usize, number: u8, largest: usize) -> (u64, usize, u8) {
-    // None means that Python looks at the packet.
-    guarded(|| Ok(select::frames(chunk.as_bytes(), pos, number, largest))).unwrap_or((0, pos, number))
+    // No row means that Python looks at the packet.
+    guarded(|| Ok(whole_rows(chunk.as_bytes(), pos, number, largest))).unwrap_or((0, pos, number))
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,20 @@ def test_no_files_or_folders_import_each_other() -> None:
         folders.setdefault(folder, set()).update({t.rpartition(".")[0] for t in targets} - {folder})
     assert circles(graph) == []
     assert circles(folders) == []
+
+
+def test_no_files_of_the_kernel_use_each_other() -> None:
+    sources = {path.stem: path.read_text() for path in (ROOT / "native" / "src").glob("*.rs")}
+    graph = {}
+    for name, text in sources.items():
+        plain = re.sub(r"//[^\n]*", "", text)
+        uses = set(re.findall(r"\bcrate::(\w+)", plain))
+        for group in re.findall(r"\bcrate::\{([^}]*)\}", plain):
+            uses |= set(re.findall(r"\w+", group))
+        # A name that is no file is one of the crate's root.
+        graph[name] = {use if use in sources else "lib" for use in uses} - {name}
+        graph[name] |= {use for use in re.findall(r"(?m)^(?:pub )?mod (\w+);", plain) if use in sources}
+    assert circles(graph) == []
 
 
 def test_circles_are_found() -> None:

@@ -38,10 +38,16 @@ _WHOLE = (
     ),
 )
 """What all below such a frame belongs to, whatever it is."""
-_KERNEL = "kernel|op|json|avro|number|temporal|text|charset|spatial|around|select"
+_DECODERS = (
+    r"\w+_renderer|row_\w+|text_row\w*|ticdc_\w+|python_records|json_text|mysql_text|binary_json|avro_\w+|java_floats"
+    "|decimal|temporal_format|charset|spatial"
+)
+_TRANSACTIONS = "transaction|transaction_decoder|decoded_transactions|known_tables|binlog_events|text_packets"
+_ROW_EVENT = r"(?:^(?:row_event|context|rows|ticdc_rows)|closure[^ ]*) \(transaction\.rs:"
+"""Files of the native kernel, and the functions of one that decode the row events of a transaction."""
 _INNERMOST = (
-    (DECODE, re.compile(rf"\((?:{_KERNEL})\.rs:|(?:^rows|closure[^ ]*) \(walk\.rs:")),
-    (WALK, re.compile(r"\((?:walk|walker|events)\.rs:")),
+    (DECODE, re.compile(rf"\((?:{_DECODERS})\.rs:|{_ROW_EVENT}")),
+    (WALK, re.compile(rf"\((?:{_TRANSACTIONS})\.rs:")),
     (READ, re.compile(r"\((?:ssl|socket)\.py:|_?ssl\.c|socketmodule\.c|\(lib(?:ssl|crypto)\.|/binlog/packets\.py")),
     (READ, re.compile(r"pymysql/|_receive \(\S*/snapshot/rows\.py")),
     (PRODUCE, re.compile(r"/cdc/sink/|/drain/record_output\.py|\(confluent_kafka/|\(librdkafka")),

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
 _RENDERED_OPS = ("decimal_string", "base64", "base64-url-safe", "hex", "year")
 _UNSUPPORTED_OPS = ("geometry", "point", "vector")
-_ZERO, _NULL = b"Z", b"N"  # native/src/avro.rs
+_ZERO, _NULL = b"Z", b"N"  # native/src/avro_union.rs
 
 
 def utf8_characters(name: str) -> tuple[bytes, ...]:

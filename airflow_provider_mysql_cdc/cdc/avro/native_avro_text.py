@@ -14,7 +14,7 @@ _BYTES = "latin-1"  # byte text has one character a byte
 _TEMPORAL_OPS = ("date", "time", "datetime", "timestamp")
 _RENDERED_OPS = (*_TEMPORAL_OPS, "decimal_string", "base64", "base64-url-safe", "hex")
 _UNSUPPORTED_OPS = ("geometry", "point", "vector")
-_ZERO, _NULL = b"Z", b"N"  # native/src/avro.rs
+_ZERO, _NULL = b"Z", b"N"  # native/src/avro_union.rs
 # A number outside of its type's range is one for Python.
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "BIGINT": 64, "YEAR": 16}
 

@@ -1,4 +1,4 @@
-"""The native kernel's operation on a column: a name, numbers and texts (``native/src/op.rs`` reads them).
+"""The native kernel's operation on a column: a name, numbers and texts (``native/src/json_renderer.rs`` reads them).
 
 The choices are those of ``renderers`` and ``temporal_code``; an unsupported column has no operation here.
 """

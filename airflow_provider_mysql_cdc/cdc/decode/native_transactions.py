@@ -70,7 +70,7 @@ def mark(name: str, sign: str = JSON_MARK) -> str:
     """Return the mark in a text for something that differs from event to event.
 
     Args:
-        name: Its name, as ``native/src/around.rs`` has it.
+        name: Its name, as ``native/src/row_context.rs`` has it.
         sign: Text around it.
     """
     return f"{sign}{name}{sign}"

@@ -59,12 +59,12 @@ STACKS = [
     (WALK, LOOP),
     (WALK, (*LOOP, "zlib_crc32 (zlibmodule.c.h:820)", "crc32_z (libz.so.1.2.13)")),
     (WALK, (*LOOP[:3], f"DrainWriter._gtid ({CDC}/drain/drain_writer.py:213)", f"add ({CDC}/model/gtid.py:90)")),
-    (WALK, (*KERNEL, "walk (walk.rs:240)", "body (events.rs:96)", "calculate (pclmulqdq.rs:97)")),
+    (WALK, (*KERNEL, "decode (transaction.rs:117)", "body (binlog_events.rs:96)", "calculate (pclmulqdq.rs:97)")),
     (WALK, (*KERNEL, "0x7f201838dafa (mysql_cdc_native/mysql_cdc_native.abi3.so)")),
     (WALK, (f"stream_blocks ({CDC}/snapshot/rows.py:88)", f"_scan_rows ({CDC}/snapshot/rows.py:147)")),
-    (DECODE, (*KERNEL, "walk (walk.rs:262)", "rows (walk.rs:301)", "write (around.rs:90)")),
-    (DECODE, (*KERNEL, "rows (walk.rs:331)", "run (kernel.rs:140)", "{closure#0} (walk.rs:322)", "malloc (libc.so.6)")),
-    (DECODE, (*KERNEL, "image (kernel.rs:190)", "write (op.rs:103)", "fold (rev.rs:83)")),
+    (DECODE, (*KERNEL, "row_event (transaction.rs:163)", "context (transaction.rs:181)", "write (row_context.rs:90)")),
+    (DECODE, (*KERNEL, "decode (row_decoder.rs:140)", "{closure#0} (transaction.rs:205)", "malloc (libc.so.6)")),
+    (DECODE, (*KERNEL, "image (row_decoder.rs:190)", "write (json_renderer.rs:103)", "fold (rev.rs:83)")),
     (DECODE, (*LOOP[:3], f"RowEventHandler.handle ({CDC}/drain/row_events.py:120)", "rows (<decoder>:20)")),
     (DECODE, (f"RowEmitter.emit_row ({CDC}/snapshot/row_emitter.py:9)", f"<lambda> ({CDC}/decode/text_decoder.py:40)")),
     (PRODUCE, (*LOOP, f"RecordOutput.produce_rows ({CDC}/drain/record_output.py:60)")),
@@ -93,7 +93,7 @@ def test_what_the_sampler_writes_is_read_by_thread() -> None:
     text = "\n".join(
         [
             "thread (17): MainThread;f (a.py:1);g (b.py:2) 3",
-            "thread (18): Thread-1 (one);array<[u8; 4]> (op.rs:9) 1",
+            "thread (18): Thread-1 (one);array<[u8; 4]> (json_renderer.rs:9) 1",
             "process 4;f (a.py:1) 3",
             "",
         ]

@@ -1,16 +1,17 @@
-//! Dates and times by `time.precision.mode`.
+//! Dates and times as `time.precision.mode` has them.
 
+use crate::byte_order::big_endian;
 use crate::calendar::{
-    big, civil, clock, date, day_of, day_text, digits_of, dot_fraction, epoch_days, fraction_bytes, old_seconds,
+    civil, clock, date, day_of, day_text, digits_of, dot_fraction, epoch_days, fraction_bytes, old_seconds,
     packed_units, without_zeros, Day,
 };
-use crate::text;
+use crate::json_text;
 
 const NANO: i64 = 1_000_000_000;
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// What a column of a temporal type is written as.
-pub struct Temporal {
+/// How the values of a column of a temporal type are written.
+pub struct TemporalFormat {
     /// Fraction digits.
     pub digits: usize,
     /// Units a second; 0 for ISO texts.
@@ -22,37 +23,37 @@ pub struct Temporal {
     pub zero: Box<[u8]>,
     pub null: Box<[u8]>,
     /// What a TIME of a mode that only holds times of day is: none, milliseconds, or a text.
-    pub of_day: OfDay,
+    pub time_of_day: TimeOfDay,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum OfDay {
+pub enum TimeOfDay {
     No,
     Millis,
     Text,
 }
 
-impl Temporal {
+impl TemporalFormat {
     /// Return what a column is written as, from numbers: digits, units a second (0 for ISO texts), whether two-digit
     /// years are adjusted, whether the column may be NULL, and what a TIME of a time of day is (0 none, 1 milliseconds,
     /// 2 text); and texts: of zero dates, and of NULL. None when they are not known here.
-    pub fn new(numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<Temporal> {
-        let &[digits, unit, adjust, nullable, of_day] = numbers else { return None };
+    pub fn new(numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<TemporalFormat> {
+        let &[digits, unit, adjust, nullable, time_of_day] = numbers else { return None };
         let [zero, null]: [Vec<u8>; 2] = texts.try_into().ok()?;
         if ![0, 1_000, 1_000_000, 1_000_000_000].contains(&unit) {
             return None;
         }
-        Some(Temporal {
+        Some(TemporalFormat {
             digits: usize::try_from(digits).ok().filter(|&digits| digits <= 6)?,
             unit,
             adjust: adjust != 0,
             nullable: nullable != 0,
             zero: zero.into_boxed_slice(),
             null: null.into_boxed_slice(),
-            of_day: match of_day {
-                0 => OfDay::No,
-                1 => OfDay::Millis,
-                2 => OfDay::Text,
+            time_of_day: match time_of_day {
+                0 => TimeOfDay::No,
+                1 => TimeOfDay::Millis,
+                2 => TimeOfDay::Text,
                 _ => return None,
             },
         })
@@ -101,7 +102,7 @@ impl Temporal {
         if self.unit == NANO {
             return self.number(out, value);
         }
-        text::signed_wide(out, value);
+        json_text::signed_wide(out, value);
         Some(())
     }
 
@@ -135,7 +136,7 @@ impl Temporal {
         if hours > 9999 || minutes > 59 || seconds > 59 {
             return None;
         }
-        let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
+        let unit = if self.time_of_day == TimeOfDay::No { self.unit } else { 1_000_000 };
         let mut units = (hours * 3600 + minutes * 60 + seconds) * unit;
         if let Some(fraction) = ends.next() {
             units += digits_of(fraction).filter(|_| fraction.len() <= 6)? * unit / 10i64.pow(fraction.len() as u32);
@@ -151,7 +152,7 @@ impl Temporal {
                 date(out, (year, month, day));
                 out.extend_from_slice(b"Z\"");
             }
-            Day::Of { year, month, day } => text::signed(out, epoch_days(year, month, day)),
+            Day::Of { year, month, day } => json_text::signed(out, epoch_days(year, month, day)),
         }
     }
 
@@ -166,7 +167,7 @@ impl Temporal {
 
     fn number(&self, out: &mut Vec<u8>, value: i128) -> Option<()> {
         match i64::try_from(value) {
-            Ok(short) => text::signed(out, short),
+            Ok(short) => json_text::signed(out, short),
             Err(_) if self.nullable => out.extend_from_slice(&self.null),
             Err(_) => return None,
         }
@@ -182,8 +183,8 @@ impl Temporal {
 
     /// Add a DATETIME2: a number, or an ISO text.
     pub fn datetime(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-        let packed = big(&data[..5]);
-        let stored = big(&data[5..]);
+        let packed = big_endian(&data[..5]);
+        let stored = big_endian(&data[5..]);
         let months = packed >> 22 & 0x1FFFF;
         let found = day_of(months / 13, months % 13, packed >> 17 & 31, self.adjust)?;
         let Day::Of { year, month, day } = found else {
@@ -207,13 +208,13 @@ impl Temporal {
         if self.unit == NANO {
             return self.number(out, value);
         }
-        text::signed_wide(out, value);
+        json_text::signed_wide(out, value);
         Some(())
     }
 
     /// Add a TIMESTAMP of seconds and a stored fraction.
     pub fn timestamp(&self, out: &mut Vec<u8>, seconds: i64, fraction: &[u8]) -> Option<()> {
-        let stored = big(fraction);
+        let stored = big_endian(fraction);
         // 0000-00-00 is stored as second 0; MySQL accepts no other TIMESTAMP before 1970-01-01 00:00:01.
         if seconds == 0 && stored == 0 {
             out.extend_from_slice(&self.zero);
@@ -235,20 +236,20 @@ impl Temporal {
 
     /// Add a TIMESTAMP2.
     pub fn timestamp2(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-        self.timestamp(out, big(&data[..4]), &data[4..])
+        self.timestamp(out, big_endian(&data[..4]), &data[4..])
     }
 
     /// Add a TIME2.
     pub fn time(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-        let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
+        let unit = if self.time_of_day == TimeOfDay::No { self.unit } else { 1_000_000 };
         self.time_value(out, packed_units(data, self.digits, unit))
     }
 
     fn time_value(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
-        match self.of_day {
-            OfDay::No => text::signed(out, value),
-            OfDay::Millis if (0..=DAY_MICROS).contains(&value) => text::signed(out, value / 1000),
-            OfDay::Text if (0..DAY_MICROS).contains(&value) => {
+        match self.time_of_day {
+            TimeOfDay::No => json_text::signed(out, value),
+            TimeOfDay::Millis if (0..=DAY_MICROS).contains(&value) => json_text::signed(out, value / 1000),
+            TimeOfDay::Text if (0..DAY_MICROS).contains(&value) => {
                 let (seconds, micros) = (value / 1_000_000, value % 1_000_000);
                 out.push(b'"');
                 let from = out.len();
@@ -256,7 +257,7 @@ impl Temporal {
                 if self.digits > 0 {
                     out.push(b'.');
                     let at = out.len();
-                    text::padded(out, micros as u64, 6);
+                    json_text::padded(out, micros as u64, 6);
                     out.truncate(at + self.digits);
                 }
                 without_zeros(out, from);
@@ -288,7 +289,7 @@ impl Temporal {
 
     /// Add a TIME of MySQL 5.5: `[-]hhhmmss` as a number.
     pub fn old_time(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
-        let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
+        let unit = if self.time_of_day == TimeOfDay::No { self.unit } else { 1_000_000 };
         self.time_value(out, old_seconds(value) * unit)
     }
 }

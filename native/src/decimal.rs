@@ -1,6 +1,7 @@
-//! DECIMAL, FLOAT and DOUBLE.
+//! DECIMAL as MySQL stores and prints it.
 
-use crate::text;
+use crate::java_floats;
+use crate::json_text;
 
 /// What becomes of a DECIMAL.
 #[derive(Clone, Copy)]
@@ -11,7 +12,7 @@ pub enum DecimalMode {
 }
 
 /// The packed form of a DECIMAL: groups of digits and the bytes that hold them, the first ones before.
-pub struct Decimal {
+pub struct PackedDecimal {
     words: Vec<(u32, usize)>,
     scale: usize,
     digits: u32,
@@ -27,9 +28,9 @@ enum Unscaled {
     Long(bool, Wide),
 }
 
-impl Decimal {
+impl PackedDecimal {
     /// Return the form of `DECIMAL(precision, scale)`, or None when there is no such type.
-    pub fn new(precision: i64, scale: i64) -> Option<Decimal> {
+    pub fn new(precision: i64, scale: i64) -> Option<PackedDecimal> {
         const BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
         if !(1..=MOST_DIGITS).contains(&precision) || !(0..=precision).contains(&scale) {
             return None;
@@ -44,7 +45,7 @@ impl Decimal {
         add(whole % 9);
         (0..whole / 9 + scale / 9).for_each(|_| add(9));
         add(scale % 9);
-        Some(Decimal { words, scale, digits: precision as u32 })
+        Some(PackedDecimal { words, scale, digits: precision as u32 })
     }
 
     /// Return the bytes that a value takes.
@@ -106,7 +107,7 @@ impl Decimal {
                 digits.extend_from_slice(format!("e-{}", self.scale).as_bytes());
                 // Rounded to the nearest, as Python divides; zero has no sign in Python.
                 let value: f64 = std::str::from_utf8(&digits).ok()?.parse().ok()?;
-                java_double(out, value)?;
+                java_floats::double(out, value)?;
             }
         }
         Some(())
@@ -116,7 +117,7 @@ impl Decimal {
 impl Unscaled {
     /// Add Base64 of the shortest big-endian two's complement form.
     fn base64(&self, out: &mut Vec<u8>) {
-        self.with_complement(|bytes| twos_complement(out, bytes));
+        self.with_complement(|bytes| base64_complement(out, bytes));
     }
 
     /// Hand a big-endian two's complement form to `take`.
@@ -147,7 +148,7 @@ impl Unscaled {
         let negative = match self {
             Unscaled::Short(value) => {
                 match u64::try_from(value.unsigned_abs()) {
-                    Ok(short) => text::padded(&mut digits, short, 1),
+                    Ok(short) => json_text::padded(&mut digits, short, 1),
                     Err(_) => digits.extend_from_slice(value.unsigned_abs().to_string().as_bytes()),
                 }
                 *value < 0
@@ -187,12 +188,12 @@ fn wide_text(out: &mut Vec<u8>, mut value: Wide) {
         groups.push(rest as u64);
     }
     let mut groups = groups.iter().rev();
-    text::unsigned(out, *groups.next().unwrap_or(&0));
-    groups.for_each(|&group| text::padded(out, group, 9));
+    json_text::unsigned(out, *groups.next().unwrap_or(&0));
+    groups.for_each(|&group| json_text::padded(out, group, 9));
 }
 
-fn twos_complement(out: &mut Vec<u8>, bytes: &[u8]) {
-    text::base64(out, shortest_complement(bytes));
+fn base64_complement(out: &mut Vec<u8>, bytes: &[u8]) {
+    json_text::base64(out, shortest_complement(bytes));
 }
 
 /// Return a number's bytes without those before its shortest two's complement form.
@@ -206,7 +207,7 @@ pub fn shortest_complement(bytes: &[u8]) -> &[u8] {
 }
 
 /// Return a number of at most 70 digits.
-fn of_digits(negative: bool, digits: &[u8]) -> Unscaled {
+fn parse_digits(negative: bool, digits: &[u8]) -> Unscaled {
     if digits.len() <= 36 {
         let sum = digits.iter().fold(0i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
         return Unscaled::Short(if negative { -sum } else { sum });
@@ -225,12 +226,12 @@ fn of_digits(negative: bool, digits: &[u8]) -> Unscaled {
 
 /// Hand a number of at most 70 digits to `take`, as a big-endian two's complement form.
 pub fn complement_of_digits(negative: bool, digits: &[u8], take: impl FnOnce(&[u8])) {
-    of_digits(negative, digits).with_complement(take);
+    parse_digits(negative, digits).with_complement(take);
 }
 
 /// Add a DECIMAL of at most 70 digits, the last `scale` of them behind the point, without quotes.
 pub fn decimal_digits(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: usize, mode: DecimalMode) {
-    let value = of_digits(negative, digits);
+    let value = parse_digits(negative, digits);
     match mode {
         DecimalMode::Precise => value.base64(out),
         DecimalMode::Text | DecimalMode::Double => value.text(out, scale),
@@ -239,98 +240,5 @@ pub fn decimal_digits(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: u
 
 /// Add Base64 of an unsigned number's shortest two's complement form.
 pub fn base64_unsigned(out: &mut Vec<u8>, value: u64) {
-    twos_complement(out, &u128::from(value).to_be_bytes());
-}
-
-/// Add a double as Java's `Double.toString` of JDK 19 and later writes it; None for what MySQL does not store.
-pub fn java_double(out: &mut Vec<u8>, value: f64) -> Option<()> {
-    if !value.is_finite() {
-        return None;
-    }
-    let size = value.abs();
-    if size == 0.0 || (1e-3..1e7).contains(&size) {
-        // Shortest digits, without an exponent in this range.
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-        return Some(());
-    }
-    if value < 0.0 {
-        out.push(b'-');
-    }
-    java(out, ryu::Buffer::new().format_finite(size), size);
-    Some(())
-}
-
-/// Add the nearest 4-byte float of a double as Java prints it; None when the double is too large.
-pub fn narrowed(out: &mut Vec<u8>, value: f64) -> Option<()> {
-    java_float(out, value as f32)
-}
-
-/// Add a float as Java's `Float.toString` of JDK 19 and later writes it; None for what MySQL does not store.
-pub fn java_float(out: &mut Vec<u8>, value: f32) -> Option<()> {
-    if !value.is_finite() {
-        return None;
-    }
-    if value == 0.0 {
-        out.extend_from_slice(if value.is_sign_negative() { b"-0.0" } else { b"0.0" });
-        return Some(());
-    }
-    if value < 0.0 {
-        out.push(b'-');
-    }
-    let size = value.abs();
-    java(out, &shortest(size), f64::from(size));
-    Some(())
-}
-
-/// Return the shortest correctly rounded decimal that reads back as the same float.
-fn shortest(value: f32) -> String {
-    let wide = f64::from(value);
-    let least = if value < f32::MIN_POSITIVE { 1 } else { 6 };
-    for digits in least..9usize {
-        let text = format!("{wide:.*e}", digits - 1);
-        if text.parse::<f64>().is_ok_and(|read| read as f32 == value) {
-            return text;
-        }
-    }
-    format!("{wide:.8e}")
-}
-
-/// Add Java's notation of a positive decimal given as `d.ddde-n`.
-fn java(out: &mut Vec<u8>, decimal: &str, value: f64) {
-    let (mut digits, mut exponent) = parts(decimal);
-    if digits.len() == 1 {
-        // Java looks for the closest decimal of two digits where one would do.
-        (digits, exponent) = parts(&format!("{value:.1e}"));
-    }
-    let count = digits.len() as i32;
-    let push = |out: &mut Vec<u8>, range: &[u8]| out.extend_from_slice(range);
-    if (-3..0).contains(&exponent) {
-        push(out, b"0.");
-        out.resize(out.len() + (-exponent - 1) as usize, b'0');
-        push(out, &digits);
-    } else if (0..7).contains(&exponent) {
-        digits.resize(digits.len().max(exponent as usize + 1), b'0');
-        push(out, &digits[..exponent as usize + 1]);
-        out.push(b'.');
-        push(out, if count > exponent + 1 { &digits[exponent as usize + 1..] } else { b"0" });
-    } else {
-        out.push(digits[0]);
-        out.push(b'.');
-        push(out, if count > 1 { &digits[1..] } else { b"0" });
-        out.push(b'E');
-        text::signed(out, i64::from(exponent));
-    }
-}
-
-/// Return a decimal's digits without zeros before and behind them, and the exponent of the first one.
-pub fn parts(decimal: &str) -> (Vec<u8>, i32) {
-    let (mantissa, exponent) = decimal.split_once('e').unwrap_or((decimal, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let zeros = whole.bytes().chain(fraction.bytes()).take_while(|&digit| digit == b'0').count();
-    let mut digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).skip(zeros).collect();
-    while digits.len() > 1 && digits.last() == Some(&b'0') {
-        digits.pop();
-    }
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    (digits, exponent + whole.len() as i32 - 1 - zeros as i32)
+    base64_complement(out, &u128::from(value).to_be_bytes());
 }

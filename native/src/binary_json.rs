@@ -1,9 +1,9 @@
 //! MySQL's binary JSON as text: what `cdc/decode/values/binary_json.py` writes.
 
-use crate::events::little;
-use crate::number;
-use crate::number::{Decimal, DecimalMode};
-use crate::text;
+use crate::byte_order::little_endian;
+use crate::decimal::{DecimalMode, PackedDecimal};
+use crate::java_floats::significant_digits;
+use crate::json_text;
 
 const LARGE_ARRAY: u8 = 3;
 const LITERAL: u8 = 4;
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&self, at: usize, size: usize) -> Option<u64> {
-        Some(little(self.bytes(at, size)?))
+        Some(little_endian(self.bytes(at, size)?))
     }
 
     /// Return a variable-length number (7 bits a byte, lowest first) and the offset after it.
@@ -92,15 +92,15 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&self, out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
-        if text::is_plain_ascii(text) {
+        if json_text::is_plain_ascii(text) {
             self.plain(out, text);
             return Some(());
         }
         let mut escaped = Vec::with_capacity(2 * text.len());
-        text::escaped_by_mysql(&mut escaped, text)?;
+        json_text::escaped_by_mysql(&mut escaped, text)?;
         out.extend_from_slice(self.quote);
         if self.quote.len() > 1 {
-            text::escaped_utf8(out, &escaped)?;
+            json_text::escaped_utf8(out, &escaped)?;
         } else {
             out.extend_from_slice(&escaped);
         }
@@ -117,12 +117,12 @@ impl<'a> Reader<'a> {
                 return self.container(out, kind, at, depth);
             }
             LITERAL => out.extend_from_slice(LITERALS.get(usize::from(*self.data.get(at)?))?),
-            INT16 => text::signed(out, i64::from(self.number(at, 2)? as u16 as i16)),
-            UINT16 => text::unsigned(out, self.number(at, 2)?),
-            INT32 => text::signed(out, i64::from(self.number(at, 4)? as u32 as i32)),
-            UINT32 => text::unsigned(out, self.number(at, 4)?),
-            INT64 => text::signed(out, self.number(at, 8)? as i64),
-            UINT64 => text::unsigned(out, self.number(at, 8)?),
+            INT16 => json_text::signed(out, i64::from(self.number(at, 2)? as u16 as i16)),
+            UINT16 => json_text::unsigned(out, self.number(at, 2)?),
+            INT32 => json_text::signed(out, i64::from(self.number(at, 4)? as u32 as i32)),
+            UINT32 => json_text::unsigned(out, self.number(at, 4)?),
+            INT64 => json_text::signed(out, self.number(at, 8)? as i64),
+            UINT64 => json_text::unsigned(out, self.number(at, 8)?),
             DOUBLE => double(out, f64::from_bits(self.number(at, 8)?))?,
             STRING => {
                 let (size, at) = self.length(at)?;
@@ -182,16 +182,17 @@ impl<'a> Reader<'a> {
     fn entry(&mut self, out: &mut Vec<u8>, kind: u8, base: usize, word: u64, width: usize, depth: usize) -> Option<()> {
         match kind {
             LITERAL => out.extend_from_slice(LITERALS.get(word as usize & 0xFF)?),
-            INT16 => text::signed(out, i64::from(word as u16 as i16)),
-            UINT16 => text::unsigned(out, word & 0xFFFF),
-            INT32 if width == 4 => text::signed(out, i64::from(word as u32 as i32)),
-            UINT32 if width == 4 => text::unsigned(out, word),
+            INT16 => json_text::signed(out, i64::from(word as u16 as i16)),
+            UINT16 => json_text::unsigned(out, word & 0xFFFF),
+            INT32 if width == 4 => json_text::signed(out, i64::from(word as u32 as i32)),
+            UINT32 if width == 4 => json_text::unsigned(out, word),
             _ => {
                 let at = base + word as usize;
                 // Short strings without escapes are not counted; they take little more than their entries.
                 if kind == STRING {
                     let size = usize::from(*self.data.get(at)?);
-                    if let Some(plain) = self.bytes(at + 1, size).filter(|s| size < 128 && text::is_plain_ascii(s)) {
+                    if let Some(plain) = self.bytes(at + 1, size).filter(|s| size < 128 && json_text::is_plain_ascii(s))
+                    {
                         self.plain(out, plain);
                         return Some(());
                     }
@@ -220,7 +221,7 @@ fn double(out: &mut Vec<u8>, value: f64) -> Option<()> {
         out.extend_from_slice(b"0.0");
         return Some(());
     }
-    let (digits, exponent) = number::parts(ryu::Buffer::new().format_finite(size));
+    let (digits, exponent) = significant_digits(ryu::Buffer::new().format_finite(size));
     let (point, count) = (exponent + 1, digits.len() as i32);
     if (-14..=15).contains(&point) || (point > 0 && count > point) {
         if point <= 0 {
@@ -242,7 +243,7 @@ fn double(out: &mut Vec<u8>, value: f64) -> Option<()> {
         out.extend_from_slice(&digits[1..]);
     }
     out.push(b'e');
-    text::signed(out, i64::from(point - 1));
+    json_text::signed(out, i64::from(point - 1));
     Some(())
 }
 
@@ -251,11 +252,11 @@ fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8], quote: &[u8]) -> Option<()> 
     match kind {
         NEWDECIMAL => {
             let (&precision, &scale) = (data.first()?, data.get(1)?);
-            let form = Decimal::new(i64::from(precision), i64::from(scale))?;
-            if data.len() != 2 + form.size() {
+            let decimal = PackedDecimal::new(i64::from(precision), i64::from(scale))?;
+            if data.len() != 2 + decimal.size() {
                 return None;
             }
-            return form.write(out, &data[2..], DecimalMode::Text);
+            return decimal.write(out, &data[2..], DecimalMode::Text);
         }
         DATE => {
             out.extend_from_slice(quote);
@@ -278,7 +279,7 @@ fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8], quote: &[u8]) -> Option<()> 
         _ => {
             out.extend_from_slice(quote);
             out.extend_from_slice(b"base64:type");
-            text::unsigned(out, u64::from(kind));
+            json_text::unsigned(out, u64::from(kind));
             out.push(b':');
             base64_lines(out, data, if quote.len() > 1 { b"\\\\n" } else { b"\\n" });
         }
@@ -293,7 +294,7 @@ fn base64_lines(out: &mut Vec<u8>, data: &[u8], line_end: &[u8]) {
         if index > 0 {
             out.extend_from_slice(line_end);
         }
-        text::base64(out, line);
+        json_text::base64(out, line);
     }
 }
 
@@ -306,19 +307,19 @@ fn packed(data: &[u8]) -> Option<(bool, u64, u64)> {
 
 fn date(out: &mut Vec<u8>, whole: u64) {
     let months = whole >> 22;
-    text::padded(out, months / 13, 4);
+    json_text::padded(out, months / 13, 4);
     out.push(b'-');
-    text::padded(out, months % 13, 2);
+    json_text::padded(out, months % 13, 2);
     out.push(b'-');
-    text::padded(out, whole >> 17 & 31, 2);
+    json_text::padded(out, whole >> 17 & 31, 2);
 }
 
 fn clock(out: &mut Vec<u8>, hours: u64, whole: u64, micros: u64) {
-    text::padded(out, hours, 2);
+    json_text::padded(out, hours, 2);
     out.push(b':');
-    text::padded(out, whole >> 6 & 63, 2);
+    json_text::padded(out, whole >> 6 & 63, 2);
     out.push(b':');
-    text::padded(out, whole & 63, 2);
+    json_text::padded(out, whole & 63, 2);
     out.push(b'.');
-    text::padded(out, micros, 6);
+    json_text::padded(out, micros, 6);
 }

@@ -39,6 +39,18 @@ pub fn signed_wide(out: &mut Vec<u8>, value: i128) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
+/// Add true or false.
+pub fn boolean(out: &mut Vec<u8>, value: bool) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+/// Add what `write` adds, between quotes.
+pub fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    write(out);
+    out.push(b'"');
+}
+
 /// Add bytes as Base64, with padding.
 pub fn base64(out: &mut Vec<u8>, data: &[u8]) {
     base64_with(out, data, STANDARD);

@@ -1,14 +1,14 @@
-//! Values of TiCDC's flat rows that Confluent's Avro writes otherwise: dates and times as MySQL prints them, BIT and VECTOR.
+//! Values that rows in TiCDC's protocol write otherwise than Debezium: dates and times as MySQL prints them, BIT and VECTOR.
 
-use crate::avro;
-use crate::calendar::{self, big, civil, fraction_bytes};
-use crate::events::little;
-use crate::number;
-use crate::op::{signed, Layout};
-use crate::text;
+use crate::avro_binary;
+use crate::byte_order::{big_endian, little_endian, signed_little_endian};
+use crate::calendar::{self, civil, fraction_bytes};
+use crate::java_floats;
+use crate::json_text;
+use crate::value_layout::Layout;
 
-/// What becomes of a value; the number is that of fraction digits.
-pub enum FlatOp {
+/// How the values of a column are written; the number is that of fraction digits.
+pub enum TicdcRenderer {
     Date,
     DateTime(usize),
     Timestamp(usize),
@@ -23,78 +23,81 @@ pub enum FlatOp {
     Bits(bool),
 }
 
-impl FlatOp {
-    /// Return what a kind of value is, from its numbers: digits, or bytes before or of the value; None for what is not known.
-    pub fn of(kind: &str, first: i64, second: i64) -> Option<(Layout, FlatOp)> {
+impl TicdcRenderer {
+    /// Return how a kind of column lies in row images and is written, from its numbers: digits, or bytes before or of
+    /// the value; None for a kind that is not known here.
+    pub fn of(kind: &str, first: i64, second: i64) -> Option<(Layout, TicdcRenderer)> {
         let digits = usize::try_from(first).ok()?;
         if digits > 8 {
             return None;
         }
         let more = fraction_bytes(digits);
-        let (size, op) = match kind {
-            "date" => (3, FlatOp::Date),
-            "datetime" => (5 + more, FlatOp::DateTime(digits)),
-            "timestamp" => (4 + more, FlatOp::Timestamp(digits)),
-            "time" => (3 + more, FlatOp::Time(digits)),
-            "old_datetime" => (8, FlatOp::OldDateTime),
-            "old_timestamp" => (4, FlatOp::OldTimestamp),
-            "old_time" => (3, FlatOp::OldTime),
-            "unsigned" => (8, FlatOp::Unsigned),
-            "bits" if digits > 0 => (digits, FlatOp::Bits(second != 0)),
-            "vector" if (1..=4).contains(&digits) => return Some((Layout::Prefixed(digits), FlatOp::Vector)),
+        let (size, renderer) = match kind {
+            "date" => (3, TicdcRenderer::Date),
+            "datetime" => (5 + more, TicdcRenderer::DateTime(digits)),
+            "timestamp" => (4 + more, TicdcRenderer::Timestamp(digits)),
+            "time" => (3 + more, TicdcRenderer::Time(digits)),
+            "old_datetime" => (8, TicdcRenderer::OldDateTime),
+            "old_timestamp" => (4, TicdcRenderer::OldTimestamp),
+            "old_time" => (3, TicdcRenderer::OldTime),
+            "unsigned" => (8, TicdcRenderer::Unsigned),
+            "bits" if digits > 0 => (digits, TicdcRenderer::Bits(second != 0)),
+            "vector" if (1..=4).contains(&digits) => return Some((Layout::Prefixed(digits), TicdcRenderer::Vector)),
             _ => return None,
         };
-        if digits > 6 && !matches!(op, FlatOp::Bits(_)) {
+        if digits > 6 && !matches!(renderer, TicdcRenderer::Bits(_)) {
             return None;
         }
-        Some((Layout::Fixed(size), op))
+        Some((Layout::Fixed(size), renderer))
     }
 
-    /// Add the bytes of a value that is no text.
-    pub fn stored(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-        let FlatOp::Bits(one) = self else { return None };
-        if *one && data[0] > 1 {
+    /// Add the bytes in Avro of a value that is no text.
+    pub fn write_avro(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let TicdcRenderer::Bits(single) = self else { return None };
+        if *single && data[0] > 1 {
             return None;
         }
-        let zeros = data.iter().take(data.len() - 1).take_while(|&&byte| byte == 0).count();
-        avro::sized(out, &data[zeros..]);
+        let leading = data.iter().take(data.len() - 1).take_while(|&&byte| byte == 0).count();
+        avro_binary::bytes(out, &data[leading..]);
         Some(())
     }
 
     /// Return whether values are texts.
     pub fn is_text(&self) -> bool {
-        !matches!(self, FlatOp::Bits(_))
+        !matches!(self, TicdcRenderer::Bits(_))
     }
 
     /// Add the JSON string of a value.
-    pub fn write(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+    pub fn write_json(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         out.push(b'"');
         match self {
-            FlatOp::Date => {
-                let packed = little(data) as i64;
+            TicdcRenderer::Date => {
+                let packed = little_endian(data) as i64;
                 calendar::date(out, (packed >> 9, packed >> 5 & 15, packed & 31));
             }
-            FlatOp::DateTime(digits) => {
-                let packed = big(&data[..5]);
+            TicdcRenderer::DateTime(digits) => {
+                let packed = big_endian(&data[..5]);
                 let months = packed >> 22 & 0x1FFFF;
                 calendar::date(out, (months / 13, months % 13, packed >> 17 & 31));
                 out.push(b' ');
                 calendar::clock(out, packed >> 12 & 31, packed >> 6 & 63, packed & 63);
-                calendar::dot_fraction(out, *digits, big(&data[5..]))?;
+                calendar::dot_fraction(out, *digits, big_endian(&data[5..]))?;
             }
-            FlatOp::Timestamp(digits) => timestamp(out, big(&data[..4]), *digits, big(&data[4..]))?,
-            FlatOp::OldTimestamp => timestamp(out, little(data) as i64, 0, 0)?,
-            FlatOp::Time(digits) => time(out, calendar::packed_micros(data, *digits), *digits),
-            FlatOp::OldTime => time(out, calendar::old_seconds(signed(data)) * 1_000_000, 0),
-            FlatOp::OldDateTime => {
-                let (day, clock) = ((little(data) / 1_000_000) as i64, (little(data) % 1_000_000) as i64);
+            TicdcRenderer::Timestamp(digits) => {
+                timestamp(out, big_endian(&data[..4]), *digits, big_endian(&data[4..]))?
+            }
+            TicdcRenderer::OldTimestamp => timestamp(out, little_endian(data) as i64, 0, 0)?,
+            TicdcRenderer::Time(digits) => time(out, calendar::packed_micros(data, *digits), *digits),
+            TicdcRenderer::OldTime => time(out, calendar::old_seconds(signed_little_endian(data)) * 1_000_000, 0),
+            TicdcRenderer::OldDateTime => {
+                let (day, clock) = ((little_endian(data) / 1_000_000) as i64, (little_endian(data) % 1_000_000) as i64);
                 calendar::date(out, (day / 10_000, day / 100 % 100, day % 100));
                 out.push(b' ');
                 calendar::clock(out, clock / 10_000, clock / 100 % 100, clock % 100);
             }
-            FlatOp::Unsigned => text::unsigned(out, little(data)),
-            FlatOp::Vector => vector(out, data)?,
-            FlatOp::Bits(_) => return None,
+            TicdcRenderer::Unsigned => json_text::unsigned(out, little_endian(data)),
+            TicdcRenderer::Vector => vector(out, data)?,
+            TicdcRenderer::Bits(_) => return None,
         }
         out.push(b'"');
         Some(())
@@ -122,7 +125,7 @@ fn time(out: &mut Vec<u8>, micros: i64, digits: usize) {
     if digits > 0 {
         out.push(b'.');
         let from = out.len();
-        text::padded(out, rest as u64, 6);
+        json_text::padded(out, rest as u64, 6);
         out.truncate(from + digits);
     }
 }
@@ -140,7 +143,7 @@ fn vector(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
             out.push(b',');
         }
         shown.clear();
-        number::java_float(&mut shown, f32::from_le_bytes(float.try_into().ok()?))?;
+        java_floats::float(&mut shown, f32::from_le_bytes(float.try_into().ok()?))?;
         nine_digits(out, std::str::from_utf8(&shown).ok()?.parse().ok()?);
     }
     out.push(b']');
@@ -156,7 +159,7 @@ fn nine_digits(out: &mut Vec<u8>, value: f64) {
         out.push(b'0');
         return;
     }
-    let (digits, exponent) = number::parts(&format!("{:.8e}", value.abs()));
+    let (digits, exponent) = java_floats::significant_digits(&format!("{:.8e}", value.abs()));
     if !(-4..9).contains(&exponent) {
         out.push(digits[0]);
         if digits.len() > 1 {
@@ -164,7 +167,7 @@ fn nine_digits(out: &mut Vec<u8>, value: f64) {
             out.extend_from_slice(&digits[1..]);
         }
         out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
-        text::padded(out, u64::from(exponent.unsigned_abs()), 2);
+        json_text::padded(out, u64::from(exponent.unsigned_abs()), 2);
         return;
     }
     if exponent < 0 {

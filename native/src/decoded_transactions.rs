@@ -1,0 +1,115 @@
+//! What whole transactions were decoded into: records by table and partition, and the GTIDs.
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::binlog_events::Gtid;
+use crate::known_tables::KnownTables;
+
+/// A record of a transaction.
+pub struct Record<'py> {
+    /// The place of its table.
+    pub table: usize,
+    /// The number of its row event in the transaction, from 1.
+    pub event: usize,
+    pub partition: u32,
+    /// What Python gets.
+    pub record: Bound<'py, PyAny>,
+    /// Bytes of key and value.
+    pub bytes: usize,
+}
+
+/// Records of one partition and their bytes.
+pub type PartitionRecords<'py> = (Bound<'py, PyList>, usize);
+
+/// Records of one table that follow each other. Where events are told apart, those of one row event, with its number.
+pub struct Segment<'py> {
+    pub table: usize,
+    /// By partition; within each as in the binlog.
+    pub records: Vec<Option<PartitionRecords<'py>>>,
+    pub gtid: Option<Gtid>,
+    /// 0 where events are not told apart.
+    pub event: usize,
+}
+
+/// Transactions that follow each other in one server's numbers: its UUID, the first and the one behind the last.
+type GtidRun = ([u8; 16], u64, u64);
+
+/// What is known of a transaction beside its rows.
+#[derive(Default)]
+pub struct TransactionFacts {
+    pub server: u32,
+    pub gtid: Option<Gtid>,
+    pub commit_us: u64,
+    pub thread: u32,
+    /// The lowest byte of its sequence number in the file.
+    pub sequence_byte: u8,
+}
+
+/// What was decoded.
+#[derive(Default)]
+pub struct DecodedTransactions<'py> {
+    pub segments: Vec<Segment<'py>>,
+    /// Whether the records of each row event are told apart.
+    pub by_event: bool,
+    pub gtids: Vec<GtidRun>,
+    pub last: Option<TransactionFacts>,
+    pub rows: i64,
+    pub bytes: usize,
+}
+
+impl<'py> DecodedTransactions<'py> {
+    /// Add a transaction: its records, which are taken out of the buffer, and its rows and bytes; None for one whose events
+    /// cannot be told apart.
+    pub fn add(
+        &mut self,
+        py: Python<'py>,
+        tables: &KnownTables,
+        records: &mut Vec<Record<'py>>,
+        facts: TransactionFacts,
+        (rows, bytes): (i64, usize),
+    ) -> Option<()> {
+        self.add_records(py, tables, records, &facts)?;
+        if let Some((uuid, number)) = facts.gtid {
+            match self.gtids.last_mut() {
+                Some((last, _, end)) if *last == uuid && *end == number => *end += 1,
+                _ => self.gtids.push((uuid, number, number + 1)),
+            }
+        }
+        self.last = Some(facts);
+        self.rows += rows;
+        self.bytes += bytes;
+        Some(())
+    }
+
+    fn add_records(
+        &mut self,
+        py: Python<'py>,
+        tables: &KnownTables,
+        records: &mut Vec<Record<'py>>,
+        facts: &TransactionFacts,
+    ) -> Option<()> {
+        // Where events are told apart, they are by GTID.
+        if self.by_event && facts.gtid.is_none() && !records.is_empty() {
+            return None;
+        }
+        let mut last_event = 0;
+        for Record { table, event, partition, record, bytes } in records.drain(..) {
+            let same_event = !self.by_event || event == last_event;
+            last_event = event;
+            if !self.segments.last().is_some_and(|segment| same_event && segment.table == table) {
+                let (gtid, event) = if self.by_event { (facts.gtid, event) } else { (None, 0) };
+                let partitions = tables.at(table).partitions.max(1) as usize;
+                self.segments.push(Segment { table, records: vec![None; partitions], gtid, event });
+            }
+            match self.segments.last_mut()?.records.get_mut(partition as usize)? {
+                Some((list, size)) => {
+                    list.append(record).ok()?;
+                    *size += bytes;
+                }
+                empty => *empty = Some((PyList::new(py, [record]).ok()?, bytes)),
+            }
+        }
+        Some(())
+    }
+}

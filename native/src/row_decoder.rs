@@ -1,0 +1,261 @@
+//! The rows of row events of one table version, decoded into keys and values.
+
+use crate::avro_binary;
+use crate::column_renderer::ColumnRenderer;
+use crate::declined::Declined;
+use crate::json_text;
+use crate::kafka_partitions::AssignedPartitions;
+use crate::scratch::{Scratch, Span};
+use crate::value_layout::{has_bit, take_value, Layout};
+
+/// One column.
+pub struct Column {
+    /// `"name":`
+    pub label: Vec<u8>,
+    /// What stands in an image before its value, or for it: a comma, the label, and its constant if it has one.
+    pub lead: Vec<u8>,
+    /// What stands for NULL; none where it cannot stand.
+    pub null: Option<Vec<u8>>,
+    /// Whether its value is in images: not one that is left out, nor one with a constant.
+    pub in_value: bool,
+    /// Its place among the columns of the key.
+    pub in_key: Option<usize>,
+    pub layout: Layout,
+    pub renderer: ColumnRenderer,
+}
+
+/// What stands around the images and the key of every record.
+pub struct EnvelopeTexts {
+    pub key_head: Vec<u8>,
+    pub key_tail: Vec<u8>,
+    /// What every value begins with.
+    pub value_head: Vec<u8>,
+    /// What stands then before the image of an insert, before another first image, and between two.
+    pub insert: Vec<u8>,
+    pub before: Vec<u8>,
+    pub between: Vec<u8>,
+    /// What stands before, between and behind the members of an image; between those of a key as well.
+    pub open: Vec<u8>,
+    pub comma: Vec<u8>,
+    pub close: Vec<u8>,
+    /// Whether row numbers are written as Avro writes them.
+    pub binary: bool,
+}
+
+/// A row event: its rows with the bitmaps of present columns before them, and what stands around the row number.
+pub struct Rows<'a> {
+    pub bitmaps: &'a [u8],
+    pub data: &'a [u8],
+    pub before_number: &'a [u8],
+    pub behind_number: &'a [u8],
+    /// The first row's number.
+    pub first: i64,
+}
+
+/// What a row event does.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Operation {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    /// Return how many images a row has.
+    pub fn images(self) -> usize {
+        if self == Operation::Update {
+            2
+        } else {
+            1
+        }
+    }
+}
+
+/// Takes the key, the value and the row number of a record; says whether it took it.
+pub type Take<'a> = dyn FnMut(Option<&[u8]>, &[u8], i64) -> Option<()> + 'a;
+
+/// The decoder of one table version.
+pub struct RowDecoder {
+    pub columns: Vec<Column>,
+    pub key_columns: usize,
+    pub envelope: EnvelopeTexts,
+    /// Partitions of the rows that are wanted; none for all.
+    pub assigned: Option<AssignedPartitions>,
+}
+
+impl RowDecoder {
+    /// Return the bytes of a bitmap of all columns.
+    pub fn bitmap_bytes(&self) -> usize {
+        self.columns.len().div_ceil(8)
+    }
+
+    fn is_complete(&self, bitmap: &[u8]) -> bool {
+        (0..self.columns.len()).all(|index| has_bit(bitmap, index))
+    }
+
+    /// Decline an event whose images leave columns out.
+    pub fn check_images(&self, operation: Operation, rows: &Rows) -> Result<(), Declined> {
+        if rows.bitmaps.len() != operation.images() * self.bitmap_bytes() {
+            return Err(Declined::Call);
+        }
+        if !rows.bitmaps.chunks(self.bitmap_bytes()).all(|bitmap| self.is_complete(bitmap)) {
+            return Err(Declined::IncompleteImage);
+        }
+        Ok(())
+    }
+
+    /// Hand the records of an event to `take`, and return the number of rows, and of those that are wanted.
+    pub fn decode(
+        &self,
+        operation: Operation,
+        rows: &Rows,
+        scratch: &mut Scratch,
+        take: &mut Take,
+    ) -> Result<(i64, i64), Declined> {
+        self.check_images(operation, rows)?;
+        let envelope = &self.envelope;
+        let (mut at, mut number, mut wanted) = (0, rows.first, 0);
+        while at < rows.data.len() {
+            if let Some(stop) = self.unassigned(operation, at, rows.data, scratch)? {
+                (at, number) = (stop, number + 1);
+                continue;
+            }
+            at = match operation {
+                Operation::Insert => self.first_image(&envelope.insert, at, rows, scratch)?,
+                Operation::Delete => self.first_image(&envelope.before, at, rows, scratch)?,
+                Operation::Update => self.both_images(at, rows, scratch)?,
+            };
+            let value = &mut scratch.value;
+            value.extend_from_slice(rows.before_number);
+            if envelope.binary {
+                avro_binary::long(value, number);
+            } else {
+                json_text::signed(value, number);
+            }
+            value.extend_from_slice(rows.behind_number);
+            take((self.key_columns > 0).then_some(&scratch.key), value, number).ok_or(Declined::Call)?;
+            (number, wanted) = (number + 1, wanted + 1);
+        }
+        Ok((number - rows.first, wanted))
+    }
+
+    /// Return the offset behind a row of a partition that is assigned to another writer; none for a row that is wanted.
+    fn unassigned(
+        &self,
+        operation: Operation,
+        at: usize,
+        data: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Option<usize>, Declined> {
+        let Some(assigned) = &self.assigned else { return Ok(None) };
+        let mut stop = self.key(data, at, scratch).ok_or(Declined::Value)?;
+        if operation == Operation::Update {
+            std::mem::swap(&mut scratch.key, &mut scratch.other_key);
+            stop = self.key(data, stop, scratch).ok_or(Declined::Value)?;
+            if scratch.key != scratch.other_key {
+                return Err(Declined::KeyChange);
+            }
+        }
+        let wanted = assigned.has((self.key_columns > 0).then_some(&scratch.key));
+        Ok((!wanted).then_some(stop))
+    }
+
+    /// Put the key of an image in place and make nothing else of it; return the offset behind it.
+    fn key(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
+        let Scratch { key, apart, spans, .. } = scratch;
+        apart.clear();
+        spans.clear();
+        spans.resize(self.key_columns, Span::default());
+        let nulls = data.get(at..at + self.bitmap_bytes())?;
+        let mut at = at + self.bitmap_bytes();
+        for (index, column) in self.columns.iter().enumerate() {
+            let null = has_bit(nulls, index);
+            let raw = if null { &[] } else { take_value(data, &mut at, column.layout)? };
+            let Some(place) = column.in_key else { continue };
+            let start = apart.len();
+            if null {
+                apart.extend_from_slice(column.null.as_deref()?);
+            } else {
+                column.renderer.write(apart, raw)?;
+            }
+            spans[place] = Span { in_value: false, start, end: apart.len() };
+        }
+        key.clear();
+        if self.key_columns > 0 {
+            self.join_key(&[], apart, spans, key);
+        }
+        Some(at)
+    }
+
+    /// Begin a value with its first image, behind what stands before it; return the offset behind the image.
+    fn first_image(&self, lead: &[u8], at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
+        scratch.value.clear();
+        scratch.value.extend_from_slice(&self.envelope.value_head);
+        scratch.value.extend_from_slice(lead);
+        self.image(rows.data, at, scratch).ok_or(Declined::Value)
+    }
+
+    fn both_images(&self, at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
+        let at = self.first_image(&self.envelope.before, at, rows, scratch)?;
+        std::mem::swap(&mut scratch.key, &mut scratch.other_key);
+        scratch.value.extend_from_slice(&self.envelope.between);
+        let at = self.image(rows.data, at, scratch).ok_or(Declined::Value)?;
+        if scratch.key == scratch.other_key {
+            Ok(at)
+        } else {
+            Err(Declined::KeyChange)
+        }
+    }
+
+    /// Add an image to the value and put its key in place; return the offset behind it.
+    pub fn image(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
+        let Scratch { value, key, apart, spans, .. } = scratch;
+        apart.clear();
+        spans.clear();
+        spans.resize(self.key_columns, Span::default());
+        let mut at = at;
+        let nulls = data.get(at..at + self.bitmap_bytes())?;
+        at += self.bitmap_bytes();
+        value.extend_from_slice(&self.envelope.open);
+        for (index, column) in self.columns.iter().enumerate() {
+            let null = has_bit(nulls, index);
+            let raw = if null { &[] } else { take_value(data, &mut at, column.layout)? };
+            value.extend_from_slice(&column.lead);
+            let in_value = column.in_value;
+            if !in_value && column.in_key.is_none() {
+                continue;
+            }
+            let out = if in_value { &mut *value } else { &mut *apart };
+            let start = out.len();
+            if null {
+                out.extend_from_slice(column.null.as_deref()?);
+            } else {
+                column.renderer.write(out, raw)?;
+            }
+            if let Some(place) = column.in_key {
+                spans[place] = Span { in_value, start, end: out.len() };
+            }
+        }
+        value.extend_from_slice(&self.envelope.close);
+        key.clear();
+        if self.key_columns > 0 {
+            self.join_key(value, apart, spans, key);
+        }
+        Some(at)
+    }
+
+    fn join_key(&self, value: &[u8], apart: &[u8], spans: &[Span], key: &mut Vec<u8>) {
+        key.extend_from_slice(&self.envelope.key_head);
+        for (place, span) in spans.iter().enumerate() {
+            if place > 0 {
+                key.extend_from_slice(&self.envelope.comma);
+            }
+            if let Some(column) = self.columns.iter().find(|column| column.in_key == Some(place)) {
+                key.extend_from_slice(&column.label);
+            }
+            let from = if span.in_value { value } else { apart };
+            key.extend_from_slice(&from[span.start..span.end]);
+        }
+        key.extend_from_slice(&self.envelope.key_tail);
+    }
+}

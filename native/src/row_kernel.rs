@@ -1,0 +1,142 @@
+//! What Python sees of the decoder of a table version's row events.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::declined::Declined;
+use crate::python_calls::{byte_text, guarded};
+use crate::python_records::{partitioned_record, record, tombstone};
+use crate::row_decoder::{Operation, RowDecoder, Rows};
+use crate::scratch::{with_scratch, Scratch};
+use crate::tally::Tally;
+use crate::ticdc_dispatcher::Dispatcher;
+use crate::ticdc_rows;
+
+/// The decoder of one table version.
+#[pyclass(frozen)]
+pub struct RowKernel {
+    pub decoder: RowDecoder,
+    /// Whether a tombstone follows the record of a delete.
+    pub tombstones: bool,
+    pub tally: Py<Tally>,
+    /// Of a table whose rows are written in TiCDC's protocol.
+    pub dispatcher: Option<Dispatcher>,
+}
+
+#[pymethods]
+impl RowKernel {
+    /// Append the records of inserts; return the number of rows, or a number below zero when they are left to Python.
+    ///
+    /// `before` and `behind` are the texts around the row number, one character a byte.
+    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn write(
+        &self,
+        buf: &Bound<'_, PyAny>,
+        pos: usize,
+        end: usize,
+        before: &str,
+        behind: &str,
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        self.append(Operation::Insert, buf, (pos, end), (before, behind), first, out)
+    }
+
+    /// Append the records of updates; see `write`.
+    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn update(
+        &self,
+        buf: &Bound<'_, PyAny>,
+        pos: usize,
+        end: usize,
+        before: &str,
+        behind: &str,
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        self.append(Operation::Update, buf, (pos, end), (before, behind), first, out)
+    }
+
+    /// Append the records of deletes; see `write`.
+    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn delete(
+        &self,
+        buf: &Bound<'_, PyAny>,
+        pos: usize,
+        end: usize,
+        before: &str,
+        behind: &str,
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        self.append(Operation::Delete, buf, (pos, end), (before, behind), first, out)
+    }
+}
+
+impl RowKernel {
+    /// Append the records of an event, or nothing; return and count as `write` does.
+    fn append(
+        &self,
+        operation: Operation,
+        buf: &Bound<'_, PyAny>,
+        (pos, end): (usize, usize),
+        (before, behind): (&str, &str),
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        let length = out.len();
+        let result = guarded(|| {
+            let buf = buf.cast::<PyBytes>().map_err(|_| Declined::Call)?.as_bytes();
+            let (before, behind) = (byte_text(before)?, byte_text(behind)?);
+            let rows = Rows {
+                bitmaps: self.bitmaps(operation, buf, pos).ok_or(Declined::Call)?,
+                data: buf.get(pos..end).ok_or(Declined::Call)?,
+                before_number: &before,
+                behind_number: &behind,
+                first,
+            };
+            with_scratch(|scratch| self.decode(operation, &rows, scratch, out))
+        });
+        self.tally.get().count(result.map(|(_, wanted)| wanted));
+        result.map(|(rows, _)| rows).unwrap_or_else(|why| match out.del_slice(length, out.len()) {
+            Ok(()) => why as i64,
+            Err(_) => Declined::Defect as i64,
+        })
+    }
+
+    /// Return the bitmaps of present columns that stand before an event's rows.
+    pub fn bitmaps<'a>(&self, operation: Operation, data: &'a [u8], rows_at: usize) -> Option<&'a [u8]> {
+        let size = self.decoder.bitmap_bytes() * operation.images();
+        data.get(rows_at.checked_sub(size)?..rows_at)
+    }
+
+    fn decode(
+        &self,
+        operation: Operation,
+        rows: &Rows,
+        scratch: &mut Scratch,
+        out: &Bound<'_, PyList>,
+    ) -> Result<(i64, i64), Declined> {
+        let py = out.py();
+        if let Some(dispatcher) = &self.dispatcher {
+            let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| {
+                out.append(partitioned_record(py, (key, value), row, partition)?).ok()
+            };
+            let rows = ticdc_rows::decode(&self.decoder, dispatcher, operation, rows, scratch, &mut take)?;
+            return Ok((rows, rows));
+        }
+        let with_tombstone = self.tombstones && operation == Operation::Delete;
+        let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
+            let key = key.map(|key| PyBytes::new(py, key));
+            if with_tombstone {
+                out.append(record(py, key.clone(), value, row)?).ok()?;
+                return out.append(tombstone(py, key, row)?).ok();
+            }
+            out.append(record(py, key, value, row)?).ok()
+        };
+        self.decoder.decode(operation, rows, scratch, &mut take)
+    }
+}

@@ -1,0 +1,86 @@
+//! Plans of Python's that become decoders of row events.
+
+use pyo3::prelude::*;
+
+use crate::column_renderer::ColumnRenderer;
+use crate::kafka_partitions::AssignedPartitions;
+use crate::row_decoder::{Column, EnvelopeTexts, RowDecoder};
+use crate::row_kernel::RowKernel;
+use crate::tally::Tally;
+use crate::ticdc_dispatcher::{Dispatcher, DispatcherPlan};
+
+/// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its renderer: name,
+/// numbers, texts.
+type ColumnPlan = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);
+
+/// Return the decoder of a table version, or None for one with something that is not known here.
+///
+/// `around` has what stands before and behind keys, what values begin with, and what stands then before the image of an
+/// insert, before another first image, and between two; then what stands before, between and behind the members of images.
+/// `binary` says that row numbers are written as Avro writes them; `owned` has the number of the topic's partitions and those
+/// whose rows are wanted.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub fn plan(
+    columns: Vec<ColumnPlan>,
+    keys: Vec<usize>,
+    around: Vec<Vec<u8>>,
+    binary: bool,
+    tombstones: bool,
+    tally: Py<Tally>,
+    owned: Option<(u32, Vec<u32>)>,
+) -> Option<RowKernel> {
+    let assigned = owned.map(|(count, assigned)| AssignedPartitions::new(count, &assigned));
+    let decoder = decoder_of(columns, &keys, envelope_of(around, binary)?, assigned)?;
+    Some(RowKernel { decoder, tombstones, tally, dispatcher: None })
+}
+
+/// Return the decoder of a table version whose rows are written in TiCDC's protocol, or None for one with something that is
+/// not known here.
+///
+/// `heads` are what keys and values begin with, `spread` is the plan of the dispatcher; the other arguments are those of `plan`.
+#[pyfunction]
+pub fn flat_plan(
+    columns: Vec<ColumnPlan>,
+    keys: Vec<usize>,
+    heads: (Vec<u8>, Vec<u8>),
+    spread: DispatcherPlan,
+    tally: Py<Tally>,
+) -> Option<RowKernel> {
+    let dispatcher = Some(Dispatcher::of(spread, columns.len())?);
+    let mut around = vec![Vec::new(); 9];
+    (around[0], around[2]) = heads;
+    let decoder = decoder_of(columns, &keys, envelope_of(around, true)?, None)?;
+    Some(RowKernel { decoder, tombstones: false, tally, dispatcher })
+}
+
+fn envelope_of(around: Vec<Vec<u8>>, binary: bool) -> Option<EnvelopeTexts> {
+    let [key_head, key_tail, value_head, insert, before, between, open, comma, close]: [Vec<u8>; 9] =
+        around.try_into().ok()?;
+    Some(EnvelopeTexts { key_head, key_tail, value_head, insert, before, between, open, comma, close, binary })
+}
+
+fn decoder_of(
+    columns: Vec<ColumnPlan>,
+    keys: &[usize],
+    envelope: EnvelopeTexts,
+    assigned: Option<AssignedPartitions>,
+) -> Option<RowDecoder> {
+    let mut separator: &[u8] = &[];
+    let column = |(index, plan): (usize, ColumnPlan)| {
+        let (label, null, in_value, constant, name, numbers, texts) = plan;
+        let (layout, renderer) = ColumnRenderer::of(&name, &numbers, texts)?;
+        let in_key = keys.iter().position(|&key| key == index);
+        let mut lead = Vec::new();
+        if in_value {
+            lead = [separator, &label, constant.as_deref().unwrap_or_default()].concat();
+            separator = &envelope.comma;
+        }
+        Some(Column { label, lead, null, in_value: in_value && constant.is_none(), in_key, layout, renderer })
+    };
+    let columns: Vec<Column> = columns.into_iter().enumerate().map(column).collect::<Option<_>>()?;
+    if columns.is_empty() || keys.iter().any(|&key| key >= columns.len()) {
+        return None;
+    }
+    Some(RowDecoder { columns, key_columns: keys.len(), envelope, assigned })
+}

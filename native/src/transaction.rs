@@ -1,0 +1,262 @@
+//! One transaction in the bytes of a dump: GTID, BEGIN, TABLE_MAPs, rows and XID of tables that are known.
+//!
+//! It is decoded whole or not at all; one that holds anything else is left to Python, which reads it event by event.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::binlog_events::{self as events, Event, GtidEvent, Stop};
+use crate::byte_order::little_endian;
+use crate::decoded_transactions::{Record, TransactionFacts};
+use crate::kafka_partitions::partition_of;
+use crate::known_tables::{KnownTable, KnownTables};
+use crate::python_records::{partitioned_record, record, tombstone};
+use crate::row_context::{time_ns, EventFacts};
+use crate::row_decoder::{Operation, Rows};
+use crate::row_kernel::RowKernel;
+use crate::scratch::Scratch;
+use crate::ticdc_dispatcher::Dispatcher;
+use crate::ticdc_rows;
+
+const TABLE_ID: usize = 6;
+const FLAGS_END: usize = 8;
+/// A transaction of more bytes is left to Python, event by event.
+const MOST_BYTES: usize = 1 << 16;
+
+/// Where the bytes of a dump stand in the binlog.
+pub struct DumpPosition<'a> {
+    pub file: &'a [u8],
+    pub pos: u64,
+    /// No event ends behind this position.
+    pub limit: u64,
+    /// Bytes of checksum behind each event.
+    pub tail: usize,
+    /// 0 for the time of the clock.
+    pub now_ns: u64,
+}
+
+/// Buffers that one transaction after the other uses.
+#[derive(Default)]
+pub struct Buffers<'py> {
+    /// Records of the transaction.
+    pub records: Vec<Record<'py>>,
+    scratch: Scratch,
+    /// Texts before and behind row numbers.
+    before: Vec<u8>,
+    behind: Vec<u8>,
+    gtid: Vec<u8>,
+    /// Tables of the transaction by the numbers that its TABLE_MAPs give them.
+    tables: Vec<(u64, usize)>,
+}
+
+/// Return where the transaction that begins here ends, in the bytes and in the file, if it is a plain one.
+pub fn transaction_end(data: &[u8], begin: usize, pos: u64, dump: &DumpPosition) -> Result<(usize, u64), Stop> {
+    let (mut at, mut pos, mut number) = (begin, pos, 0);
+    loop {
+        let event = match events::event_at(data, at) {
+            Err(Stop::Truncated) if data.len() - begin > MOST_BYTES => return Err(Stop::ForPython),
+            event => event?,
+        };
+        let fits = match number {
+            0 => matches!(event.kind, events::GTID | events::ANONYMOUS_GTID),
+            // Behind any other statement nothing has to follow that could be waited for.
+            1 => event.kind == events::QUERY && events::begin_thread(event.unchecked(dump.tail)?).is_ok(),
+            _ => matches!(
+                event.kind,
+                events::TABLE_MAP | events::ROWS_QUERY | events::XID | events::WRITE_ROWS..=events::DELETE_ROWS
+            ),
+        };
+        pos += event.size as u64;
+        let large = event.stop - begin > MOST_BYTES;
+        if !fits || large || pos as u32 != event.log_pos || pos > dump.limit {
+            return Err(Stop::ForPython);
+        }
+        at = event.stop;
+        number += 1;
+        if event.kind == events::XID {
+            return Ok((at, pos));
+        }
+    }
+}
+
+/// A transaction that is being decoded.
+pub struct Transaction<'a, 'py> {
+    py: Python<'py>,
+    tables: &'a KnownTables,
+    data: &'a [u8],
+    dump: &'a DumpPosition<'a>,
+    buffers: &'a mut Buffers<'py>,
+    facts: TransactionFacts,
+    /// Number of row events so far.
+    row_events: usize,
+    rows: i64,
+    bytes: usize,
+}
+
+impl<'a, 'py> Transaction<'a, 'py> {
+    /// Return a transaction of which nothing is decoded yet.
+    pub fn new(
+        py: Python<'py>,
+        tables: &'a KnownTables,
+        data: &'a [u8],
+        dump: &'a DumpPosition<'a>,
+        buffers: &'a mut Buffers<'py>,
+    ) -> Transaction<'a, 'py> {
+        buffers.records.clear();
+        buffers.tables.clear();
+        let facts = TransactionFacts::default();
+        Transaction { py, tables, data, dump, buffers, facts, row_events: 0, rows: 0, bytes: 0 }
+    }
+
+    /// Put its records into the buffers; return what is known of it, its rows and the bytes of its records.
+    pub fn decode(mut self, at: usize, stop: usize, pos: u64) -> Result<(TransactionFacts, i64, usize), Stop> {
+        let (mut at, mut pos) = (at, pos);
+        while at < stop {
+            let event = events::event_at(self.data, at)?;
+            let body = event.body(self.dump.tail)?;
+            match event.kind {
+                events::GTID | events::ANONYMOUS_GTID => self.gtid(&event, body)?,
+                events::QUERY => self.facts.thread = events::begin_thread(body)?,
+                events::TABLE_MAP => {
+                    let map = body.get(TABLE_ID..).ok_or(Stop::ForPython)?;
+                    let table = self.tables.find(map).ok_or(Stop::ForPython)?;
+                    self.buffers.tables.push((little_endian(&body[..TABLE_ID]), table));
+                }
+                events::WRITE_ROWS..=events::DELETE_ROWS => self.row_event(&event, body, pos)?,
+                _ => (),
+            }
+            at = event.stop;
+            pos += event.size as u64;
+        }
+        Ok((self.facts, self.rows, self.bytes))
+    }
+
+    fn gtid(&mut self, event: &Event, body: &[u8]) -> Result<(), Stop> {
+        let GtidEvent { gtid, commit_us, sequence_byte } = events::gtid_event(event.kind, body)?;
+        self.buffers.gtid.clear();
+        if let Some((uuid, number)) = &gtid {
+            events::gtid_text(&mut self.buffers.gtid, uuid, *number);
+        }
+        self.facts = TransactionFacts { server: event.server, gtid, commit_us, thread: 0, sequence_byte };
+        Ok(())
+    }
+
+    fn row_event(&mut self, event: &Event, body: &[u8], pos: u64) -> Result<(), Stop> {
+        let id = little_endian(body.get(..TABLE_ID).ok_or(Stop::ForPython)?);
+        let known = self.buffers.tables.iter().rev().find(|(number, _)| *number == id);
+        let place = known.ok_or(Stop::ForPython)?.1;
+        self.row_events += 1;
+        let table = self.tables.at(place);
+        let kind = usize::from(event.kind - events::WRITE_ROWS);
+        let operation = [Operation::Insert, Operation::Update, Operation::Delete][kind];
+        let Some(decoder) = &table.decoder else {
+            return if has_row_head(body, operation) { Ok(()) } else { Err(Stop::ForPython) };
+        };
+        let head = &table.heads[kind];
+        let rows_at = FLAGS_END + head.len();
+        let there = body.get(FLAGS_END..rows_at).ok_or(Stop::ForPython)?;
+        if rows_at >= body.len() || head.is_empty() || there != head.as_slice() {
+            return Err(Stop::ForPython);
+        }
+        let decoder = decoder.get();
+        self.context(table, kind, event, pos)?;
+        let bitmaps = decoder.bitmaps(operation, body, rows_at).ok_or(Stop::ForPython)?;
+        match &decoder.dispatcher {
+            Some(dispatcher) => self.ticdc_rows(decoder, dispatcher, operation, (bitmaps, &body[rows_at..]), place),
+            None => self.rows(decoder, operation, (bitmaps, &body[rows_at..]), place),
+        }
+    }
+
+    /// Put what stands around the row numbers of an event into the buffers.
+    fn context(&mut self, table: &KnownTable, kind: usize, event: &Event, pos: u64) -> Result<(), Stop> {
+        let (before, behind) = table.contexts[kind].as_ref().ok_or(Stop::ForPython)?;
+        let Buffers { before: before_text, behind: behind_text, gtid, .. } = &mut *self.buffers;
+        let facts = &self.facts;
+        let event_facts = EventFacts {
+            commit_us: if facts.commit_us > 0 { facts.commit_us } else { u64::from(event.timestamp) * 1_000_000 },
+            server: event.server,
+            gtid: facts.gtid.map(|_| gtid.as_slice()),
+            file: self.dump.file,
+            position: pos,
+            thread: facts.thread,
+            sequence_byte: facts.sequence_byte,
+            now_ns: time_ns(self.dump.now_ns),
+        };
+        before.write(before_text, &event_facts).ok_or(Stop::ForPython)?;
+        behind.write(behind_text, &event_facts).ok_or(Stop::ForPython)
+    }
+
+    fn rows(
+        &mut self,
+        decoder: &RowKernel,
+        operation: Operation,
+        (bitmaps, data): (&[u8], &[u8]),
+        table: usize,
+    ) -> Result<(), Stop> {
+        let (py, event) = (self.py, self.row_events);
+        let partitions = self.tables.at(table).partitions;
+        let with_tombstone = decoder.tombstones && operation == Operation::Delete;
+        let Buffers { records, scratch, before, behind, .. } = &mut *self.buffers;
+        let mut size = 0;
+        let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
+            let key_bytes = key.map_or(0, <[u8]>::len);
+            let partition = partition_of(key, partitions);
+            let key = key.map(|key| PyBytes::new(py, key));
+            let following = with_tombstone.then(|| key.clone());
+            let (made, bytes) = (record(py, key, value, row)?, key_bytes + value.len());
+            records.push(Record { table, event, partition, record: made, bytes });
+            size += bytes;
+            if let Some(key) = following {
+                records.push(Record { table, event, partition, record: tombstone(py, key, row)?, bytes: key_bytes });
+                size += key_bytes;
+            }
+            Some(())
+        };
+        let rows = Rows { bitmaps, data, before_number: before, behind_number: behind, first: 0 };
+        let decoded = decoder.decoder.decode(operation, &rows, scratch, &mut take);
+        self.rows += decoded.map_err(|_| Stop::ForPython)?.1;
+        self.bytes += size;
+        scratch.shrink();
+        Ok(())
+    }
+
+    fn ticdc_rows(
+        &mut self,
+        decoder: &RowKernel,
+        dispatcher: &Dispatcher,
+        operation: Operation,
+        (bitmaps, data): (&[u8], &[u8]),
+        table: usize,
+    ) -> Result<(), Stop> {
+        let (py, event) = (self.py, self.row_events);
+        let Buffers { records, scratch, before, behind, .. } = &mut *self.buffers;
+        let mut size = 0;
+        let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
+            let bytes = value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
+            let record = partitioned_record(py, (key, value), row, partition)?;
+            // The record says which partition it goes to; its segment does not.
+            records.push(Record { table, event, partition: 0, record, bytes });
+            size += bytes;
+            Some(())
+        };
+        let rows = Rows { bitmaps, data, before_number: before, behind_number: behind, first: 0 };
+        let decoded = ticdc_rows::decode(&decoder.decoder, dispatcher, operation, &rows, scratch, &mut take);
+        self.rows += decoded.map_err(|_| Stop::ForPython)?;
+        self.bytes += size;
+        scratch.shrink();
+        Ok(())
+    }
+}
+
+/// Return whether the head of a row event holds, so that its rows can be passed over.
+fn has_row_head(body: &[u8], operation: Operation) -> bool {
+    let Some(extra) = body.get(FLAGS_END..FLAGS_END + 2) else { return false };
+    let extra = little_endian(extra) as usize;
+    let at = FLAGS_END + extra;
+    match body.get(at) {
+        Some(&width @ 1..=250) => {
+            extra >= 2 && at + 1 + operation.images() * usize::from(width).div_ceil(8) <= body.len()
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,163 @@
+//! What Python sees of the decoder of whole transactions, which is called `Walker` there.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::binlog_events::{self, Gtid, Stop};
+use crate::declined::Declined;
+use crate::decoded_transactions::{DecodedTransactions, PartitionRecords, Segment};
+use crate::known_tables::{KnownTable, KnownTables, RowContext};
+use crate::python_calls::guarded;
+use crate::row_context::ContextTemplate;
+use crate::row_kernel::RowKernel;
+use crate::tally::Tally;
+use crate::transaction::{transaction_end, Buffers, DumpPosition, Transaction};
+
+/// A template: pieces with the name of the placeholder behind each.
+type TemplatePlan = Vec<(Vec<u8>, String)>;
+/// Templates of what stands before and behind the row number, and what stands between flags and rows in an operation's events.
+type ContextPlan = (TemplatePlan, TemplatePlan, Vec<u8>);
+/// Routes with records of a partition, the GTID and the number of the row event where events are told apart, and the bytes.
+type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize, usize)>;
+/// A server's UUID, the first of its transactions, and the number behind the last.
+type GtidRun = (String, u64, u64);
+/// Server id, GTID, commit time and thread of a transaction.
+type LastTransaction = (u32, Option<String>, u64, u32);
+
+/// Why a call ended: it has all bytes or enough records, or its next transaction goes on behind the bytes, or is left to
+/// Python; `Declined::Defect` behind a panic.
+const OVER: i64 = 0;
+const TRUNCATED: i64 = 1;
+const FOR_PYTHON: i64 = -1;
+
+/// Decodes the transactions of a dump.
+#[pyclass]
+pub struct Walker {
+    tables: KnownTables,
+    tally: Py<Tally>,
+    by_event: bool,
+}
+
+fn context_of(plan: Option<ContextPlan>, binary: bool) -> Option<(Option<RowContext>, Vec<u8>)> {
+    let Some((before, behind, head)) = plan else { return Some((None, Vec::new())) };
+    Some((Some((ContextTemplate::of(before, binary)?, ContextTemplate::of(behind, binary)?)), head))
+}
+
+#[pymethods]
+impl Walker {
+    #[new]
+    fn new(tally: Py<Tally>, by_event: bool) -> Walker {
+        Walker { tables: KnownTables::default(), tally, by_event }
+    }
+
+    /// Know what rows behind a TABLE_MAP become; return whether they can be decoded.
+    ///
+    /// `map` is its body behind the table's number; without `rows` they are passed over. The texts are those of inserts,
+    /// updates and deletes; none for an operation that is left to Python. The topic has `partitions`.
+    fn learn(
+        &mut self,
+        map: Vec<u8>,
+        route: Py<PyAny>,
+        rows: Option<Py<RowKernel>>,
+        texts: [Option<ContextPlan>; 3],
+        partitions: u32,
+    ) -> bool {
+        let binary = rows.as_ref().is_some_and(|rows| rows.get().decoder.envelope.binary);
+        let contexts: Option<Vec<_>> = texts.into_iter().map(|plan| context_of(plan, binary)).collect();
+        let Some(Ok([insert, update, delete])) = contexts.map(<[_; 3]>::try_from) else { return false };
+        let heads = [insert.1, update.1, delete.1];
+        let contexts = [insert.0, update.0, delete.0];
+        self.tables.add(map, KnownTable { route, decoder: rows, contexts, heads, partitions });
+        true
+    }
+
+    /// Know no table any more.
+    fn forget(&mut self) {
+        self.tables.clear();
+    }
+
+    /// Decode transactions from an offset on, until their records have `most` bytes.
+    ///
+    /// Returns the offset and the position behind them, why it ended, and what it decoded.
+    #[pyo3(signature = (chunk, at, file, pos, limit, tail, most, now_ns, /))]
+    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
+    fn walk<'py>(
+        &self,
+        py: Python<'py>,
+        chunk: &Bound<'py, PyBytes>,
+        at: usize,
+        file: &str,
+        pos: u64,
+        limit: u64,
+        tail: usize,
+        most: usize,
+        now_ns: u64,
+    ) -> (usize, u64, i64, Segments<'py>, Vec<GtidRun>, Option<LastTransaction>) {
+        let dump = DumpPosition { file: file.as_bytes(), pos, limit, tail, now_ns };
+        let result = guarded(|| {
+            let mut decoded = DecodedTransactions { by_event: self.by_event, ..DecodedTransactions::default() };
+            let (to, end, why) = self.decode(py, chunk.as_bytes(), at, &dump, most, &mut decoded);
+            let why = why.map_or(OVER, |stop| if stop == Stop::Truncated { TRUNCATED } else { FOR_PYTHON });
+            let segments = decoded.segments.into_iter().flat_map(|segment| self.partitions(py, segment)).collect();
+            let gtids = decoded.gtids.iter().map(|(uuid, first, end)| (uuid_text(uuid), *first, *end)).collect();
+            let last = decoded.last.map(|last| (last.server, last.gtid.map(gtid_text), last.commit_us, last.thread));
+            self.tally.get().count(Ok(decoded.rows));
+            Ok((to, end, why, segments, gtids, last))
+        });
+        result.unwrap_or_else(|why| {
+            self.tally.get().count(Err(why));
+            (at, pos, Declined::Defect as i64, Vec::new(), Vec::new(), None)
+        })
+    }
+}
+
+impl Walker {
+    /// Decode transactions until something is left to Python, or until their records have this many bytes.
+    ///
+    /// Returns the offset and the position behind them, and why it ended; none for their bytes.
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        data: &[u8],
+        at: usize,
+        dump: &DumpPosition,
+        most: usize,
+        decoded: &mut DecodedTransactions<'py>,
+    ) -> (usize, u64, Option<Stop>) {
+        let (mut at, mut pos) = (at, dump.pos);
+        let mut buffers = Buffers::default();
+        while pos < dump.limit && decoded.bytes < most {
+            let step = transaction_end(data, at, pos, dump).and_then(|(stop, end)| {
+                let transaction = Transaction::new(py, &self.tables, data, dump, &mut buffers);
+                let (facts, rows, bytes) = transaction.decode(at, stop, pos)?;
+                let added = decoded.add(py, &self.tables, &mut buffers.records, facts, (rows, bytes));
+                added.map(|()| (stop, end)).ok_or(Stop::ForPython)
+            });
+            match step {
+                Ok(behind) => (at, pos) = behind,
+                Err(why) => return (at, pos, Some(why)),
+            }
+        }
+        (at, pos, None)
+    }
+
+    /// Return the records of a segment partition by partition.
+    fn partitions<'py>(&self, py: Python<'py>, segment: Segment<'py>) -> Segments<'py> {
+        let (table, gtid, event) = (segment.table, segment.gtid.map(gtid_text), segment.event);
+        let one = |(partition, records): (usize, Option<PartitionRecords<'py>>)| {
+            let (records, bytes) = records?;
+            Some((self.tables.at(table).route.clone_ref(py), records, partition, gtid.clone(), event, bytes))
+        };
+        segment.records.into_iter().enumerate().filter_map(one).collect()
+    }
+}
+
+fn gtid_text((uuid, number): Gtid) -> String {
+    format!("{}:{number}", uuid_text(&uuid))
+}
+
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let mut text = Vec::with_capacity(36);
+    binlog_events::uuid_text(&mut text, uuid);
+    text.iter().map(|&byte| char::from(byte)).collect()
+}
