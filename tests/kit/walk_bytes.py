@@ -54,11 +54,11 @@ def route(decoder: Any, **more: Any) -> Any:
     if flat is not None:
         told = TicdcSource(block, flat.modes.extension)
         fill = flat_source.fill
-        return SimpleNamespace(path=table.id.path(), source=told, decoder=decoder, fill=fill, signals=None)
+        return SimpleNamespace(path=table.id.path(), source=told, decoder=decoder, fill_source=fill, signals=None)
     direct = isinstance(decoder, NativeAvroDecoder)
     source = avro_source.avro_source(table.id, "p", block) if direct else block
     fill = avro_source.fill if direct else source_of.fill
-    return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill=fill, signals=None)
+    return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill_source=fill, signals=None)
 
 
 def learn(walker: Any, table_map: bytes, of: Any, partitions: int = 1) -> None:
