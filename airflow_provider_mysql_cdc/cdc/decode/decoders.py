@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.decode import native_rows
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.model.table import Table
@@ -64,7 +64,7 @@ def choose_decoder(
     module = kernel().module
     if module is not None:
         try:
-            return NativeRowDecoder(table, wires, options, envelope, module, tally, owned=owned)
+            return native_rows.NativeRowDecoder(table, wires, options, envelope, module, tally, owned=owned)
         except Declined as reason:
             log.info("rows of %s are decoded in Python: %s", table.id, reason)
     return RowDecoder(table, wires, options, envelope, owned=owned)

@@ -1,0 +1,51 @@
+"""Whoever chooses a native decoder looks its class up in its module when it chooses.
+
+The suite puts classes there that compare both decoders (``kit.native_identity.watch``). A class that is bound by name
+at import would leave the comparison out without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.decode_builder import DEFAULT, NO_SCHEMA, column, table, table_map
+from kit.fake_kernel import installed
+
+from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows
+
+T = table(column("id", "INT", nullable=False), key=("id",))
+MAP = table_map((wt.LONG, 0))
+WIRES = wt.wire_types(MAP)
+PLAN: Any = SimpleNamespace()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "choose"),
+    [
+        (native_rows, "NativeRowDecoder", lambda: compile_decoder(T, MAP, DEFAULT, NO_SCHEMA)),
+        (native_text, "NativeTextDecoder", lambda: compile_text_decoder(T, DEFAULT, NO_SCHEMA)),
+        (native_keys, "NativeKeyReader", lambda: native_keys.native_key_reader(T, DEFAULT, T.columns)),
+        (
+            native_avro_rows,
+            "NativeAvroDecoder",
+            lambda: native_avro_rows.create_avro_decoder(T, WIRES, DEFAULT, NO_SCHEMA, ("", "")),
+        ),
+        (native_ticdc_rows, "NativeTicdcDecoder", lambda: native_ticdc_rows.create_ticdc_decoder(T, WIRES, PLAN)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_native_decoder_is_looked_up_in_its_module(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, choose: Callable[[], Any]
+) -> None:
+    chosen = object()
+    with installed(monkeypatch, module, name):
+        monkeypatch.setattr(module, name, lambda *_, **__: chosen)
+        assert choose() is chosen
