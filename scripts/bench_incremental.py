@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchlib import many_tables  # noqa: E402
 from benchlib.ours import properties  # noqa: E402
 from benchlib.source import MySqlSource, load  # noqa: E402
-from kit.pipeline import Pipeline  # noqa: E402
+from pipelinelib.pipeline import Pipeline  # noqa: E402
 
 
 def main() -> None:

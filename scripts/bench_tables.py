@@ -23,10 +23,10 @@ from typing import Any
 import pymysql
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchlib.process_tree import TICK  # noqa: E402
-from kit.pipeline import Pipeline  # noqa: E402
+from pipelinelib.pipeline import Pipeline  # noqa: E402
 from stacklib import ensure_stack  # noqa: E402
 
 COLUMNS = (

@@ -217,9 +217,9 @@ def registry(stack: Any) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return a running Spark standalone cluster (tests/kit/spark_cluster.py), started once for the session."""
-    from kit.pipeline import spark_home
     from kit.spark_classes import options
     from kit.spark_cluster import running_cluster
+    from pipelinelib.submit import spark_home
 
     with running_cluster(options(ROOT / ".stack" / "classes", spark_home())) as cluster:
         yield cluster
@@ -231,8 +231,8 @@ def _spark_starts_fast(request: pytest.FixtureRequest, tmp_path_factory: pytest.
     name = "SPARK_SUBMIT_OPTS"
     if name in os.environ or request.node.get_closest_marker("spark") is None:
         return
-    from kit.pipeline import spark_home
     from kit.spark_classes import options
+    from pipelinelib.submit import spark_home
 
     unpacked = tmp_path_factory.mktemp("jvm")
     os.environ[name] = f"{options(ROOT / '.stack' / 'classes', spark_home())} -Djava.io.tmpdir={unpacked}"
@@ -301,7 +301,7 @@ def properties(stack: Any, unique: str, database: str) -> Iterator[dict[str, str
 @pytest.fixture
 def pipeline(request: pytest.FixtureRequest, properties: dict[str, str]) -> Any:
     """Return a pipeline of the test; its module sets what its tests have in common as ``PROPERTIES`` and ``SLOTS``."""
-    from kit.pipeline import Pipeline
+    from pipelinelib.pipeline import Pipeline
 
     module = request.module
     return Pipeline(properties | getattr(module, "PROPERTIES", {}), slots=getattr(module, "SLOTS", Pipeline.slots))

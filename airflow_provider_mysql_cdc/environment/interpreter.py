@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -19,6 +20,7 @@ print(json.dumps({
     "tag": sys.implementation.cache_tag,
     "platform": sysconfig.get_platform(),
     "program": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
+    "virtual": sys.prefix != sys.base_prefix,
     "prefix": sys.base_prefix,
     "stdlib": os.path.dirname(os.path.realpath(os.__file__)),
     "packages": site.getsitepackages([sys.base_prefix])[0],
@@ -71,17 +73,28 @@ class Interpreter:
 def describe_interpreter(program: str) -> Interpreter:
     """Return the description of an interpreter; for a virtual environment, of the interpreter it was created from.
 
+    Debian's ``site`` names other folders of packages outside of a virtual environment than inside, for equal arguments
+    (``dist-packages``), so the interpreter describes itself.
+
     Args:
         program: Its path.
 
     Raises:
         ConfigError: It cannot be run.
     """
+    description = _run_describe_script(program)
+    if description["virtual"]:
+        description = _run_describe_script(description["program"])
+    paths = {name: Path(description[name]) for name in ("program", "prefix", "stdlib", "packages")}
+    return Interpreter(tuple(description["version"]), description["tag"], description["platform"], **paths)
+
+
+def _run_describe_script(program: str) -> dict[str, Any]:
     try:
         result = subprocess.run(
             [program, "-c", _DESCRIBE_SCRIPT], capture_output=True, text=True, timeout=60, check=True
         )
-        description = json.loads(result.stdout)
+        return dict(json.loads(result.stdout))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ConfigError(
             "the interpreter cannot be run",
@@ -89,8 +102,6 @@ def describe_interpreter(program: str) -> Interpreter:
             why=str(getattr(error, "stderr", "") or error).strip(),
             remedy="choose one with --python, as a path or as a version such as 3.12",
         ) from error
-    paths = {name: Path(description[name]) for name in ("program", "prefix", "stdlib", "packages")}
-    return Interpreter(tuple(description["version"]), description["tag"], description["platform"], **paths)
 
 
 def find_interpreter(path_or_version: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import spark_home
+from pipelinelib.submit import spark_home
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.environment.packed import read_manifest

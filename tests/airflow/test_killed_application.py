@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException
-from kit.pipeline import Pipeline, execute
 from kit.spark_cluster import RunningCluster, command, wait_until
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env

@@ -17,9 +17,11 @@ from typing import Any
 import pymysql
 import pytest
 from kit.incremental_rig import FLAT, books
-from kit.pipeline import Pipeline, execute, payload
+from kit.records import payload
 from kit.signals import send
+from kit.sql import execute
 from live_airflow import DEFERRED, RETRIED, WAITS, LiveAirflow, shown
+from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri

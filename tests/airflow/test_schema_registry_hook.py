@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow_home import run_dag
+from avrolib.fake_registry import running_registry
 from fakes import connections, install
-from kit.fake_registry import running_registry
 
 from airflow_provider_mysql_cdc.cdc.config.registry_fields import (
     connection_names,

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from kit.incremental_rig import FLAT, Writer, check_exact, reads
-from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.records import compacted, payload
+from kit.sql import execute, rows
 from kit.table_rig import filled
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 from airflow_home import run_dag
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
+from kit.records import compacted, duplicates, payload, require_chain
 from kit.spark_cluster import RunningCluster, command, kill, parent, wait_until
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 from real_servers import define_connections, load, trigger
 
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger

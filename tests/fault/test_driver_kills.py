@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows, submit_command, submit_env
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.submit import submit_command, submit_env
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute
+from kit.records import duplicates
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 pytestmark = [pytest.mark.fault, pytest.mark.native]
 

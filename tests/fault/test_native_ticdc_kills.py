@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute
+from kit.records import duplicates
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 from test_native_kills import KERNEL, PYTHON, ROWS, Run, run
 
 pytestmark = [pytest.mark.fault, pytest.mark.native]

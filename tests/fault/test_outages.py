@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.pipeline import Pipeline, compacted, duplicates, execute, require_chain, rows
 from kit.private_mysql import PrivateServer
+from kit.records import compacted, duplicates, require_chain
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 from stacklib import java, kafka, processes
 from stacklib.ports import any_free
 

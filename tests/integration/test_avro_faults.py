@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from avrolib.fake_registry import DOWN, SLOW, Answer, FakeRegistry, running_registry
 from kit.avro_rig import Readers, avro
-from kit.fake_registry import DOWN, SLOW, Answer, FakeRegistry, running_registry
-from kit.pipeline import Pipeline, execute, rows
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     IncompatibleSchemaError,

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from avrolib.fake_registry import FakeRegistry, running_registry
 from kit.avro_rig import Readers, avro
-from kit.fake_registry import FakeRegistry, running_registry
 from kit.incremental_rig import ask_for
-from kit.pipeline import Pipeline, execute, rows
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 from test_avro_jobs import without_volatile
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients

@@ -15,7 +15,8 @@ import pytest
 from decode_rig import run_script
 from kit.avro_rig import Readers, as_json, avro, read_with_java, shown, whole
 from kit.incremental_rig import ask_for
-from kit.pipeline import Pipeline, execute, rows
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 from test_decode_types import CHARSETS, DOCUMENTS, LAX, TYPES, expectation, told
 
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat

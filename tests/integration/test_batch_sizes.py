@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kit.incremental_rig import ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
 from kit.window_rig import SIGNALS, Places, connection
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError

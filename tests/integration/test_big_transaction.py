@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, delete_topics, execute, rows, start_process
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.submit import start_process
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed

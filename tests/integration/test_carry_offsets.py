@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from kit.pipeline import Pipeline, delete_topics, execute, payload
+from kit.records import payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore

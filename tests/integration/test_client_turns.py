@@ -6,7 +6,9 @@ import contextlib
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute
+from kit.records import duplicates
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit import ledger_cache as ledger_values

@@ -8,7 +8,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import ROOT, Pipeline, duplicates, execute, payload, submit_command, submit_env
+from kit.records import duplicates, payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.submit import ROOT, submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import folded_name

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from golden.golden_data import sample
-from kit.pipeline import Pipeline, execute
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 OLD_SOURCE = [f["field"] for f in sample("EX-02")["schema"]["fields"][2]["fields"]]
 PROPERTIES = {"event.contract": "1.9", "source.struct.version": "v1", "include.query": "true"}

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute, payload, rows
+from kit.records import duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

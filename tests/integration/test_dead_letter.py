@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, execute, payload
+from kit.records import payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX

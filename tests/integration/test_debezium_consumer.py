@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from kit.consumer_rig import Rebuilt, column_types, contents, jdbc_sink
-from kit.pipeline import Pipeline, execute
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 # What the sink gets wrong with Debezium's own events as well is left out: quotes and commas inside the members of an
 # ENUM (it writes them into DDL unquoted), and geographic spatial references (it swaps the axes).

@@ -21,7 +21,7 @@ from demolib import shop, verify, writer
 from demolib.checks import TableVerdict, check_table
 from demolib.events import Layout, Record, Row, position_of
 from kit.avro_rig import avro
-from kit.pipeline import Pipeline
+from pipelinelib.pipeline import Pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = 0.01

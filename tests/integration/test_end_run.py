@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, compacted, execute, rows
+from kit.records import compacted
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain

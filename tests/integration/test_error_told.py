@@ -6,7 +6,8 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
-from kit.pipeline import Pipeline, execute
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,

@@ -9,8 +9,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, execute, payload, rows
 from kit.private_mysql import PrivateServer
+from kit.records import payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, read_facts

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from kit.memory_kafka import MemoryKafka, MemoryWriter
-from kit.pipeline import execute, rows
 from kit.private_mysql import PrivateServer
+from kit.sql import execute, rows
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker

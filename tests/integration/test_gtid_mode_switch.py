@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from kit.native_identity import BothWalks
-from kit.pipeline import Pipeline, compacted, execute, require_chain, rows
 from kit.private_mysql import PrivateServer
+from kit.records import compacted, require_chain
+from kit.sql import execute, rows
 from kit.table_rig import FLAT, check_chain, filled
+from pipelinelib.pipeline import Pipeline
 
 ON = ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
 OFF = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, execute
+from kit.sql import execute
 from kit.tcp_proxy import TcpProxy, tcp_proxy
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, books, check_exact, reads
-from kit.pipeline import Pipeline, execute, rows
 from kit.signals import send
+from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, same_as_table
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver

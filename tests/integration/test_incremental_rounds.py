@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.records import compacted, payload
 from kit.signals import send
+from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import connection
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.kafka_clients import record_writer

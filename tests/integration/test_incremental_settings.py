@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, execute, rows
 from kit.signals import send
+from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import Places
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import NextKeyRange

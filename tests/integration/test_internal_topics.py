@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
-from kit.pipeline import Pipeline, delete_topics, execute
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin

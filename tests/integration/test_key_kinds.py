@@ -12,7 +12,9 @@ from typing import Any
 
 import decode_rig
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute, payload, rows
+from kit.records import duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books
-from kit.pipeline import Pipeline, execute, payload, rows
+from kit.records import payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_roundtrip_condition
 

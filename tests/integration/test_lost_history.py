@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, delete_topics, execute, payload, rows
 from kit.private_mysql import PrivateServer
+from kit.records import payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset

@@ -22,8 +22,10 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kit.pipeline import Pipeline, duplicates, execute, payload, rows
 from kit.private_mysql import PrivateServer
+from kit.records import duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 from test_sink_authorization import MOST_MS, allow, kafka
 from test_sink_authorization import account as kafka_account
 

@@ -8,9 +8,11 @@ from typing import Any
 import pymysql
 import pytest
 import test_key_kinds as key_kinds
-from kit.fake_registry import running_registry
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from avrolib.fake_registry import running_registry
 from kit.private_mysql import PrivateServer
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 from test_ticdc_jobs import EMPTY, FULL, TYPES, Flat, require_rows, selected
 
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

@@ -9,7 +9,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain

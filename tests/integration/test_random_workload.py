@@ -10,7 +10,9 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, compacted, duplicates, execute, require_chain, rows
+from kit.records import compacted, duplicates, require_chain
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

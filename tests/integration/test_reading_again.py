@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit.pipeline import delete_topics
+from pipelinelib.topics import delete_topics
 from prooflib.reading import TopicReader
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin

@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import pytest
 from kit.avro_rig import Readers, avro
-from kit.pipeline import Pipeline, execute, rows
 from kit.registry_gate import Gate, running_gate
+from kit.sql import execute, rows
 from kit.tls_files import KEY_PASSWORD, Files, make_files
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import RegistryAuthError, RegistryConnectionError
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, delete_topics, execute, payload, rows
+from kit.records import payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.errors import (

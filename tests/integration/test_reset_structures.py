@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, delete_topics, execute, payload, rows
 from kit.private_mysql import PrivateServer
+from kit.records import payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, execute
+from kit.sql import execute
 from kit.table_rig import filled
 from kit.window_rig import Places
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

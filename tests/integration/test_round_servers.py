@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, compacted, execute, rows
 from kit.private_mysql import PrivateServer
+from kit.records import compacted
+from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, Places
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

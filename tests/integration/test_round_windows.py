@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, reads
-from kit.pipeline import Pipeline, execute, rows
+from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, Places, connection, events, same_as_table
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, execute, payload
+from kit.records import payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 
 @pytest.mark.req("SETUP-17")

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, reads
-from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.records import compacted, payload
 from kit.signals import send
+from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, Places, connection, same_as_table
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

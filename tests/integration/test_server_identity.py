@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, compacted, execute, payload, rows
 from kit.private_mysql import PrivateServer
+from kit.records import compacted, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_fingerprint

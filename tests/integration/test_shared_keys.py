@@ -7,7 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute
+from kit.records import duplicates
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 from test_key_kinds import KINDS, LAX, shown_alone
 
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, Writer, ask_for, books
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
 from kit.table_rig import filled
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 

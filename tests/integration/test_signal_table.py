@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit.pipeline import Pipeline, execute, payload
+from kit.records import payload
 from kit.signals import send
+from kit.sql import execute
 from kit.table_rig import FLAT
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

@@ -9,7 +9,9 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import StateError

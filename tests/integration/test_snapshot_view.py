@@ -14,7 +14,9 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
+from kit.records import compacted, duplicates, payload, require_chain
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kit.pipeline import JVM, spark_home, submit_env
+from pipelinelib.submit import JVM, spark_home, submit_env
 
 SCRIPT = """
 from pyspark import SparkContext

@@ -8,8 +8,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, execute, payload
+from kit.records import payload
+from kit.sql import execute
 from kit.table_rig import FLAT, check_chain, filled, interrupt
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SourceSettingError
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
-from kit.pipeline import Pipeline, execute
+from kit.sql import execute
 from kit.window_rig import Places, connection
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

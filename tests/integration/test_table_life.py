@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import execute, rows
 from kit.table_rig import changes, check_chain, filled, interrupt
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError

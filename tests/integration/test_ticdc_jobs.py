@@ -13,7 +13,9 @@ import fastavro
 import pytest
 from kit.avro_rig import Readers
 from kit.incremental_rig import ask_for
-from kit.pipeline import Pipeline, duplicates, execute
+from kit.records import duplicates
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, IncompatibleSchemaError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin

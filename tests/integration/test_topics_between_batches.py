@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
-from kit.pipeline import Pipeline, delete_topics, duplicates, execute, payload
+from kit.records import duplicates, payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.topics import delete_topics
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

@@ -12,8 +12,11 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute, payload, rows, start_process
+from kit.records import duplicates, payload
+from kit.sql import execute, rows
 from kit.tcp_proxy import TcpProxy, tcp_proxy
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.submit import start_process
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json

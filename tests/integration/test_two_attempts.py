@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute, payload, rows
+from kit.records import duplicates, payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute, payload
+from kit.records import duplicates, payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts

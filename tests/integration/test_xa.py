@@ -8,7 +8,9 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.pipeline import Pipeline, duplicates, execute, payload
+from kit.records import duplicates, payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions as xa_module
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError

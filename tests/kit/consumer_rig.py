@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from confluent_kafka import Consumer, TopicPartition
+from pipelinelib.pipeline import Pipeline
 from stacklib.connect import Connect
 from stacklib.java import find_java
 from stacklib.ports import any_free
 from stacklib.settings import LOOPBACK
 
-from kit.pipeline import Pipeline, execute, rows
+from kit.sql import execute, rows
 
 # A JVM on a busy machine with two cores: reading its archives alone may take half a minute.
 PATIENCE_S = 150.0

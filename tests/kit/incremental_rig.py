@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pymysql
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -20,7 +21,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from kit.pipeline import Pipeline, compacted, duplicates, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import rows
 
 FLAT = {
     "cdc.id.header": "true",

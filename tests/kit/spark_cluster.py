@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelinelib.submit import JVM, ROOT, spark_home
 from stacklib.unpack import unpack_tar
-
-from kit.pipeline import JVM, ROOT, spark_home
 
 
 @dataclass

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
-from kit.pipeline import Pipeline, compacted, duplicates, payload, rows
+from kit.records import compacted, duplicates, payload
+from kit.sql import rows
 
 FLAT = {
     "cdc.id.header": "true",

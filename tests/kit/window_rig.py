@@ -9,11 +9,13 @@ from typing import Any
 
 import pymysql
 import pytest
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
-from kit.pipeline import Pipeline, duplicates, payload, rows
+from kit.records import duplicates, payload
+from kit.sql import rows
 
 Step = Callable[[], object]
 

@@ -67,6 +67,17 @@ def top(names: set[str]) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
+def test_the_tools_and_commands_use_nothing_of_the_tests() -> None:
+    helpers = {"tests", "conftest", "kit"}
+    commands = [path for path in (ROOT / "scripts").iterdir() if path.suffix == ".py"]
+    users = {
+        path.name: sorted(top(imports(path)) & helpers)
+        for path in [*files("tools"), *commands]
+        if path.name != "earlier_worker.py"  # works with the files of an earlier commit, tests/kit.py among them
+    }
+    assert {name: found for name, found in users.items() if found} == {}
+
+
 def test_the_picture_in_contributing_is_the_table() -> None:
     assert f"\n{picture()}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from avrolib.fake_registry import running_registry
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kit.fake_registry import running_registry
 from stacklib import ensure_stack
 from stacklib.errors import StackError
 from stacklib.java import find_java

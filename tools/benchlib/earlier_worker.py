@@ -16,13 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kit import Pipeline, submit_command, submit_env  # of the earlier commit's tests
+
 import airflow_provider_mysql_cdc
 from benchlib.process_tree import kill_tree, sample_tree, usage
-
-try:
-    from kit.pipeline import Pipeline, submit_command, submit_env
-except ModuleNotFoundError:  # commits before the tests' helpers were a package
-    from kit import Pipeline, submit_command, submit_env
 
 
 def main() -> None:

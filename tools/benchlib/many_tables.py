@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kit.pipeline import Pipeline
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic
 from benchlib.ours import ProviderIncrementalSnapshot

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from kit.pipeline import Pipeline
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from benchlib import ours

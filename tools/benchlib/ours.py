@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kit.pipeline import Pipeline
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kit.pipeline import submit_command, submit_env
+from pipelinelib.submit import submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import ENV_VARIABLE
 from benchlib.process_tree import Sample, kill_tree, sample_tree

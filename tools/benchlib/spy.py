@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kit.pipeline import PROCESS, ROOT
+from pipelinelib.submit import PROCESS, ROOT
 from stacklib import commands
 from stacklib.bootstrap import uv_environment
 from stacklib.native import cargo_folder

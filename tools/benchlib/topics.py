@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from kit.pipeline import delete_topics
+from pipelinelib.topics import delete_topics
 
 _DELETE_BATCH = 500
 _DELETE_TIMEOUT_S = 900.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kit.fake_registry import running_registry
+from avrolib.fake_registry import running_registry
 from kit.tls_files import KEY_PASSWORD, Files, make_files
 
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry

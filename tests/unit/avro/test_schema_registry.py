@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from avrolib.fake_registry import FakeRegistry, guid_of, running_registry
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from kit.fake_registry import FakeRegistry, guid_of, running_registry
 
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry, client_settings
 from airflow_provider_mysql_cdc.cdc.avro.schema_shape import canonical_form, differences, equivalent_schemas

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -72,6 +73,18 @@ def test_an_interpreter_of_a_virtual_environment_answers_for_its_base() -> None:
     assert f"{stdlib}/os.py" in names
     assert not [n for n in names if re.search(r"/(site-packages|test|idlelib|__pycache__)/", n)]
     assert not [n for n in names if re.search(r"shared/(libc|ld-linux\S*)\.so", n)], "it is the machine's"
+
+
+def test_the_packages_of_a_base_interpreter_are_where_it_looks_itself(tmp_path: Path) -> None:
+    # Debian's site answers for equal arguments with site-packages inside and dist-packages outside of an environment.
+    described = {"version": [3, 11, 2], "tag": "cpython-311", "platform": "linux-x86_64", "prefix": "/usr"}
+    described |= {"stdlib": "/usr/lib/python3.11", "program": str(tmp_path / "base")}
+    for name, virtual, folder in (("base", False, "dist-packages"), ("venv", True, "site-packages")):
+        text = json.dumps({**described, "virtual": virtual, "packages": f"/usr/lib/python3.11/{folder}"})
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    found = interpreter.describe_interpreter(str(tmp_path / "venv"))
+    assert found.packages == Path("/usr/lib/python3.11/dist-packages")
 
 
 @pytest.mark.parametrize("wanted", ["/no/such/python", "3.99"])

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import fastavro
 import pytest
+from avrolib.fake_registry import guid_of
 from kit.avro_rig import avro
 from kit.create_statement import parse_create
-from kit.fake_registry import guid_of
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext

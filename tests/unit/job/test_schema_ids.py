@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from avrolib.fake_registry import FakeRegistry, guid_of, running_registry
 from kit.avro_rig import avro
-from kit.fake_registry import FakeRegistry, guid_of, running_registry
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
 
-from kit.http_serving import serving
+from avrolib.http_serving import serving
 
 Answer = tuple[int, Any]
 DOWN: Answer = (0, None)
