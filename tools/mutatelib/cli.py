@@ -54,7 +54,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], metavar="TEXT", help="only mutants with TEXT in name, file or a test"
     )
-    parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of docs/holes.md")
+    parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of docs/fixed-faults.md")
     parser.add_argument(
         "--draw", type=int, metavar="N", help="only the edits of N requirements that are drawn among those with a mark"
     )

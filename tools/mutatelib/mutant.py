@@ -43,7 +43,7 @@ class Mutant:
         out: The text taken out; it stands in the file exactly once.
         put: The text put in its place.
         breaks: What it breaks: a requirement, or what would happen.
-        rows: Rows of docs/holes.md that the protection closes.
+        rows: Rows of docs/fixed-faults.md that the protection closes.
         tests: Tests of which one goes red, relative to ``tests``.
         explained: Why no test can go red; such a mutant is not run.
         expects: How its tests end with it when none goes red by what it looks at: ``took too long`` for a mutant that

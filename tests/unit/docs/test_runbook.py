@@ -1,0 +1,43 @@
+"""The runbook is searched for messages, so each one that it quotes stands in the package."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.quick
+
+ROOT = Path(__file__).resolve().parents[3]
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+MESSAGES = re.findall(r"^### `(.+)`$", RUNBOOK, re.MULTILINE) + re.findall(
+    r"`(a stored record .+?|the stored state .+?|a newer attempt .+?)`", RUNBOOK
+)
+
+
+def texts() -> list[str]:
+    """Return the texts of the package, with "..." in the place of each inserted value."""
+    found: list[str] = []
+    for path in sorted((ROOT / "airflow_provider_mysql_cdc").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "..." for v in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+TEXTS = texts()
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_quoted_message_stands_in_the_package(message: str) -> None:
+    assert any(message in text for text in TEXTS), f"no text of the package says {message!r}"
+
+
+def test_the_runbook_names_only_errors_that_exist() -> None:
+    from airflow_provider_mysql_cdc.cdc.errors import ERROR_TYPES
+
+    assert set(re.findall(r"`(\w+Error)`", RUNBOOK)) <= set(ERROR_TYPES)
