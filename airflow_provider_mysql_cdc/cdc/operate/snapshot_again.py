@@ -1,7 +1,8 @@
 """Plan a repeated snapshot of a running stream, so that the stream skips no change.
 
 It is a blocking ad-hoc snapshot: a drain to the end of the binlog, and then, while the stream waits, the tables
-(docs/adr/0012-ad-hoc-snapshots.md). So the lists of captured tables stay those of the stream, whatever tables are read again.
+(docs/adr/0012-ad-hoc-snapshots.md). So the lists of captured tables stay those of the stream, whatever tables are read
+again.
 """
 
 from __future__ import annotations
