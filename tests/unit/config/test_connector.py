@@ -318,7 +318,7 @@ def test_properties_come_back_and_the_configuration_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(cfg)).kafka_settings() == cfg.kafka_settings()
 
 
-@pytest.mark.req("STRM-12", "STRM-13", "STRM-14", "CFG-47")
+@pytest.mark.req("STRM-12", "STRM-13", "STRM-14", "CFG-11", "CFG-47")
 def test_captures_follows_lists_and_leaves_out_system_tables() -> None:
     everything = config()
     assert everything.captures(TableId("a", "t"))
@@ -353,7 +353,7 @@ def test_the_derived_server_id_is_stable_and_leaves_room_for_all_writers() -> No
             first.server_id(wrong)
 
 
-@pytest.mark.req("CFG-101", "CFG-34", "STRM-38")
+@pytest.mark.req("CFG-06", "CFG-101", "CFG-34", "STRM-38")
 def test_connection_settings_carry_what_the_connection_needs() -> None:
     cfg = config(
         **{

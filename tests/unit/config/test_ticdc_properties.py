@@ -108,7 +108,7 @@ def test_its_properties_have_no_effect_on_debeziums_events_and_say_so() -> None:
         ),
     ],
 )
-@pytest.mark.req("AVRO-01", "AVRO-53", "EX-32", "EX-33", "EX-34", "EX-35", "CFG-123", "CFG-128", "CFG-131", "CFG-132")
+@pytest.mark.req("AVRO-01", "AVRO-53", "EX-32", "EX-33", "EX-34", "EX-35", "CFG-123", "CFG-128", "CFG-132")
 def test_the_seeds_changefeeds_become_properties(query: str, modes: dict[str, str]) -> None:
     found = changefeed_properties(URI + query, REGISTRY, FILE)
     assert found == {
@@ -182,6 +182,7 @@ worker-num = 16
     assert not any("worker" in name or "filter" in name for name in found)
 
 
+@pytest.mark.req("CFG-131")
 def test_the_command_prints_them_and_takes_no_account(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "changefeed.toml"
     path.write_text(FILE)
@@ -208,6 +209,12 @@ def test_only_a_captured_table_needs_a_dispatcher() -> None:
     owners = topic_routing.topic_owners(cfg, {TableId("shop", "orders"), beside, long})
     owners.update_tables({TableId("shop", "orders")}, "binlog.000001:4")
     assert topic_routing.table_topic_name(cfg, beside) == "shop.beside.t"
+
+
+@pytest.mark.req("AVRO-54")
+def test_statements_give_no_record() -> None:
+    assert ConnectorConfig.from_properties(PLAIN)[F.INCLUDE_SCHEMA_CHANGES]
+    assert not ConnectorConfig.from_properties(TICDC)[F.INCLUDE_SCHEMA_CHANGES]
 
 
 @pytest.mark.req("AVRO-54")

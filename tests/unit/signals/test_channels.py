@@ -170,6 +170,7 @@ def test_a_topic_that_cannot_be_read_is_a_line_in_the_log(monkeypatch: pytest.Mo
     assert missing.new_offset is None and "(signal.kafka.topic) does not exist" in missing.log_lines[0]
 
 
+@pytest.mark.req("CFG-98")
 def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG)
     monkeypatch.setattr(kafka_channel.time, "sleep", lambda s: topic.records.append(topic.record(1, LOG)))

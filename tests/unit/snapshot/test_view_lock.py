@@ -93,6 +93,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, Consi
     return run
 
 
+@pytest.mark.req("SNAP-13", "CFG-51")
 @pytest.mark.parametrize("mode", ["minimal", "minimal_percona", "minimal_percona_no_table_locks"])
 def test_the_lock_ends_when_the_views_are_open_and_the_position_is_read(opened: Any, mode: str) -> None:
     server, view, unlock = opened(mode)
@@ -104,6 +105,7 @@ def test_the_lock_ends_when_the_views_are_open_and_the_position_is_read(opened: 
     assert server.steps == steps
 
 
+@pytest.mark.req("CFG-51")
 def test_the_lock_of_mode_extended_ends_with_the_rows(opened: Any) -> None:
     server, view, unlock = opened("extended")
     assert server.steps == ["end", WAIT, FLUSH, "release ready", "wait opened", "position", NOW]
@@ -113,6 +115,7 @@ def test_the_lock_of_mode_extended_ends_with_the_rows(opened: Any) -> None:
     assert server.steps[7:] == ["UNLOCK TABLES"]
 
 
+@pytest.mark.req("CFG-51")
 def test_mode_none_locks_nothing(opened: Any) -> None:
     server, view, unlock = opened("none")
     unlock()

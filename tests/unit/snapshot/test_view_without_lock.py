@@ -118,17 +118,19 @@ def test_where_transactions_may_be_anonymous_no_position_is_known_to_be_settled(
     assert position.visible_offset(None, 5) == (place(100), False)
 
 
+@pytest.mark.req("CFG-51")
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_view_that_is_not_exact_is_said_to_be(monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
-    view = ConsistentView(place(100), 7, 0.0, "none", exact)
-    monkeypatch.setattr(view_opener, "open_view", lambda *_: (view, lambda: None))
+    view, modes = ConsistentView(place(100), 7, 0.0, "none", exact), list[str]()
+    monkeypatch.setattr(view_opener, "open_view", lambda *given: modes.append(given[3]) or (view, lambda: None))
     monkeypatch.setattr(view_opener, "connect", lambda _: contextlib.nullcontext())
     lines: list[str] = []
     record: Callable[[ConsistentView], None] = lambda _: pytest.fail("a view of other tables is used")  # noqa: E731
     meeting: Any = Meeting()
     guard: Any = type("Guard", (), {"rollback": lambda self: None})()
-    opener = ViewOpener(config(), meeting, [], guard, ViewCallbacks(lambda _: ["d.born"], record, lines.append))
-    leader = StageLeader(config(), meeting, opener.lead, "opening failed", 1)
+    cfg = config(snapshot__locking__mode="none")
+    opener = ViewOpener(cfg, meeting, [], guard, ViewCallbacks(lambda _: ["d.born"], record, lines.append))
+    leader = StageLeader(cfg, meeting, opener.lead, "opening failed", 1)
     leader.run()
-    assert leader.error is None and opener.changed_tables == ["d.born"]
+    assert leader.error is None and opener.changed_tables == ["d.born"] and modes == ["none"]
     assert any("keys show older states" in line for line in lines) == (not exact)

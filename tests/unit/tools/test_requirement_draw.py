@@ -18,11 +18,13 @@ OF_REQUIREMENTS = [m for m in load() if m.requirements]
 def marks_of(file: str) -> dict[str, set[str]]:
     """Return the requirement ids that each test function of a file carries, those of its parameters included."""
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    # A mark of several tests may have a name of its own.
+    named = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
     return {
         node.name: {
             str(argument.value)
             for decorator in node.decorator_list
-            for call in ast.walk(decorator)
+            for call in ast.walk(named.get(ast.unparse(decorator), decorator))
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.req"
             for argument in call.args
             if isinstance(argument, ast.Constant)
