@@ -130,7 +130,9 @@ def test_an_incremental_read_equals_the_sample(typed: bool) -> None:
     ctx.tail = block.op_tail(theirs["ts_ms"] * 1_000_000)
     value = parsed(read(table, options, ctx, (b"1", b"New data"))[1])
     mine = value["payload"]
-    assert list(mine) == list(theirs) == [f["field"] for f in value["schema"]["fields"]]
+    fields = {f["field"]: f for f in value["schema"]["fields"]}
+    assert list(mine) == list(theirs) == list(fields)
+    assert (fields["after"]["fields"][0]["type"], fields["ts_ms"]["type"]) == ("int32", "int64")
     assert mine["source"]["snapshot"] == (True if typed else theirs["source"]["snapshot"])
     assert mine | {"source": None} == theirs | {"source": None}
 

@@ -71,7 +71,7 @@ def test_tables_of_very_many_columns(pipeline: Pipeline, root: Any, database: st
         assert {row[0]: list(row) for row in cursor.fetchall()} == {n: list(last[n][1].values()) for n in (1, 3)}
 
 
-@pytest.mark.req("COL-02", "COL-03", "COL-04", "COL-05", "COL-18", "TYPE-61", "TYPE-62")
+@pytest.mark.req("COL-02", "COL-03", "COL-04", "COL-05", "COL-18", "TYPE-62")
 def test_snapshot_and_stream_treat_columns_alike(pipeline: Pipeline, root: Any, database: str) -> None:
     pipeline.properties |= {
         "column.exclude.list": f"{database}.people.(id|gone)",

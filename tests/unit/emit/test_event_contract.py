@@ -189,7 +189,7 @@ def test_the_operations_that_the_manuals_can_skip_are_known() -> None:
     assert table_options.decoder_options(cfg).skipped_ops == {"c", "u", "d"}
 
 
-@pytest.mark.req("TYPE-03", "TYPE-60")
+@pytest.mark.req("TYPE-03", "TYPE-60", "TYPE-61")
 def test_boolean_columns_of_a_create_table_in_the_stream() -> None:
     """SHOW CREATE TABLE, which a snapshot reads, knows TINYINT(1) only."""
     made = created("CREATE TABLE t (a BOOLEAN, b BOOL NOT NULL DEFAULT TRUE, c TINYINT(1))")

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 @pytest.mark.parametrize(
     ("table", "topic"),
     [
-        (TableId("inventory", "orders"), "fulfillment.inventory.orders"),
+        *((TableId("inventory", t), f"fulfillment.inventory.{t}") for t in ("orders", "customers", "products")),
         (TableId("tdb", "Weird Name-$x"), "fulfillment.tdb.Weird_Name-_x"),
         (TableId("d", "ünï"), "fulfillment.d._n_"),
         (TableId("d", "😀x"), "fulfillment.d.__x"),

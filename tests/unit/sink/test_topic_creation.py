@@ -36,6 +36,7 @@ class Brokers:
         return dict.fromkeys((topic.topic for topic in new), done)
 
 
+@pytest.mark.req("TOPIC-11")
 def test_nine_thousand_topics_are_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers: Any = Brokers(monkeypatch)
     names = ["old", *(f"t{n}" for n in range(9000))]
