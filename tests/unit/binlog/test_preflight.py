@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.preflight import (
     ServerFacts,
     find_problems,
     raise_first_error,
+    read_facts,
 )
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -50,7 +51,7 @@ def only(findings: list[Finding]) -> Finding:
     return findings[0]
 
 
-@pytest.mark.req("SETUP-02", "EX-49")
+@pytest.mark.req("SETUP-02", "SETUP-09", "EX-49")
 @pytest.mark.parametrize("demand", [SNAPSHOT, DRAIN])
 def test_the_documented_account_on_a_sound_server_needs_nothing(demand: RunRequirements) -> None:
     assert find_problems(facts(), demand) == []
@@ -95,6 +96,41 @@ def test_partial_json_without_full_images_is_a_warning_of_its_own() -> None:
     found = find_problems(facts(binlog_row_image="MINIMAL", binlog_row_value_options="PARTIAL_JSON"), DRAIN)
     assert [f.level for f in found] == ["warning", "warning"]
     assert any("such rows fail" in f.why for f in found)
+
+
+class Server:
+    """A server that says of its variables only those that it is asked for."""
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def cursor(self) -> Server:
+        return self
+
+    def execute(self, sql: str, values: Any) -> None:
+        self.answer = {
+            "SHOW GLOBAL VARIABLES": [(n, v) for n, v in (VARIABLES | ASKED).items() if f"'{n}'" in sql],
+            "SHOW GRANTS": [(SEED_GRANT,)],
+            "SHOW REPLICAS": [(7, "replica-7")],
+        }[sql.partition(" WHERE")[0]]
+        self.description = [("Server_Id",), ("Host",)]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.answer
+
+
+ASKED = {"binlog_rows_query_log_events": "ON", "expire_logs_days": "10", "version": "8.0.15"}
+
+
+@pytest.mark.req("SETUP-12", "SETUP-25", "CFG-115")
+def test_the_server_is_asked_for_all_that_is_checked() -> None:
+    """The manuals read a table of variables that is another one from version to version; SHOW is the same in all."""
+    found = read_facts(Server(), "db:3306")
+    assert found.variables == VARIABLES | ASKED
+    assert found.is_on("log_bin") and found.replicas == ((7, "replica-7"),)
+    assert find_problems(found, RunRequirements(snapshot=True, include_query=True)) == []
 
 
 @pytest.mark.req("CFG-112", "CFG-113")

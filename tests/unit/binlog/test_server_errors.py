@@ -52,6 +52,7 @@ DUMP_TEXTS = {
 }
 
 
+@pytest.mark.req("FAULT-04")
 @pytest.mark.parametrize(("text", "error"), [(t, error) for error, texts in DUMP_TEXTS.items() for t in texts])
 def test_the_text_decides_what_ended_a_dump(text: str, error: type[SourceError]) -> None:
     found = server_error(1236, text, "binlog.000001:4")

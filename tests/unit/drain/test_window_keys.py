@@ -57,7 +57,7 @@ def test_rows_behind_a_place_count(kind: int) -> None:
     assert (keys.unreadable, keys.missing_watermark()) == ({}, None)
 
 
-@pytest.mark.req("INC-20")
+@pytest.mark.req("INC-15", "INC-20")
 def test_rows_count_from_the_watermark_row_on() -> None:
     keys = touched(Decoder(b"1"), low_watermark_id="mine-open")
     keys.on_watermark("another-open", "snapshot-window-open")

@@ -42,6 +42,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.req("INC-27")
 @pytest.mark.parametrize(
     "touched", [(), (1,), (2,), (3,), (1, 3), (4,), (5,), (5, 6), (1, 2, 3, 4, 5, 6, 7), (9,), (2, 4, 7)]
 )

@@ -15,6 +15,7 @@ from kit.store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -85,8 +86,8 @@ class Rig:
             marker = Marker(batch.epoch, 0, batch.start, batch.end, ResumePosition(batch.end, 0), done=True)
             self.job.commit([marker.record(CFG.ledger_topic)])
 
-    def snapshot(self, *, again: bool = True) -> BatchPlan | None:
-        made = prepare_snapshot(CFG, self.store, OWNER, self.lines.append, again=again)
+    def snapshot(self, *, again: bool = True, cfg: ConnectorConfig = CFG) -> BatchPlan | None:
+        made = prepare_snapshot(cfg, self.store, OWNER, self.lines.append, again=again)
         return made and made.plan
 
     def drain(self) -> Any:
@@ -138,6 +139,26 @@ def test_a_new_snapshot_of_a_stream_looks_for_what_is_not_drained(stream: Rig) -
     stream.undrained = False
     made = stream.snapshot()
     assert made is not None and made.gapless and (made.start, made.end) == (END, HERE)
+
+
+NEEDED = config(snapshot__mode="when_needed")
+
+
+@pytest.mark.req("SNAP-05")
+def test_mode_when_needed_takes_a_snapshot_where_no_offset_is_stored(rig: Rig) -> None:
+    first = rig.snapshot(again=False, cfg=NEEDED)
+    assert first is not None and first.kind == "snapshot"
+
+
+@pytest.mark.req("SNAP-05")
+def test_mode_when_needed_takes_a_snapshot_where_the_stored_offset_is_gone(stream: Rig) -> None:
+    stream.drain()
+    assert stream.snapshot(again=False, cfg=NEEDED) is None
+    stream.gone = {END}
+    assert stream.snapshot(again=False) is None, "the mode initial leaves the gap to a person"
+    later = stream.snapshot(again=False, cfg=NEEDED)
+    assert later is not None and later.kind == "snapshot" and later.end == HERE and not later.gapless
+    assert any(line.startswith("snapshot.mode=when_needed: ") for line in stream.lines)
 
 
 def test_nothing_is_looked_for_before_the_first_snapshot_or_where_a_person_decided(rig: Rig) -> None:

@@ -80,6 +80,7 @@ def test_an_empty_list_means_nothing_to_do_and_is_no_error() -> None:
     assert match_tables((), [TableId("d", "t")]) == ((), ())
 
 
+@pytest.mark.req("INC-47")
 def test_conditions_and_a_surrogate_key_are_taken_with_the_tables() -> None:
     conditions = [{"data-collection": "d.T", "filter": "color = 'blue'"}, {"data-collection": "d.*", "filter": "1"}]
     found = action("execute-snapshot", snapshot(additional_conditions=conditions, surrogate_key=" seq "))
@@ -242,6 +243,7 @@ def meant(*entries: str) -> tuple[list[str], tuple[str, ...]]:
     return [str(table) for table in matched], unmatched
 
 
+@pytest.mark.req("INC-04")
 def test_entries_are_names_or_expressions_for_whole_names() -> None:
     assert meant("d.a") == (["d.a"], ())
     assert meant("d.[ab]") == (["d.a", "d.b"], ())

@@ -161,6 +161,7 @@ def test_a_record_that_waited_for_others_has_time_left_to_be_delivered(
     assert lingers(made) == [linger]
 
 
+@pytest.mark.req("STRM-31")
 @pytest.mark.parametrize("way", ["all", "plain"])
 def test_records_that_find_no_room_wait_in_their_order(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Where nothing that waits fills a batch, the client is asked to send what there is."""

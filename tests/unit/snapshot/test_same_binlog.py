@@ -70,6 +70,17 @@ def test_a_position_of_another_file_of_that_name_is_refused(
         position.check_available(None, SETTINGS, READ)
 
 
+@pytest.mark.req("FAULT-04")
+@pytest.mark.parametrize("files", [[("binlog.000011", 9000)], [("binlog.000009", 9000)], []])
+def test_a_position_in_a_file_that_the_server_no_longer_has_is_refused(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch, files: list[tuple[str, int]]
+) -> None:
+    monkeypatch.setattr(position, "binary_logs", lambda _: files)
+    with pytest.raises(BinlogPurgedError, match="no longer holds the start position") as caught:
+        position.check_available(None, SETTINGS, READ)
+    assert READ.file in caught.value.where and "new snapshot" in caught.value.remedy and not caught.value.can_retry
+
+
 def test_a_position_behind_transactions_that_the_server_never_executed_is_refused(server: dict[str, Any]) -> None:
     assert position.check_available(None, SETTINGS, END) is not None
     server["executed"] = 0

@@ -85,6 +85,7 @@ def rows(monkeypatch: pytest.MonkeyPatch, rig: Rig, count: int) -> list[bool]:
     return was_open
 
 
+@pytest.mark.req("SNAP-26")
 @pytest.mark.parametrize("chunk", [WHOLE, CUT], ids=["whole", "cut"])
 def test_a_transaction_begins_when_the_last_row_is_there_and_holds_the_chunks_record(
     monkeypatch: pytest.MonkeyPatch, chunk: SnapshotChunk
