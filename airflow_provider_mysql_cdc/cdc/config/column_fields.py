@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, NameAdjustmentMode
-from airflow_provider_mysql_cdc.cdc.config.event_fields import EVENT_CONTRACT
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, PinScope
+from airflow_provider_mysql_cdc.cdc.config.event_fields import (
+    AVRO_CONVERTER,
+    EVENT_CONTRACT,
+    KEY_CONVERTER,
+    VALUE_CONVERTER,
+)
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
 from airflow_provider_mysql_cdc.cdc.config.parse_value import KeyColumns, Patterns
 
 _PATTERN_HINT = (
@@ -62,6 +67,13 @@ def _adjustment_mode(value: str) -> str:
     return "avro" if parse_value.boolean(value) else "none"
 
 
+def _default_field_names(get: Lookup) -> NameAdjustmentMode:
+    # Debezium 1.9 (``sanitize.field.names``); since 2.0 the default is none.
+    uses_avro = AVRO_CONVERTER in (get[KEY_CONVERTER], get[VALUE_CONVERTER])
+    old = get[EVENT_CONTRACT] is EventContract.OLD
+    return NameAdjustmentMode.AVRO if old and uses_avro else NameAdjustmentMode.NONE
+
+
 SCHEMA_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     "schema.name.adjustment.mode",
     parse_value.choice(NameAdjustmentMode),
@@ -82,6 +94,8 @@ FIELD_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     "whose names become equal stop the run. `sanitize.field.names=true` is read as `avro`, `false` as `none`.",
     Group.COLUMNS,
     aliases=(Alias("sanitize.field.names", _adjustment_mode),),
+    derive=_default_field_names,
+    derived_from="`avro` with `event.contract=1.9` and an Avro converter, else `none`",
     enum=NameAdjustmentMode.docs(),
     refs=("COL-15",),
 )

@@ -127,6 +127,20 @@ def test_an_older_value_means_what_it_meant(name: str, given: str, means: str) -
     assert text(config({name: given})[field_of(name)]) == means
 
 
+@pytest.mark.req("CFG-65")
+@pytest.mark.parametrize(
+    ("contract", "part", "means"),
+    [("1.9", "key", "avro"), ("1.9", "value", "avro"), ("1.9", None, "none"), ("3.x", "value", "none")],
+)
+def test_field_names_are_made_fit_for_avro_where_debezium_1_9_did(contract: str, part: str | None, means: str) -> None:
+    given = {"event.contract": contract}
+    if part is not None:
+        registry = f"{part}.converter.schema.registry.url"
+        given |= {f"{part}.converter": "io.confluent.connect.avro.AvroConverter", registry: "http://r:8081"}
+    assert text(config(given)[field_of("field.name.adjustment.mode")]) == means
+    assert text(config(given | {"sanitize.field.names": "false"})[field_of("sanitize.field.names")]) == "none"
+
+
 @pytest.mark.parametrize(
     "name",
     [
