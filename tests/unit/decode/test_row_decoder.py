@@ -165,7 +165,7 @@ def test_a_table_without_a_key_has_null_keys_also_on_tombstones() -> None:
     assert record[0] is None and json.loads(record[1])["op"] == "u"
 
 
-@pytest.mark.req("STRM-15")
+@pytest.mark.req("STRM-15", "CFG-66")
 def test_skipped_operations_give_nothing_but_a_key_change_goes_with_updates() -> None:
     made = decoder(DecoderOptions(skipped_ops=frozenset("cd")))
     out: list[Any] = []

@@ -82,6 +82,7 @@ def event(db: str, name: str) -> Any:
     )
 
 
+@pytest.mark.req("AVRO-54")
 def test_a_route_stays_as_long_as_its_table_has_the_structure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements about other tables cost nothing; the same bytes announce rows of another structure after ALTER."""
     made = of()

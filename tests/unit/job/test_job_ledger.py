@@ -9,7 +9,9 @@ from kit.memory_ledger import MemoryLedger
 from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job import job_ledger
 
 CFG = config()
@@ -26,6 +28,21 @@ def test_tasks_are_written_down_before_they_start(monkeypatch: pytest.MonkeyPatc
     assert job.read().writer_ids() == (0, 1, 2, 3, 4)
     job.reserve_writers(2, job.read())
     assert job.read().writer_count == 5
+
+
+@pytest.mark.req("FAULT-32")
+def test_a_job_does_not_start_with_two_tables_for_one_topic(
+    monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
+) -> None:
+    job = memory_job(monkeypatch, CFG, kafka)
+    state = SchemaState()
+    for name in ("`a b`", "a_c"):
+        state = apply_ddl(state, f"CREATE TABLE {name} (id INT)", DdlContext("db")).state
+    assert {"p.db.a_b", "p.db.a_c"} < set(job.required_topics(state))
+    state = apply_ddl(state, "CREATE TABLE a_b (id INT)", DdlContext("db")).state
+    with pytest.raises(ConfigError, match=r"p\.db\.a_b: db\.a b, db\.a_b") as caught:
+        job.required_topics(state)
+    assert "table.exclude.list" in caught.value.remedy and not caught.value.can_retry
 
 
 def test_many_records_are_written_in_transactions_of_bounded_size(

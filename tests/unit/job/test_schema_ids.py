@@ -157,6 +157,13 @@ def test_the_ids_of_keys_are_kept_where_the_guids_of_values_are_in_headers(fake)
     made.close()
 
 
+@pytest.mark.req("AVRO-54")
+def test_a_changed_schema_has_an_id_of_its_own(fake):
+    changed, ids = KEY.replace("long", "string"), book(fake, Ledger())
+    found = [ids.id_of("value", "t-value", text, "table a.t") for text in (KEY, changed, KEY)]
+    assert found == [SchemaId(1), SchemaId(2), SchemaId(1)]
+
+
 def test_forty_tasks_are_one_question(fake):
     book(fake, Ledger()).id_of("key", "t-key", KEY, "table a.t")
     fake.requests.clear()
