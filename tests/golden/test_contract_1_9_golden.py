@@ -188,7 +188,7 @@ def test_transaction_ids_equal_the_samples(contract_version: str) -> None:
     for gtid, theirs in ((by_gtid, by_gtid), (None, by_place)):
         transactions = TransactionMetadata(cfg)
         transactions.begin(gtid, "mysql-bin.000002", 1913)
-        topic, key, value = transactions.begin_record()
+        topic, key, value, _ = transactions.begin_record()
         assert topic == "p.transaction"
         assert (parsed(key)["payload"], parsed(value)["payload"]["id"]) == ({"id": theirs}, theirs)
 

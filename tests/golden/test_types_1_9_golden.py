@@ -177,7 +177,7 @@ def test_a_leading_digit_becomes_an_underscore_in_contract_1_9(contract: str, na
 @pytest.mark.req("TOPIC-09", "STRM-28")
 def test_heartbeats_have_schemas_without_versions() -> None:
     cfg = ConnectorConfig.from_properties(BASE | {"event.contract": "1.9"})
-    topic, key, value = side_records.heartbeat(cfg)
+    topic, key, value, _ = side_records.heartbeat(cfg)
     assert topic == heartbeat_topic("p-1") == "__debezium-heartbeat.p-1"
     names = ("io.debezium.connector.common.ServerNameKey", "io.debezium.connector.common.Heartbeat")
     for data, name in zip((key, value), names, strict=True):

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -122,7 +123,7 @@ def test_a_refused_topic_fails_the_transaction_and_nothing_of_it_is_visible(kafk
         w.produce(mine, b"k", b"in one transaction with what is refused", 0)
         with pytest.raises(SinkAuthorizationError) as caught:
             w.produce(theirs, b"k", b"refused", 0)
-            w.commit([(mine, b"marker", b"m")])
+            w.commit([SideRecord(mine, b"marker", b"m")])
     assert "topic" in caught.value.what and not caught.value.can_retry
     assert theirs in caught.value.where, caught.value
     assert [r.value for r in read_topic_committed(root, mine)] == [b"allowed"]

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkError,
     StateError,
 )
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.fence import fence
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
@@ -85,7 +86,7 @@ def test_records_and_side_records_become_visible_together(settings: dict[str, st
         consumer = Consumer(settings | {"group.id": unique, "isolation.level": "read_committed"})
         consumer.assign([TopicPartition(topic, p, 0) for p in range(3)])
         assert consumer.poll(1.0) is None
-        w.commit([(topic, b"marker", b"m")])
+        w.commit([SideRecord(topic, b"marker", b"m")])
         assert w.bytes_pending == 0
         seen = []
         while len(seen) < 4:
@@ -144,7 +145,7 @@ def test_closing_with_an_open_transaction_shows_nothing(settings: dict[str, str]
     w.close()
     assert time.monotonic() - began < 6
     with pytest.raises(StateError):
-        w.commit([(topic, b"k", b"late")])
+        w.commit([SideRecord(topic, b"k", b"late")])
     assert values(settings, topic) == []
 
 
@@ -228,7 +229,7 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
         w.produce(topic, b"small", b"x", 1)
         w.produce(topic, b"key", b"x" * 200_000, 0)
         with pytest.raises(RecordTooLargeError) as caught:
-            w.commit([(topic, b"marker", b"m")])
+            w.commit([SideRecord(topic, b"marker", b"m")])
         assert topic in caught.value.where and "200003 bytes" in caught.value.why
         assert not caught.value.can_retry
     # The failed transaction is aborted, and the next attempt goes on.
@@ -258,7 +259,7 @@ def test_batches_become_smaller_as_long_as_that_can_help(settings: dict[str, str
     with writer(settings, f"{unique}.0") as w:
         w.produce(topic, b"key", b"x" * 99_500, 0)
         with pytest.raises(RecordTooLargeError):
-            w.commit([(topic, b"k", b"x" * 2_000)])
+            w.commit([SideRecord(topic, b"k", b"x" * 2_000)])
         sizes = [w.shrink_batches() for _ in range(3)]
         assert sizes == [100_000, 99_503, None], "a batch of the record's own size holds no other, and more is no help"
     with writer(settings, f"{unique}.0") as w:
@@ -278,7 +279,7 @@ def test_a_partition_that_does_not_exist_fails_the_transaction(
     """The client refuses the record at once where it knows the topic, and otherwise when the brokers have answered."""
     with writer(settings | {"topic.metadata.propagation.max.ms": "500"}, f"{unique}.0") as w:
         if known:
-            w.commit([(topic, b"k", b"before")])
+            w.commit([SideRecord(topic, b"k", b"before")])
         w.produce(topic, b"k", b"good", 0)
         with pytest.raises(SinkError, match="does not exist") as caught:
             w.produce(topic, b"k", b"v", 99)

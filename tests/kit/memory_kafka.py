@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 
@@ -144,10 +143,10 @@ class MemoryWriter:
         """Add records with neither header nor partition of their own to the current transaction."""
         self.produce_all(topic, records, headers, partition)
 
-    def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord] = ()) -> None:
         """Add side records and commit."""
-        for topic, key, value, *headers in records:
-            self.produce(topic, key, value, 0, *headers)
+        for topic, key, value, headers in records:
+            self.produce(topic, key, value, 0, headers)
         producer = self._current()
         if producer.current is not None:
             producer.current.status = "committed"

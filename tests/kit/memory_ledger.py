@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 
@@ -80,7 +81,7 @@ class MemoryLedger:
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write other keys in one transaction."""
-        self.planner().commit([(self.topic, key.encode(), value) for key, value in records.items()])
+        self.planner().commit([SideRecord(self.topic, key.encode(), value) for key, value in records.items()])
 
     def planner(self) -> MemoryWriter:
         """Return a new writer of the planner's id; older ones are fenced."""

@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import done_record, filtering_chunk_records
 
@@ -153,7 +154,7 @@ class Task:
                 "writer": self.index,
                 "rows": KEYS // CHUNKS,
             }
-            sink.commit([(LEDGER, f"{CHUNK_PREFIX}d.t/{chunk}".encode(), encode(record))])
+            sink.commit([SideRecord(LEDGER, f"{CHUNK_PREFIX}d.t/{chunk}".encode(), encode(record))])
             yield "chunk"
 
     def _events(self, sink: MemoryWriter, ledger: LedgerState) -> Steps:
@@ -249,13 +250,13 @@ class Run:
         plan = ledger.plan_in_force()
         if not p.attempt_in_plan:
             plan = replace(plan, attempt="")
-            planner.commit([(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
+            planner.commit([SideRecord(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
         now = {"salt": str(salt)}
         if p.pins_compared and dict(plan.pins) != now and ledger.has_commits() and not ledger.complete():
             raise ConfigError("salt was changed inside a batch")
         if dict(plan.pins) != now and not ledger.has_commits():
             plan = replace(plan, pins=now)
-            planner.commit([(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
+            planner.commit([SideRecord(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
         return ledger, plan
 
     def _work(self, plan: BatchPlan, ledger: LedgerState, planner: MemoryWriter, salt: int) -> Steps:
@@ -263,12 +264,14 @@ class Run:
         count = min(self.tasks_wanted, plan.writers) if plan.kind == "snapshot" else plan.writers
         if plan.kind == "snapshot":
             job.waiting = [c for c in range(CHUNKS) if c not in self._done(ledger, plan)]
-            planner.commit([(LEDGER, WRITERS_KEY.encode(), encode({"count": max(count, ledger.writer_count)}))])
+            planner.commit(
+                [SideRecord(LEDGER, WRITERS_KEY.encode(), encode({"count": max(count, ledger.writer_count)}))]
+            )
             yield "noted"
             job.view = self.world.events
             if ledger.other_records.get(VIEW_KEY, {}).get("epoch") != plan.epoch:
                 view = {"epoch": plan.epoch, "offset": offset(job.view).to_json()}
-                planner.commit([(LEDGER, VIEW_KEY.encode(), encode(view))])
+                planner.commit([SideRecord(LEDGER, VIEW_KEY.encode(), encode(view))])
             yield "view"
         self.tasks = [Task(self.world, job, index, salt) for index in range(count)]
         yield "started"
@@ -289,7 +292,7 @@ class Run:
             raise StateError("chunks are missing", retriable=True)
         places = [int(r["offset"]["pos"]) for r in done.values()] + [int(view["offset"]["pos"])]
         lowest = min(places) if self.world.protections.drain_from_lowest_view else max(places)
-        planner.commit([(LEDGER, SNAPSHOT_KEY.encode(), encode(done_record(plan.epoch, offset(lowest))))])
+        planner.commit([SideRecord(LEDGER, SNAPSHOT_KEY.encode(), encode(done_record(plan.epoch, offset(lowest))))])
 
 
 class Simulation:

@@ -94,7 +94,7 @@ class Oracle:
 
     def committed(self, entries: Iterable[Entry], ledger: Iterable[SideRecord]) -> None:
         """Judge a transaction that is committed."""
-        for _, key, text in ledger:
+        for _, key, text, _ in ledger:
             name, data = (key or b"").decode(), json.loads(text) if text else None
             if name == PLAN_KEY:
                 plan = BatchPlan.from_json(data)

@@ -357,7 +357,7 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot_driver, "TaskBarrier", Meeting)
     patch.setattr(snapshot_driver, "StageLeader", Leader)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)
-    patch.setattr(snapshot_driver, "history_id_record", lambda *_: ("history", b"", b""))
+    patch.setattr(snapshot_driver, "history_id_record", lambda *_: SideRecord("history", b"", b""))
     for name in (
         "lock_metadata",
         "build_snapshot_schema",

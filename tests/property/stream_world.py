@@ -26,9 +26,9 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWriter, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec
 
 PREFIX, LEDGER = "p", "mysql-cdc-ledger.p"
@@ -149,7 +149,7 @@ class StagedWriter(MemoryWriter):
                 raise SinkError("no such topic or partition", where=f"{topic} {partition}", retriable=True)
             self._entries.append(Entry.of(topic, world.kafka.topic_ids[topic], partition, key, value))
         else:
-            self.records.append((topic, key, value))
+            self.records.append(SideRecord(topic, key, value))
         super().produce(topic, key, value, partition, headers)
         self.bytes_pending += RECORD_BYTES if topic in TOPICS else 0
 
@@ -159,7 +159,7 @@ class StagedWriter(MemoryWriter):
         # No pause from here on: what is judged is what stands in Kafka now.
         entries, side = self._entries, self.records
         self._entries, self.records = [], []
-        self._world.oracle.committed(entries, [record for record in side if record[0] == LEDGER])
+        self._world.oracle.committed(entries, [record for record in side if record.topic == LEDGER])
 
     def abort(self) -> None:
         super().abort()

@@ -39,6 +39,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 TOPICS = {"p.d.a": 2, "p.d.b": 1}
@@ -145,7 +146,7 @@ class Writer:
         reached = ResumePosition(offset(at))
         record = Marker(plan.epoch, self.index, plan.start, plan.end, reached, done).record(LEDGER)
         if self.world.protections.marker_in_same_transaction:
-            sink.produce(*record, 0)
+            sink.produce(*record[:3], 0)
             yield "marker"
             sink.commit()
         else:
@@ -222,7 +223,7 @@ class Run:
                 raise OffsetConflictError("late")
         else:
             planner = world.ledger.planner()
-        planner.commit([(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
+        planner.commit([SideRecord(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
         if p.fence_after_plan:
             world.ledger.fence(found.writer_ids(plan.writers))
         return world.ledger.read() or LedgerState()

@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
 from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver
@@ -97,7 +98,7 @@ def _partitions_of_today(patch: pytest.MonkeyPatch) -> None:
 
 
 def _topics_remembered_by_a_reset(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reset_offset, "topic_record", lambda ledger, topic, _: (ledger, b"none", b"{}"))
+    patch.setattr(reset_offset, "topic_record", lambda ledger, topic, _: SideRecord(ledger, b"none", b"{}"))
 
 
 def _pins_not_compared(patch: pytest.MonkeyPatch) -> None:

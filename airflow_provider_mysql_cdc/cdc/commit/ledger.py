@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.fence import fence
@@ -269,7 +270,7 @@ class Ledger:
             records: Key to value (``plan.encode``); None deletes the key.
         """
         with self._open_planner() as writer:
-            writer.commit([(self.topic, key.encode(), value) for key, value in records.items()])
+            writer.commit([SideRecord(self.topic, key.encode(), value) for key, value in records.items()])
 
     def _fence(self, writers: Iterable[int | str]) -> None:
         fence(self._settings, self._prefix, writers, transaction_timeout_ms=self._timeout_ms)

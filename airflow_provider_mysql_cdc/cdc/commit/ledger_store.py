@@ -8,11 +8,9 @@ from typing import Protocol
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWithHeaders, RecordWriter
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 
-ExtraRecords = (
-    Sequence[SideRecord | RecordWithHeaders] | Callable[[LedgerState], Sequence[SideRecord | RecordWithHeaders]]
-)
+ExtraRecords = Sequence[SideRecord] | Callable[[LedgerState], Sequence[SideRecord]]
 """Records that become visible with a plan, or a function that returns them for the ledger as it is before."""
 
 

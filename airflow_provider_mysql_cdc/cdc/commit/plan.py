@@ -17,6 +17,7 @@ import orjson
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     Members,
     as_members,
@@ -279,13 +280,13 @@ class Marker:
             native=NativeCounts.from_members(record),
         )
 
-    def record(self, topic: str) -> tuple[str, bytes, bytes]:
-        """Return the ledger record (topic, key, value) of this marker.
+    def record(self, topic: str) -> SideRecord:
+        """Return the ledger record of this marker.
 
         Args:
             topic: The ledger topic.
         """
-        return topic, writer_key(self.writer).encode(), encode(self.to_json())
+        return SideRecord(topic, writer_key(self.writer).encode(), encode(self.to_json()))
 
 
 def bounded_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SCHEMA_KEY_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import SchemaIdChangedError
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, as_members
 
 
@@ -56,7 +57,7 @@ def schema_key_name(subject: str, text: str) -> str:
     return f"{subject}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def schema_id_record(ledger: str, name: str, recorded: RecordedSchemaId | None) -> tuple[str, bytes, bytes | None]:
+def schema_id_record(ledger: str, name: str, recorded: RecordedSchemaId | None) -> SideRecord:
     """Return the ledger record of a schema, or the one that deletes it.
 
     Args:
@@ -64,7 +65,8 @@ def schema_id_record(ledger: str, name: str, recorded: RecordedSchemaId | None) 
         name: From ``schema_key_name``.
         recorded: Its id; None deletes the record.
     """
-    return ledger, f"{SCHEMA_KEY_PREFIX}{name}".encode(), None if recorded is None else encode(recorded.to_json())
+    key = f"{SCHEMA_KEY_PREFIX}{name}".encode()
+    return SideRecord(ledger, key, None if recorded is None else encode(recorded.to_json()))
 
 
 def schema_id_changed_error(

@@ -38,6 +38,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import same_position
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 
 PLANNER = "plan"
@@ -103,7 +104,7 @@ def begin_epoch(
     records = plan_records(attempt_plan, current.plan_parts)
     records[WRITERS_KEY] = encode({"count": ids[-1] + 1 if ids else 0})
     side_records = extra_records(current) if callable(extra_records) else extra_records
-    planner.commit([*side_records, *((ledger.topic, key.encode(), value) for key, value in records.items())])
+    planner.commit([*side_records, *(SideRecord(ledger.topic, key.encode(), value) for key, value in records.items())])
     fault_point("takeover.after_plan")
     fence(ids)
     state = ledger.read() or LedgerState()

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TOPIC_KEY_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -76,7 +77,7 @@ def read_topic_record(value: bytes) -> RecordedTopic:
     return RecordedTopic.from_json(decode(value))
 
 
-def topic_record(ledger: str, topic: str, recorded: RecordedTopic | None) -> tuple[str, bytes, bytes | None]:
+def topic_record(ledger: str, topic: str, recorded: RecordedTopic | None) -> SideRecord:
     """Return the ledger record of a topic, or the one that deletes it.
 
     Args:
@@ -85,7 +86,7 @@ def topic_record(ledger: str, topic: str, recorded: RecordedTopic | None) -> tup
         recorded: What to record; None deletes the record.
     """
     key = f"{TOPIC_KEY_PREFIX}{topic}".encode()
-    return ledger, key, None if recorded is None else encode(recorded.to_json())
+    return SideRecord(ledger, key, None if recorded is None else encode(recorded.to_json()))
 
 
 def topic_differences(

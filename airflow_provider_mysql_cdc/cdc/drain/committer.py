@@ -19,7 +19,6 @@ from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 Progress = Callable[[WriterReport], None]
@@ -138,11 +137,10 @@ class Committer:
         interval = self.cfg[F.HEARTBEAT_INTERVAL_MS] / 1000
         if self.index == 0 and interval and now - self._heartbeat_at >= interval:
             self._heartbeat_at = now
-            topic, key, value = heartbeat(self.cfg)
-            headers: Headers | None = None
+            record = heartbeat(self.cfg)
             if self.formats is not None:
-                key, value, headers = self.formats.format_side_record(topic, key, value, None)
-            self.sink.produce(topic, key, value, 0, headers)
+                record = self.formats.format_side_record(record)
+            self.sink.produce(record.topic, record.key, record.value, 0, record.headers)
 
     def _commit(self, *, done: bool) -> None:
         marker = Marker(
@@ -161,8 +159,8 @@ class Committer:
             fault_point("writer.mid_batch", self.index)
         records = [*self.side_records, marker.record(self.cfg.ledger_topic)]
         self.side_records.clear()
-        for topic, key, value in records:
-            self.sink.produce(topic, key, value, 0)
+        for topic, key, value, headers in records:
+            self.sink.produce(topic, key, value, 0, headers)
         fault_point("writer.before_commit", self.index)
         self.sink.commit()
         self._commits += 1

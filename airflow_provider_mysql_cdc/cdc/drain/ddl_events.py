@@ -112,7 +112,7 @@ def signaled_history(
         record = HistoryRecord(
             cfg[F.TOPIC_PREFIX], position, epoch, now_ms, db, "", table_changes=table_changes, between=between
         )
-        yield cfg.history_topic, None, record.to_bytes()
+        yield SideRecord(cfg.history_topic, None, record.to_bytes())
 
 
 def statement_format_error(where: str, statement: str) -> SourceSettingError:
@@ -217,7 +217,7 @@ class DdlEventHandler:
         history_record = HistoryRecord.of_statement(
             position, self._epoch, now_ms, query, applied.changes, prefix=cfg[F.TOPIC_PREFIX], context=context
         )
-        yield cfg.history_topic, None, history_record.to_bytes()
+        yield SideRecord(cfg.history_topic, None, history_record.to_bytes())
 
     def signaled_records(
         self, signaled: Sequence[SignalTableChange], applied: Sequence[TableChange], event: Any, writer_position: Any

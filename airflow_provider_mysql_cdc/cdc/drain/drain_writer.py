@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
@@ -254,8 +255,8 @@ class DrainWriter:
                 if no_change
                 else self.ddl_events.records(applied, event, query, self.position)
             )
-            for topic, key, value in records:
-                self.output.produce_side(topic, key, value)
+            for record in records:
+                self.output.produce_side(record)
 
     def _apply_schema_changes(self, event: Event, signal: SchemaChanges) -> bool:
         """Apply a schema-changes signal at the end of its transaction; return whether its structures are valid."""
@@ -268,8 +269,8 @@ class DrainWriter:
         if self.context.window_keys is not None:
             self.context.window_keys.on_statement(changes, event)
         if self.context.index == 0 and not self.position.transaction_committed():
-            for topic, key, value in self.ddl_events.signaled_records(signaled, changes, event, self.position):
-                self.output.produce_side(topic, key, value)
+            for record in self.ddl_events.signaled_records(signaled, changes, event, self.position):
+                self.output.produce_side(record)
         return True
 
     def _replace_state(self, state: SchemaState, event: Event, changes: Sequence[TableChange]) -> None:
@@ -287,9 +288,8 @@ class DrainWriter:
             if change.kind == "TRUNCATE" and change.table is not None and self.context.cfg.captures(change.table.id):
                 share = self.shares.ensure_share(change.table.id)
                 if 0 in share.assigned:
-                    self.output.produce_side(
-                        share.topic, None, truncate_value(self.context.cfg, change.table, event, self.position)
-                    )
+                    value = truncate_value(self.context.cfg, change.table, event, self.position)
+                    self.output.produce_side(SideRecord(share.topic, None, value))
 
     # -- transactions and commits -----------------------------------------------------------------------------------
 
@@ -300,13 +300,13 @@ class DrainWriter:
             return
         metadata.begin(self.position.gtid, event.file, event.start_pos)
         if self.context.index == 0 and not self.position.statement_committed():
-            self.output.produce_side(*metadata.begin_record(), with_headers=False)
+            self.output.produce_side(metadata.begin_record(), with_headers=False)
 
     def _end_transaction(self, event: Event) -> None:
         position = self.position
         if self.metadata is not None and self.metadata.open:
             if self.context.index == 0 and not position.transaction_committed():
-                self.output.produce_side(*self.metadata.end_record(), with_headers=False)
+                self.output.produce_side(self.metadata.end_record(), with_headers=False)
             self.metadata.end()
         if self.signals is not None:
             self.signals.end_transaction(

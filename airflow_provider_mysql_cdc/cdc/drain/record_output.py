@@ -13,8 +13,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows, have_partitions
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
-from airflow_provider_mysql_cdc.cdc.model.records import Header
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
+from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
@@ -122,26 +121,21 @@ class RecordOutput:
             self.sink.note_partition(topic, partition)
         return n
 
-    def produce_side(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int = 0, *, with_headers: bool = True
-    ) -> None:
+    def produce_side(self, record: SideRecord, *, with_headers: bool = True) -> None:
         """Produce a record that comes from no row event.
 
         Args:
-            topic: Its topic.
-            key: Its key as JSON, or None.
-            value: Its value as JSON, or None.
-            partition: Its partition.
+            record: The record; key and value as JSON, without headers.
             with_headers: Whether it gets the context headers; transaction records get none, as in Debezium.
         """
-        if topic == self.history_topic:
-            self.sink.produce(topic, key, value, partition, None)
-            return
-        headers: Headers | None = self.headers if with_headers else None
-        if self.formats is not None:
-            key, value, headers = self.formats.format_side_record(topic, key, value, headers)
-        self.sink.produce(topic, key, value, partition, headers)
-        self.counts.add_side_record(topic)
+        topic = record.topic
+        if topic != self.history_topic:
+            if with_headers:
+                record = record._replace(headers=self.headers)
+            if self.formats is not None:
+                record = self.formats.format_side_record(record)
+            self.counts.add_side_record(topic)
+        self.sink.produce(topic, record.key, record.value, 0, record.headers)
 
     def _record_id(self, row: int, record_index: int) -> bytes:
         """Return GTID (or server UUID and position), number of the row event, row and record (design, section 4)."""

@@ -33,9 +33,8 @@ from airflow_provider_mysql_cdc.cdc.formats.record_format import (
     wire_prefix,
 )
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
-from airflow_provider_mysql_cdc.cdc.model.records import Header
+from airflow_provider_mysql_cdc.cdc.model.records import Header, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,28 +189,22 @@ class RecordFormats:
         schema_id = self._lookup_id(part, subject, text, about)
         return AvroSerializer(wire_prefix(schema_id), encode, about, guid_header(part, schema_id))
 
-    def format_side_record(
-        self, topic: str, key: OptionalBytes, value: OptionalBytes, headers: Headers | None
-    ) -> tuple[OptionalBytes, OptionalBytes, Headers | None]:
-        """Return key, value and headers of a record beside those of rows; it holds its schemas as JsonConverter does.
+    def format_side_record(self, record: SideRecord) -> SideRecord:
+        """Return a record that belongs to no row, in the format of its topic.
 
         Args:
-            topic: Its topic.
-            key: Its key.
-            value: Its value.
-            headers: Its headers, or None.
+            record: The record; key and value contain their schemas as JsonConverter writes them.
 
         Raises:
             RegistryError: The registry does not return the id of a schema.
         """
-        key_data, key_serializer = self._convert("key", topic, key)
-        value_data, value_serializer = self._convert("value", topic, value)
+        topic, headers = record.topic, record.headers
+        key, key_serializer = self._convert("key", topic, record.key)
+        value, value_serializer = self._convert("value", topic, record.value)
         id_headers = _id_headers(key_serializer, value_serializer)
-        return (
-            key_data,
-            value_data,
-            headers if id_headers is None else id_headers.append_to(headers or (), key_data, value_data),
-        )
+        if id_headers is not None:
+            headers = id_headers.append_to(headers or (), key, value)
+        return SideRecord(topic, key, value, headers)
 
     def _convert(
         self, part: F.ConverterPart, topic: str, data: OptionalBytes
@@ -231,14 +224,14 @@ class RecordFormats:
         serializers.append((f'{{"schema":{schema},"payload":'.encode(), new_serializer))
         return new_serializer.serialize(document["payload"]), new_serializer
 
-    def format_side_records(self, records: Sequence[RecordWithHeaders]) -> list[RecordWithHeaders]:
+    def format_side_records(self, records: Sequence[SideRecord]) -> list[SideRecord]:
         """Return records to be committed together, those of the ledger and of the schema history as they are.
 
         Args:
-            records: Topic, key, value and headers of each.
+            records: The records.
         """
         internal_topics = (self._cfg.ledger_topic, self._cfg.history_topic)
-        return [r if r[0] in internal_topics else (r[0], *self.format_side_record(*r)) for r in records]
+        return [r if r.topic in internal_topics else self.format_side_record(r) for r in records]
 
 
 _SUBJECTS: Mapping[str, Callable[[str, str, str], str]] = {

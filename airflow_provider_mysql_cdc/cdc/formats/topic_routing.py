@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config.field import Lookup
 from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.emit.routed_keys import routed_key
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
@@ -46,10 +47,8 @@ def schema_change_topic(cfg: ConnectorConfig) -> str:
     return cfg.route_topic(topic_names.schema_change_topic(cfg[F.TOPIC_PREFIX])).topic
 
 
-def routed_record(
-    cfg: ConnectorConfig, topic: str, key: bytes | None, value: bytes | None
-) -> tuple[str, bytes | None, bytes | None]:
-    """Return topic, key and value of a schema change, transaction or heartbeat record behind the transforms.
+def routed_record(cfg: ConnectorConfig, topic: str, key: bytes | None, value: bytes | None) -> SideRecord:
+    """Return a schema change, transaction, heartbeat or notification record after the transforms.
 
     Args:
         cfg: The connector's configuration.
@@ -58,7 +57,7 @@ def routed_record(
         value: Its value; no transform changes it.
     """
     destination = cfg.route_topic(topic)
-    return destination.topic, routed_key(destination, key, schema=cfg[F.KEY_SCHEMAS_ENABLE]), value
+    return SideRecord(destination.topic, routed_key(destination, key, schema=cfg[F.KEY_SCHEMAS_ENABLE]), value)
 
 
 def side_topics(cfg: ConnectorConfig) -> tuple[str, ...]:

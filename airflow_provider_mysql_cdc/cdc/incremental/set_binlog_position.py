@@ -160,9 +160,11 @@ def signals_taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> li
     records = [job.record(PROCESSED_SIGNALS_KEY, ProcessedSignals(reached, epoch).to_json())]
     if before is not None:
         # Pending signals that were read again after an earlier move would seem to be new.
-        topic = records[0][0]
+        topic = records[0].topic
         records += [
-            (topic, k.encode(), None) for k, s in pending_signals(ledger.signals) if before.covers(s.position, s.epoch)
+            SideRecord(topic, k.encode(), None)
+            for k, s in pending_signals(ledger.signals)
+            if before.covers(s.position, s.epoch)
         ]
     return records
 

@@ -311,7 +311,7 @@ def process_signals(
     ]
     records = [*processor.schema_records, *state_records(cfg, job, before, processor.state, processor.notifications)]
     records += [record for record in refusals if record is not None]
-    records += [(cfg.ledger_topic, key.encode(), None) for key, _ in pending]
+    records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key, _ in pending]
     if polled.new_offset is not None:
         records.append(job.record(SIGNAL_OFFSET_KEY, polled.new_offset))
     fault_point("signals.before_commit")
@@ -341,7 +341,7 @@ def state_records(
         notifications: The notifications.
     """
     records: list[SideRecord] = [
-        (cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
+        SideRecord(cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
         for key, value in state_changes(before, after)
     ]
     for notification in notifications:

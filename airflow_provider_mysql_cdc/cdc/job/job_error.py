@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 JOB_ERROR_KEYS = 64
@@ -100,7 +101,7 @@ def write_job_error(spec: JobSpec, error: CdcError, log: Log) -> None:
     try:
         cfg = _ledger_config(spec.properties)
         value = {"job": spec.id, "owner": spec.owner, "error": error.to_json(), "ts_ms": time.time_ns() // 1_000_000}
-        record = (cfg.ledger_topic, job_error_key(spec.owner).encode(), encode(value))
+        record = SideRecord(cfg.ledger_topic, job_error_key(spec.owner).encode(), encode(value))
         write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
     except CdcError as write_error:
         log(f"the error could not be written to the ledger: {type(write_error).__name__}: {write_error.message()}")

@@ -30,11 +30,10 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 MAX_TRANSACTION_RECORDS = 2000
@@ -136,9 +135,9 @@ class JobLedger:
                 options = table_options.table_options(self._cfg, table)
                 self._avro_formats.table_format(table, options, topic_routing.table_topic_name(self._cfg, table.id))
 
-    def _converted(self, records: Sequence[SideRecord], headers: Mapping[str, Headers]) -> list[RecordWithHeaders]:
+    def _converted(self, records: Sequence[SideRecord], headers: Mapping[str, Headers]) -> list[SideRecord]:
         """Return records as the converters write them; call it before a transaction, as it may call the registry."""
-        headed = [(topic, key, value, headers.get(topic)) for topic, key, value in records]
+        headed = [record._replace(headers=headers.get(record.topic)) for record in records]
         return headed if self._avro_formats is None else self._avro_formats.format_side_records(headed)
 
     def _begin_tally(self, ledger: LedgerState) -> list[SideRecord]:
@@ -176,7 +175,7 @@ class JobLedger:
             plan: The plan; nothing of it is committed yet.
         """
         records = plan_records(replace(plan, prefix=self._cfg[F.TOPIC_PREFIX]))
-        self.commit([(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()])
+        self.commit([SideRecord(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()])
 
     def reserve_writers(self, count: int, ledger: LedgerState) -> None:
         """Record that writers 0 to count - 1 may start, before they do, so that the next attempt fences them.
@@ -207,7 +206,8 @@ class JobLedger:
             values: Key and value of each; None deletes the key.
         """
         for part in _batches(values):
-            self.commit([(self._cfg.ledger_topic, key.encode(), None if v is None else encode(v)) for key, v in part])
+            topic = self._cfg.ledger_topic
+            self.commit([SideRecord(topic, key.encode(), None if v is None else encode(v)) for key, v in part])
 
     def record(self, key: str, value: dict[str, Any]) -> SideRecord:
         """Return a ledger record, to be committed together with others."""
@@ -217,12 +217,12 @@ class JobLedger:
         """Produce records, each to partition 0, and commit them as one transaction.
 
         Args:
-            records: Topic, key, value of each.
+            records: The records, without headers.
             headers: Headers of the records of a topic, by topic.
         """
         self._write(self._converted(records, headers))
 
-    def _write(self, records: Sequence[SideRecord | RecordWithHeaders]) -> None:
+    def _write(self, records: Sequence[SideRecord]) -> None:
         with self._write_lock:
             self._last_state = None
             self._writer.commit(records)
@@ -341,8 +341,8 @@ def _batches(values: Iterable[tuple[str, dict[str, Any] | None]]) -> Iterator[li
 
 
 def ledger_record(cfg: ConnectorConfig, key: str, value: dict[str, Any]) -> SideRecord:
-    """Return a ledger record (topic, key, value)."""
-    return cfg.ledger_topic, key.encode(), encode(value)
+    """Return a ledger record."""
+    return SideRecord(cfg.ledger_topic, key.encode(), encode(value))
 
 
 __all__ = ["JobLedger", "ledger_record"]

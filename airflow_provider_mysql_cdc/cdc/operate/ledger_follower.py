@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_error import WRITE_TIMEOUT_S
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
@@ -96,7 +97,7 @@ def mark_reported(cfg: ConnectorConfig, tally: RunTally, run_id: str, log: Log) 
         log: Receives one line of text.
     """
     try:
-        record = (cfg.ledger_topic, REPORTED_KEY.encode(), encode(reported_record(tally, run_id)))
+        record = SideRecord(cfg.ledger_topic, REPORTED_KEY.encode(), encode(reported_record(tally, run_id)))
         write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
     except CdcError as error:
         log(f"the next run will report these batches again: {type(error).__name__}: {error.message()}")

@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceSettingError,
     StateError,
 )
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalChannel
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, SignalRefused, build_signal, read_action
@@ -109,7 +110,7 @@ def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
             remedy="run mysql_cdc_snapshot or mysql_cdc_drain first, or correct topic.prefix and ledger.topic",
         )
     key = signal.ledger_key(uuid.uuid5(_KEY_NAMESPACE, signal.id).hex)
-    write_plain(cfg.kafka_settings(), [(cfg.ledger_topic, key.encode(), encode(signal.to_json()))])
+    write_plain(cfg.kafka_settings(), [SideRecord(cfg.ledger_topic, key.encode(), encode(signal.to_json()))])
 
 
 def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
@@ -154,7 +155,7 @@ def _send_to_kafka(cfg: ConnectorConfig, signal: Signal) -> None:
     """
     data = json.loads(signal.data) if signal.data.strip() else {}
     value = json.dumps({"id": signal.id, "type": signal.type, "data": data}).encode()
-    write_plain(cfg.signal_kafka_settings(), [(cfg[F.SIGNAL_KAFKA_TOPIC], cfg.topic_prefix.encode(), value)])
+    write_plain(cfg.signal_kafka_settings(), [SideRecord(cfg[F.SIGNAL_KAFKA_TOPIC], cfg.topic_prefix.encode(), value)])
 
 
 _SENDERS: dict[str, Callable[[ConnectorConfig, Signal], None]] = {

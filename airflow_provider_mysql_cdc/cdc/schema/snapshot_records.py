@@ -142,7 +142,7 @@ def schema_change_records(
     statements = _snapshot_statements(schema, empty=False)
     change_records = change_format(cfg).snapshot_records(statements, schema.state.tables, offset, final=final)
     topic = schema_change_topic(cfg[F.TOPIC_PREFIX])
-    return [(topic, r.key, r.value) for r in change_records]
+    return [SideRecord(topic, r.key, r.value) for r in change_records]
 
 
 def history_records(cfg: ConnectorConfig, schema: SnapshotSchema, offset: BinlogOffset, epoch: int) -> list[SideRecord]:
@@ -164,5 +164,5 @@ def history_records(cfg: ConnectorConfig, schema: SnapshotSchema, offset: Binlog
         )
         context = ddl_context(definitions, s.db)
         record = HistoryRecord(cfg[F.TOPIC_PREFIX], offset, epoch, now_ms, s.db, s.ddl, context, changes, True)
-        records.append((cfg.history_topic, None, record.to_bytes()))
+        records.append(SideRecord(cfg.history_topic, None, record.to_bytes()))
     return records

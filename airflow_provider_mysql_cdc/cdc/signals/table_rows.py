@@ -170,7 +170,7 @@ class SignalRows:
             for number, signal in enumerate(self._signals, 1):
                 key = signal.ledger_key(f"{key_prefix}-{number}").encode()
                 positioned = replace(signal, position=start_offset, epoch=self.epoch)
-                self.side_records.append((self.cfg.ledger_topic, key, encode(positioned.to_json())))
+                self.side_records.append(SideRecord(self.cfg.ledger_topic, key, encode(positioned.to_json())))
         self._watermarks.clear()
         self._signals.clear()
         self._data_bytes = self._surplus = 0

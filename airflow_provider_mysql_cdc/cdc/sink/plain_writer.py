@@ -17,7 +17,7 @@ def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord]
 
     Args:
         kafka_settings: Client settings under their librdkafka names.
-        records: Topic, key, value of each.
+        records: The records; none has headers.
         timeout_s: Seconds after which a record that has not arrived is given up.
 
     Raises:
@@ -34,8 +34,8 @@ def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord]
     producer = make_producer(settings, client_errors.append, on_undelivered)
     addresses, hint = broker_addresses(kafka_settings), None
     try:
-        for topic, key, value in records:
-            producer.produce(topic, value, key, 0)
+        for record in records:
+            producer.produce(record.topic, record.value, record.key, 0)
         # The client gives a record up by itself, a little later than its time.
         remaining = producer.flush(timeout_s + 5)
         hint = client_errors[-1] if client_errors else None

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
-
-Headers = Sequence[tuple[str, "bytes | None"]]
-RecordWithHeaders = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
-"""The same with its headers."""
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
 
 
 def transactional_id(prefix: str, writer: int | str) -> str:
@@ -43,7 +39,7 @@ class RecordWriter(Protocol):
     def bytes_pending(self) -> int:
         """Bytes of keys and values in the current transaction."""
 
-    def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord] = ()) -> None:
         """Add side records and commit."""
 
     def abort(self) -> None:

@@ -17,12 +17,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
 
 SHORT_TIMEOUT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes little; the brokers' maximum may be lower."""
@@ -318,21 +317,21 @@ class TransactionalWriter:
             self.bytes_pending >= self._commit_bytes or time.monotonic() - self._began >= self._commit_interval_s
         )
 
-    def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord] = ()) -> None:
         """Add side records (the marker, schema history) on partition 0 and commit the current transaction.
 
         Does nothing if there is no open transaction and no record.
 
         Args:
-            records: Topic, key, value of each, and its headers where it has some.
+            records: The records.
 
         Raises:
             SinkConnectionError: Kafka did not answer in time. The commit may have succeeded all the same: fence the
                 writer with ``init`` and read the ledger before anything else.
             SinkError: The transaction was refused and nothing of it is visible; the subclass says why.
         """
-        for topic, key, value, *headers in records:
-            self.produce(topic, key, value, 0, *headers)
+        for topic, key, value, headers in records:
+            self.produce(topic, key, value, 0, headers)
         if not self._open:
             return
         client, deadline = self._client(), time.monotonic() + self._timeout_s

@@ -291,8 +291,8 @@ class RangeWriter:
             raise row_range.timeout_error(produced, total)
 
     def _commit(self, row_range: RowRange, written: Mapping[TableId, RowCounts]) -> None:
-        topic, key, value = ledger_record(self.cfg, *row_range.ledger_record(written))
-        self.sink.produce(topic, key, value, 0)
+        record = ledger_record(self.cfg, *row_range.ledger_record(written))
+        self.sink.produce(record.topic, record.key, record.value, 0)
         faults.fault_point(self.fault_points.before_commit, self.index)
         self.sink.commit()
         faults.fault_point(self.fault_points.after_commit, self.index)

@@ -21,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource, Tex
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 

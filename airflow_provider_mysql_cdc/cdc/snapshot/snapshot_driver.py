@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, topic
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, earliest_offset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
@@ -371,14 +372,14 @@ class _SnapshotDriver:
     def write_schemas(self, view: ConsistentView, described: SnapshotSchema, no_rows: bool) -> None:
         """Write the schema changes and the schema history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
-        records: list[tuple[str, bytes | None, bytes | None]] = []
+        records: list[SideRecord] = []
         offset = view.offset
         if recovery.is_recovery(cfg):
             recovery.require_no_ddl(cfg, plan.start, offset)
             offset = plan.start
         elif cfg[F.INCLUDE_SCHEMA_CHANGES]:
             changes = schema_change_records(cfg, described, offset, view.ts_ms, final=no_rows)
-            records += [topic_routing.routed_record(cfg, *change) for change in changes]
+            records += [topic_routing.routed_record(cfg, change.topic, change.key, change.value) for change in changes]
         records += history_records(cfg, described, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]

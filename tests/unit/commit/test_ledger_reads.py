@@ -24,7 +24,7 @@ PLAN = BatchPlan(1, "drain", START, END, 1, dict.fromkeys(NAMES, 1), dict.fromke
 
 def ledger(plan: BatchPlan = PLAN) -> dict[str, bytes | None]:
     topics = (topic_record("ledger", name, RecordedTopic(1, f"id {n}", 1)) for n, name in enumerate(NAMES))
-    return {**plan_records(plan), **{key.decode(): value for _, key, value in topics}}
+    return {**plan_records(plan), **{key.decode(): value for _, key, value, _ in topics}}
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_another_record_has_another_meaning(parsed: list[bytes]) -> None:
     build_ledger_state(ledger())
     other = replace(PLAN, writers=2, assignment=dict.fromkeys(NAMES, (1,)))
     records = ledger(other)
-    _, key, value = topic_record("ledger", NAMES[7], RecordedTopic(4, "another", 2))
+    _, key, value, _ = topic_record("ledger", NAMES[7], RecordedTopic(4, "another", 2))
     found = build_ledger_state({**records, key.decode(): value})
     assert found.plan == other and found.topics[NAMES[7]] == RecordedTopic(4, "another", 2)
     assert build_ledger_state(ledger()).plan == PLAN

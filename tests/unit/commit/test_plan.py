@@ -54,7 +54,7 @@ def test_plan_and_marker_survive_json() -> None:
     named = BatchPlan.from_json({**FULL.to_json(), "prefix": "shop"})
     assert (named.prefix, named == FULL, named.to_json()["prefix"]) == ("shop", True, "shop")
     half = marker(1, done=False, counts={"p.d.hot": 3}, gtids="u:1-3")
-    topic, key, value = half.record("ledger.p")
+    topic, key, value, _ = half.record("ledger.p")
     assert (topic, key) == ("ledger.p", b"writer/1")
     assert Marker.from_json(json.loads(value)) == half
 

@@ -54,7 +54,7 @@ def test_a_writer_of_an_older_attempt_does_not_fence_the_one_at_work(ledger: Mem
     live, late = writer(kafka, 0), writer(kafka, 0)
     join_plan(ledger, newer, live, 0)
     # Its marker is open: whatever stands behind it is hidden, and the plan in front of it is not.
-    live.produce(*Marker(1, 0, START, START, ResumePosition(START, 0)).record(TOPIC), 0)
+    live.produce(*Marker(1, 0, START, START, ResumePosition(START, 0)).record(TOPIC)[:3], 0)
     with pytest.raises(FencedError):
         join_plan(ledger, older, late, 0)
     live.commit()
@@ -97,7 +97,7 @@ def test_a_writer_that_was_taken_over_between_its_look_and_its_fence_finds_out(
             if hidden:
                 other = writer(kafka, 1)
                 join_plan(ledger, newer, other, 1)
-                other.produce(*Marker(1, 1, START, END, ResumePosition(START, 0)).record(TOPIC), 0)
+                other.produce(*Marker(1, 1, START, END, ResumePosition(START, 0)).record(TOPIC)[:3], 0)
             super().init()
 
     with pytest.raises(FencedError):

@@ -47,7 +47,7 @@ def test_partitions_that_came_after_the_plan_are_found_without_a_record() -> Non
 
 
 def test_records_are_read_back_and_forgotten() -> None:
-    topic, key, value = topic_record("ledger", "p.d.t", KNOWN["p.d.t"])
+    topic, key, value, _ = topic_record("ledger", "p.d.t", KNOWN["p.d.t"])
     assert (topic, key) == ("ledger", b"topic/p.d.t") and value is not None
     state = build_ledger_state({key.decode(): value})
     assert state.topics == KNOWN and not state.other_records and state.empty

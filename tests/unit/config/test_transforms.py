@@ -253,7 +253,7 @@ def test_other_records_get_the_field_too_and_keep_their_value(schema: str) -> No
     before, after = TransactionMetadata(config({}, **more)), TransactionMetadata(config(given, **more))
     for one in (before, after):
         one.begin("uuid:1", "f", 4)
-    (_, old, _), (topic, new, value) = before.begin_record(), after.begin_record()
+    (_, old, *_), (topic, new, value, _) = before.begin_record(), after.begin_record()
     assert topic == "tx" and old is not None and new is not None and value is not None
     name = b"io.debezium.connector.common.TransactionMetadataKey"
     field = b'{"type":"string","optional":false,"field":"from"}'

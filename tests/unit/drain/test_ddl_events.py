@@ -28,7 +28,7 @@ AT = SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None, begun=False)
 def noise(sql: str, db: str = "d", *, temporary: bool = False, **given: str) -> list[dict[str, Any]]:
     log = DdlEventHandler(ConnectorConfig.from_properties({**GIVEN, **given}), 1, {})
     query: Any = SimpleNamespace(sql=sql, db=db, sql_mode=0, temporary=temporary)
-    return [json.loads(value or b"")["payload"] for _, _, value in log.non_structural_records(EVENT, query, AT)]
+    return [json.loads(value or b"")["payload"] for _, _, value, _ in log.non_structural_records(EVENT, query, AT)]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_which_changes_get_a_record_when_only_those_of_captured_tables_shall() -
         for before in ("CREATE TABLE t (a INT)", "CREATE TABLE x (a INT)"):
             state = apply_ddl(state, before, DdlContext("d")).state
         records = log.schema_changes(apply_ddl(state, sql, DdlContext("d")).changes, EVENT, AT)
-        return [json.loads(value or b"")["payload"]["ddl"] for _, _, value in records]
+        return [json.loads(value or b"")["payload"]["ddl"] for _, _, value, _ in records]
 
     only = {"schema.history.internal.store.only.captured.tables.ddl": "true"}
     for sql, count, alone in (

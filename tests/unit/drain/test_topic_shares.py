@@ -30,7 +30,7 @@ def test_a_topic_born_in_the_batch_is_written_down_as_it_is_found(monkeypatch: p
     side_records: list[SideRecord] = []
     share = make(routes_of(config(), plan(writers=1), side_records=side_records), AS_IT_IS, T).share
     assert (share.partitions, share.all_assigned) == (3, True)
-    ledger, key, value = side_records[0]
+    ledger, key, value, _ = side_records[0]
     assert (ledger, key) == (config().ledger_topic, b"topic/" + TOPIC.encode())
     assert b'"partitions":3' in (value or b"") and b'"id":"id"' in (value or b"")
 

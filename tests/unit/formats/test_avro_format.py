@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroSerializer, RecordFormats
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -141,9 +142,9 @@ def test_records_beside_rows_are_converted_and_those_of_the_ledger_are_not():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO | {"heartbeat.interval.ms": "1"}), Asked()
     forms = RecordFormats(cfg, asked)
     beats = [heartbeat(cfg) for _ in range(3)]
-    inner = [(cfg.ledger_topic, b"k", b"{}", None), (cfg.history_topic, None, b"{}", None)]
+    inner = [SideRecord(cfg.ledger_topic, b"k", b"{}"), SideRecord(cfg.history_topic, None, b"{}")]
     context = [("a", b"1")]
-    found = forms.format_side_records([*((*beat, context) for beat in beats), *inner])
+    found = forms.format_side_records([*(beat._replace(headers=context) for beat in beats), *inner])
     assert found[3:] == inner
     assert {key for _, key, _, _ in found[:3]} == {b"\x00\x00\x00\x00\x07\x02p"}
     assert all(value is not None and value[:5] == b"\x00\x00\x00\x00\x08" for _, _, value, _ in found[:3])
@@ -194,14 +195,15 @@ def test_guids_of_keys_or_of_values_alone(part):
 
 def test_records_beside_rows_have_guids_in_headers_too():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO | {"heartbeat.interval.ms": "1"}), Asked(guids=True)
-    forms, (topic, key, value) = RecordFormats(cfg, asked), heartbeat(cfg)
+    forms, beat = RecordFormats(cfg, asked), heartbeat(cfg)
     for _ in range(2):  # the second time its schemas are known
-        name, _, headers = forms.format_side_record(topic, key, value, [("a", b"1")])
+        _, name, _, headers = forms.format_side_record(beat._replace(headers=[("a", b"1")]))
         told = [guid_header(part, text) for part, _, text in asked.schemas]
         assert (name, list(headers)) == (b"\x02p", [("a", b"1"), *told])
-        assert forms.format_side_record(topic, key, None, None)[2] == told[:1]
+        assert forms.format_side_record(beat._replace(value=None)).headers == told[:1]
     assert len(asked.schemas) == 2
-    assert forms.format_side_records([(cfg.ledger_topic, b"k", b"{}", None)]) == [(cfg.ledger_topic, b"k", b"{}", None)]
+    inner = SideRecord(cfg.ledger_topic, b"k", b"{}")
+    assert forms.format_side_records([inner]) == [inner]
 
 
 def test_the_time_to_wait_for_ids_counts_both_registries():

@@ -33,7 +33,7 @@ def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.
     books = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, condition), 1)
     told = [notices.started(books, "all")]
     records = state_records(cfg, job, IncrementalState(), books, told)
-    sizes = {topic: [len(value or b"") for t, _, value in records if t == topic] for topic, _, _ in records}
+    sizes = {topic: [len(value or b"") for t, _, value, _ in records if t == topic] for topic, *_ in records}
     assert len(sizes[cfg.ledger_topic]) == len(TABLES) + 2
     assert max(sizes[cfg.ledger_topic]) < MAX_OTHERS
     assert len(sizes["notes"]) == 1 and max(sizes["notes"]) < MAX_NOTICE

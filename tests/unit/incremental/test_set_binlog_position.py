@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import PollResult
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
@@ -48,7 +49,7 @@ def ledger(*, done: bool = True, taken: BinlogOffset | None = None, reached: Bin
 
 
 def written(found: list[Any]) -> list[BinlogOffset]:
-    return [BinlogOffset.from_json(json.loads(value)["offset"]) for _, _, value in found]
+    return [BinlogOffset.from_json(json.loads(value)["offset"]) for _, _, value, _ in found]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_what_comes_again_and_waits_is_forgotten_by_the_next_move(monkeypatch: p
     )
     given = {f"source/{s.id}": s.to_json() for s in (again, new)}
     state = replace(ledger(taken=MIDDLE), signals=given)
-    found = {key: value for _, key, value in signals_taken_records(job, state, 5)}
+    found = {key: value for _, key, value, _ in signals_taken_records(job, state, 5)}
     assert found.pop(PROCESSED_SIGNALS_KEY.encode()) is not None
     assert found == {b"signal/source/again": None}
 
@@ -113,7 +114,7 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     scan = TableScan(TableId("shop", "t"), "s", 0).begin(("id",), ("SIGNED",), (9,), 1)
     job.commit(
         [
-            (CFG.ledger_topic, b"writer/0", encode(marker.to_json())),
+            SideRecord(CFG.ledger_topic, b"writer/0", encode(marker.to_json())),
             job.record("signal/airflow/x", signal.to_json()),
             *(
                 job.record(key, value)
@@ -122,7 +123,7 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
             ),
         ]
     )
-    move = PositionMove(END, START, ((CFG.history_topic, None, b"{}"),))
+    move = PositionMove(END, START, (SideRecord(CFG.history_topic, None, b"{}"),))
     monkeypatch.setattr(taking, "find_move", lambda *_: move)
     lines: list[str] = []
     before = len(transactions(kafka, CFG.ledger_topic))
@@ -151,7 +152,13 @@ def test_the_place_in_the_signal_topic_moves_with_the_stream(monkeypatch: pytest
     cfg, kafka = config(signal__trusted__channels="kafka"), MemoryKafka()
     job = memory_job(monkeypatch, cfg, kafka)
     job.begin(plan(1, writers=1))
-    job.commit([(cfg.ledger_topic, b"writer/0", encode(Marker(1, 0, START, END, ResumePosition(END), True).to_json()))])
+    job.commit(
+        [
+            SideRecord(
+                cfg.ledger_topic, b"writer/0", encode(Marker(1, 0, START, END, ResumePosition(END), True).to_json())
+            )
+        ]
+    )
     signal = Signal("k", "set-binlog-position", '{"binlog_filename": "b.000009", "binlog_position": 4}', "kafka")
     place = {"topic": "in", "id": None, "offset": 7}
     monkeypatch.setattr(taking, "poll_signals", lambda *_: PollResult([("signal/kafka/6", signal)], place))

@@ -36,7 +36,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | None]:
     records: dict[str, bytes | None] = {}
 
     def write(settings: Any, given: Any, *, timeout_s: float) -> None:
-        for topic, key, value in given:
+        for topic, key, value, _ in given:
             assert topic == "ledger.p" and timeout_s == last_words.WRITE_TIMEOUT_S
             records[key.decode()] = value
 

@@ -41,7 +41,7 @@ class Ledger:
         if self.fenced:
             raise FencedError("a newer attempt")
         self.commits += 1
-        self.records |= {key.decode(): value for _, key, value in records}
+        self.records |= {key.decode(): value for _, key, value, _ in records}
 
     def begin(self, kind: str = "drain", epoch: int = 2) -> LedgerState:
         plan = BatchPlan(epoch=epoch, kind=kind, start=START, end=START, writers=1, created_ms=0)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     records: dict[str, bytes] = {}
 
     def write(settings: Any, written: Any) -> None:
-        for topic, key, value in written:
+        for topic, key, value, _ in written:
             assert topic == "ledger.test_connector"
             records[key.decode()] = value
 
@@ -96,4 +96,4 @@ def test_a_kafka_signal_is_one_record_under_the_prefix(monkeypatch: pytest.Monke
     cfg = config(**{"signal.enabled.channels": "kafka"})
     send_signal.send_signal(cfg, send_signal.check_signal(cfg, "pause-snapshot", "", channel="kafka", id_="one"))
     value = b'{"id": "one", "type": "pause-snapshot", "data": {}}'
-    assert written == [("test_connector-signal", b"test_connector", value)]
+    assert written == [("test_connector-signal", b"test_connector", value, None)]

@@ -221,8 +221,8 @@ def test_a_snapshots_definitions_become_structures() -> None:
 @pytest.mark.req("SCH-02", "SNAP-15")
 def test_the_snapshots_history_replays_to_the_same_structures() -> None:
     written = history_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
-    assert {(topic, key) for topic, key, _ in written} == {("history.p", None)}
-    log = [HistoryRecord.from_bytes(value or b"") for _, _, value in written]
+    assert {(record.topic, record.key) for record in written} == {("history.p", None)}
+    log = [HistoryRecord.from_bytes(value or b"") for _, _, value, _ in written]
     assert all(r.snapshot for r in log)
     state = replay(log, until=place(100), epoch=1)
     assert dict(state.tables) == dict(captured_state(DEFINITIONS).tables)
@@ -239,11 +239,11 @@ def test_the_snapshots_history_replays_to_the_same_structures() -> None:
 def test_a_second_snapshot_replaces_the_first() -> None:
     first = [
         HistoryRecord.from_bytes(v or b"")
-        for _, _, v in history_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
+        for _, _, v, _ in history_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
     ]
     second = [
         HistoryRecord.from_bytes(v or b"")
-        for _, _, v in history_records(CFG, build_snapshot_schema(DEFINITIONS), place(500), 4)
+        for _, _, v, _ in history_records(CFG, build_snapshot_schema(DEFINITIONS), place(500), 4)
     ]
     log = [*first, record(200, "ALTER TABLE t ADD w INT", epoch=2), *second]
     assert columns(replay(log, until=place(200), epoch=3)) == ["id", "v", "w"]
@@ -257,7 +257,7 @@ def test_the_history_knows_databases_without_tables_and_the_schema_changes_do_no
     definitions = replace(DEFINITIONS, databases=databases)
     log = [
         HistoryRecord.from_bytes(v or b"")
-        for _, _, v in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+        for _, _, v, _ in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     ]
     assert replay(log, until=place(100), epoch=1).database_defaults["empty"] == DefaultCharset(
         "latin2", "latin2_general_ci"
@@ -265,7 +265,7 @@ def test_the_history_knows_databases_without_tables_and_the_schema_changes_do_no
     assert schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     assert not [
         v
-        for _, _, v in schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+        for _, _, v, _ in schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
         if b"empty" in (v or b"")
     ]
 
@@ -282,12 +282,12 @@ def test_tables_that_are_not_captured_are_described_in_order_of_their_names() ->
     )
     records = [
         json.loads(v or b"")["payload"]
-        for _, _, v in schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+        for _, _, v, _ in schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     ]
     assert [r["source"]["table"] for r in records if r["ddl"].startswith("CREATE TABLE")] == ["first", "t", "u`x"]
     log = [
         HistoryRecord.from_bytes(v or b"")
-        for _, _, v in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+        for _, _, v, _ in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     ]
     assert set(replay(log, until=place(100), epoch=1).tables) == {TableId("a", "first"), *DEFINITIONS.tables}
 
@@ -315,7 +315,7 @@ def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
     definitions = replace(DEFINITIONS, uncaptured=OTHERS)
     log = [
         HistoryRecord.from_bytes(v or b"")
-        for _, _, v in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+        for _, _, v, _ in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     ]
 
     def captures(table: TableId) -> bool:
@@ -335,7 +335,7 @@ def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
 def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
     for final, expected in ((True, "last"), (False, "true")):
         written = schema_change_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1, final=final)
-        markers = [json.loads(value or b"")["payload"]["source"]["snapshot"] for _, _, value in written]
+        markers = [json.loads(value or b"")["payload"]["source"]["snapshot"] for _, _, value, _ in written]
         assert (set(markers[:-1]), markers[-1]) == ({"true"}, expected)
 
 
@@ -365,8 +365,8 @@ def test_a_statement_not_understood_about_tables_nobody_captures_does_not_stop_t
 @pytest.mark.req("SCH-26")
 def test_the_snapshots_schema_changes_name_every_step() -> None:
     written = schema_change_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
-    assert {topic for topic, _, _ in written} == {"p"}
-    ddls = [json.loads(value or b"")["payload"]["ddl"].split("\n")[0] for _, _, value in written]
+    assert {record.topic for record in written} == {"p"}
+    ddls = [json.loads(value or b"")["payload"]["ddl"].split("\n")[0] for _, _, value, _ in written]
     assert ddls == [
         "SET character_set_server=latin1, collation_server=latin1_swedish_ci",
         "DROP TABLE IF EXISTS `d`.`t`",

@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.formats import topic_routing
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
     NotificationType,
@@ -34,7 +35,7 @@ def config(**given: str) -> ConnectorConfig:
     return ConnectorConfig.from_properties(base | {name.replace("__", "."): text for name, text in given.items()})
 
 
-def progress(cfg: ConnectorConfig) -> tuple[str, bytes | None, bytes | None] | None:
+def progress(cfg: ConnectorConfig) -> SideRecord | None:
     return notification_record(cfg, notify.INCREMENTAL, NotificationType.IN_PROGRESS, "ad-hoc-1", TABLES, 1695817046353)
 
 
@@ -47,6 +48,7 @@ def test_a_notification_without_schema_is_debeziums() -> None:
         b'{"id":"ad-hoc-1","type":"IN_PROGRESS","aggregate_type":"Incremental Snapshot","additional_data":'
         b'{"current_collection_in_progress":"d.a","connector_name":"p","maximum_key":"100",'
         b'"data_collections":"d.a,d.b","last_processed_key":"50"},"timestamp":1695817046353}',
+        None,
     )
 
 
