@@ -49,7 +49,7 @@ mod value_layout;
 use pyo3::prelude::*;
 
 /// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
-const FORM: i64 = 7;
+const FORM: i64 = 8;
 
 #[pymodule]
 fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

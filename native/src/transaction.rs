@@ -234,8 +234,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
         let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
             let bytes = value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
             let record = partitioned_record(py, (key, value), row, partition)?;
-            // The record says which partition it goes to; its segment does not.
-            records.push(Record { table, event, partition: 0, record, bytes });
+            records.push(Record { table, event, partition, record, bytes });
             size += bytes;
             Some(())
         };

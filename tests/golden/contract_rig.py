@@ -21,12 +21,12 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock, fill, source_block
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 OLD = DecoderOptions(contract="1.9", prefix="mysql-server-1")
 """Contract 1.9 with schema names as the samples show them: not adjusted."""
 V1 = replace(OLD, source_struct="v1")
-Record = tuple[bytes | None, bytes | None, int, int, Any]
 _WIRES = {"INT": (wt.LONG, 0), "VARCHAR": (wt.VARCHAR, 1020)}
 
 
@@ -55,14 +55,14 @@ def row_image(table: Table, row: dict[str, Any]) -> bytes:
 
 def streamed(
     table: Table, options: DecoderOptions, ctx: EventContext, before: Any, after: Any, texts: EnvelopeText | None = None
-) -> list[Record]:
+) -> list[RowRecord]:
     """Return the records of one row of a row event: insert, update or delete by what is given."""
     texts = texts or envelope_text(table, options, transaction=options.transaction)
     decoder = compile_decoder(table, table_map(*(_WIRES[c.type_name] for c in table.columns)), options, texts)
     images = [row_image(table, row) for row in (before, after) if row is not None]
     buf, pos, end = body(*images, columns=len(table.columns), images=len(images))
     run = decoder.update if len(images) == 2 else decoder.write if before is None else decoder.delete
-    out: list[Record] = []
+    out: list[RowRecord] = []
     run(buf, pos, end, ctx, out)
     return out
 
@@ -73,10 +73,10 @@ def read(
     ctx: EventContext,
     values: Iterable[bytes | None],
     texts: EnvelopeText | None = None,
-) -> Record:
+) -> RowRecord:
     """Return the record of one snapshot row, its values as MySQL's text protocol gives them."""
     texts = texts or envelope_text(table, options, transaction=options.transaction)
-    out: list[Record] = []
+    out: list[RowRecord] = []
     compile_text_decoder(table, options, texts)(packet(*values), 0, ctx, out)
     return out[0]
 
@@ -112,7 +112,7 @@ def customers_block(options: DecoderOptions = OLD, product_version: str | None =
     )
 
 
-def customers_records(payload: dict[str, Any], product_version: str | None = None) -> list[Record]:
+def customers_records(payload: dict[str, Any], product_version: str | None = None) -> list[RowRecord]:
     """Return the records of the change that a sample's payload describes."""
     ctx = context_of(customers_block(product_version=product_version), payload["source"], payload["ts_ms"])
     return streamed(customers(), OLD, ctx, payload["before"], payload["after"])

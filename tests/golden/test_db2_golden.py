@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from golden.contract_rig import Record, parsed, read, streamed
+from golden.contract_rig import parsed, read, streamed
 from golden.golden_data import sample
 from kit.decode_builder import one_text, one_value
 
@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.source_block import LsnPosition, fill_lsn, source_block
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
 
 # The statement is Db2's (IDENTITY); Db2's schema stands where MySQL has its database (DB2-01).
@@ -95,14 +96,14 @@ def records(
     *,
     table: Table | None = None,
     options: DecoderOptions = OPTIONS,
-) -> list[Record]:
+) -> list[RowRecord]:
     """Return the records of one streamed change."""
     table = table or sample_table()
     texts = envelope_text(table, options, connector="db2")
     return streamed(table, options, context_at(table, place, ms), before, after, texts)
 
 
-def snapshot_record(row: dict[str, Any], place: LsnPosition, marker: str = "true") -> Record:
+def snapshot_record(row: dict[str, Any], place: LsnPosition, marker: str = "true") -> RowRecord:
     """Return the record of a row that a snapshot read."""
     table = sample_table()
     texts = envelope_text(table, OPTIONS, connector="db2")

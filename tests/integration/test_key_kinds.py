@@ -223,7 +223,9 @@ def filtered(
             )
             for out, held in zip(found, helds, strict=True):
                 filters.lookups[table.id] = [held]
-                if not filters.outside_chunks(table.id, [(b"", b"", 0, 0, None)], at, EventRows(at, header.pos, 0)):
+                if not filters.outside_chunks(
+                    table.id, [(b"", b"", 0, 0, None, None)], at, EventRows(at, header.pos, 0)
+                ):
                     out.add(number)
     return found
 

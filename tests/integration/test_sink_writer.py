@@ -216,7 +216,7 @@ def test_a_record_larger_than_the_client_takes_is_refused_at_once(
         with pytest.raises(RecordTooLargeError) as caught:
             w.produce(topic, b"key", b"x" * 6000, 0)
         with pytest.raises(RecordTooLargeError, match="larger"):
-            w.produce_all(topic, [(b"key", b"x" * 6000, 0, 0, None)], [])
+            w.produce_all(topic, [(b"key", b"x" * 6000, 0, 0, None, None)], [])
         assert topic in caught.value.where and "6003 bytes" in caught.value.why and "5000" in caught.value.why
         assert w.shrink_batches() is None
         w.abort()
@@ -326,7 +326,7 @@ def test_a_full_queue_holds_the_writer_back(
         for start in range(0, 5_000, at_once):
             keys = range(start, min(start + at_once, 5_000))
             for part in range(3):
-                rows = [(b"%d" % n, value, 0, 0, ("n", b"%d" % n)) for n in keys if n % 3 == part]
+                rows = [(b"%d" % n, value, 0, 0, ("n", b"%d" % n), None) for n in keys if n % 3 == part]
                 if at_once > 1:
                     w.produce_all(topic, rows, [("h", b"1")], part)
                 for key, data, _, _, header in rows if at_once == 1 else ():

@@ -133,14 +133,14 @@ class MemoryWriter:
 
     def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction."""
-        for key, value, _, _, own in records:
-            part = own if isinstance(own, int) else partition
-            self.produce(topic, key, value, part, headers if own is None or part is own else [own, *headers])
+        for key, value, _, _, header, own_partition in records:
+            record_partition = partition if own_partition is None else own_partition
+            self.produce(topic, key, value, record_partition, headers if header is None else [header, *headers])
 
     def produce_plain(
         self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
     ) -> None:
-        """Add records with neither header nor partition of their own to the current transaction."""
+        """Add records of one partition, without headers of their own, to the current transaction."""
         self.produce_all(topic, records, headers, partition)
 
     def commit(self, records: Sequence[SideRecord] = ()) -> None:

@@ -120,8 +120,8 @@ class FlatSides:
             return type(error).__name__, error.message()
 
     def _readable(self, records: list[Any]) -> None:
-        for record in records:
-            for data in (record.key, record.value):
+        for key, value, *_ in records:
+            for data in (key, value):
                 if data is not None:
                     stream = io.BytesIO(data[5:])
                     fastavro.schemaless_reader(stream, self.schemas[data[4] - 1], None)

@@ -129,7 +129,7 @@ class ModelWriter:
 
     def _row(self, end: int, change: Any) -> None:
         table, salt = table_of(change.key), salt_of(self._cfg)
-        out: list[Any] = [(key_of(change.key, salt), value("c", change.n, self._plan, salt), 0, 0, None)]
+        out: list[Any] = [(key_of(change.key, salt), value("c", change.n, self._plan, salt), 0, 0, None, None)]
         by = read_at.CommittingTransaction(change.gtid, change.ts_ms * 1000)
         if self._filters is not None:
             out = self._filters.outside_chunks(table, out, row_event(end), NO_ROWS, by)

@@ -299,7 +299,7 @@ def test_a_buffer_that_is_not_the_event() -> None:
     assert made.write(good, 1, 6, "\u0100", "", 0, out) < 0
     assert out == []
     assert made.write(good, 1, 6, "", "", 0, out) == 1
-    assert out == [(None, b'{"c":1}0', 0, 0, None)]
+    assert out == [(None, b'{"c":1}0', 0, 0, None, None)]
 
 
 def test_a_panic_is_a_decline() -> None:

@@ -237,7 +237,7 @@ def test_a_packet_that_is_not_the_row() -> None:
     assert made.row(b"\xfb", 0, "", "", 0, out) < 0
     assert out == []
     assert made.row(b"\x011", 0, "<", ">", 0, out) == 1
-    assert out == [(None, b'{"c":1}<0>', 0, 0, None)]
+    assert out == [(None, b'{"c":1}<0>', 0, 0, None, None)]
     assert module.text_plan([(False, b"", "copy", [], [])], [(b"", 1, b"")], [], [b""] * 3, module.Tally()) is None
 
 

@@ -23,11 +23,12 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
 # buffer, first row, end, text before the row number, text after it, the number, records: rows, or why it declines
-DecodeEvent = Callable[[Buffer, int, int, str, str, int, list[Any]], int]
+DecodeEvent = Callable[[Buffer, int, int, str, str, int, list[RowRecord]], int]
 ColumnPlan = tuple[bytes, bytes | None, bool, bytes | None, str, list[int], list[bytes]]
 """Label, text of NULL where it is allowed, whether it is in the value, constant, operation."""
 _BYTES = "latin-1"
@@ -150,22 +151,22 @@ class NativeRowDecoder(RowDecoder):
         )
         return [text.encode(_BYTES) for text in texts]
 
-    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a WRITE_ROWS event; arguments and errors as for ``RowDecoder.write``."""
         rows = self.natively("c", buf, pos, end, ctx, out)
         return super().write(buf, pos, end, ctx, out) if rows < 0 else rows
 
-    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
         rows = self.natively("u", buf, pos, end, ctx, out)
         return super().update(buf, pos, end, ctx, out) if rows < 0 else rows
 
-    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
         rows = self.natively("d", buf, pos, end, ctx, out)
         return super().delete(buf, pos, end, ctx, out) if rows < 0 else rows
 
-    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an event and return its number of rows, or return a negative number and append nothing.
 
         Args:

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK,
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
 
 log = logging.getLogger(__name__)
@@ -209,12 +210,12 @@ class NativeTextDecoder:
         self._row: Callable[..., int] | None = kernel_plan.row
         self._rows: Callable[..., tuple[int, int]] = kernel_plan.rows
 
-    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:
         """Append the record of a row; arguments and errors as for ``PythonTextDecoder``."""
         if self.natively(packet, pos, ctx, out) < 0:
             self.python(packet, pos, ctx, out)
 
-    def natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> int:
+    def natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the record of a row and return 1, or return a negative number and append nothing.
 
         Args:
@@ -242,7 +243,7 @@ class NativeTextDecoder:
             before, after = to_byte_text(before), to_byte_text(after)
         return before, after + self._tail
 
-    def many(self, data: bytes, at: int, max_rows: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
+    def many(self, data: bytes, at: int, max_rows: int, ctx: EventContext, out: list[RowRecord]) -> tuple[int, int]:
         """Append the records of rows up to the first one that Python has to decode, or a megabyte of them.
 
         Args:
@@ -334,7 +335,7 @@ class CountedTextDecoder:
     def __init__(self, python: DecodeTextRow, tally: Tally, reason: str) -> None:
         self._python, self._tally, self._reason = python, tally, reason
 
-    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:
         """Append the record of a row; see ``TextDecoder``."""
         self._tally.count_fallback(self._reason)
         self._python(packet, pos, ctx, out)

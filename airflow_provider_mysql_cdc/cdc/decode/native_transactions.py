@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.rows_header import DELETE_ROWS, UPDAT
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 
 log = logging.getLogger(__name__)
 BATCH_FULL, TRUNCATED, DECLINED = 0, 1, -1
@@ -105,7 +106,7 @@ class NativeTransactions(NamedTuple):
     at: int
     pos: int
     end_reason: int
-    segments: list[tuple[Any, list[Any], int, str | None, int, int]]
+    segments: list[tuple[Any, list[RowRecord], int, str | None, int, int]]
     gtids: list[tuple[str, int, int]]
     last_transaction: tuple[int, str | None, int, int] | None
 

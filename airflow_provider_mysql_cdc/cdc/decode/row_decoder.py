@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
@@ -32,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import (
 from airflow_provider_mysql_cdc.cdc.decode.codegen.unavailable import unavailable
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import to_byte_text
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 # (bytes, byte text, offset of the first bitmap, end, text before the row number, text after, row, out.append)
@@ -101,7 +100,7 @@ class RowDecoder:
 
     # -- the three functions of the contract --------------------------------------------------------------------
 
-    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a WRITE_ROWS event.
 
         Args:
@@ -109,7 +108,7 @@ class RowDecoder:
             pos: Offset of the first row (``RowsHeader.pos``).
             end: Offset after the last row.
             ctx: Text around the rows.
-            out: Gets ``(key, value, row, leg, header)`` a record; leg 1 is a tombstone, 2 the create of a key change.
+            out: Gets the records.
 
         Returns:
             Number of rows.
@@ -119,11 +118,11 @@ class RowDecoder:
         """
         return self._decode_runs(self._writes, "c", buf, pos, end, ctx, out)
 
-    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
         return self._decode_runs(self._deletes, "d", buf, pos, end, ctx, out)
 
-    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
         if "u" in self._options.skipped_ops:
             return 0
@@ -150,7 +149,7 @@ class RowDecoder:
                     key = f"{key_prefix}{new_key}{key_suffix}".encode("latin-1") if keyed else None
                     row_text = row if number is None else number(row)
                     value = f"{prefix}{old}{after}{new}{middle}{row_text}{tail}".encode("latin-1")
-                    append((key, value, row, 0, None))
+                    append((key, value, row, CHANGE, None, None))
                 else:
                     self._key_change((old_key, old), (new_key, new), row, ctx, append)
                 row += 1
@@ -160,7 +159,7 @@ class RowDecoder:
             raise self._failure(error, data, RowPosition(before, row, 2), ctx) from error
         return row - first
 
-    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``write``."""
         if "u" in self._options.skipped_ops:
             return 0
@@ -181,7 +180,14 @@ class RowDecoder:
     # -- drivers ------------------------------------------------------------------------------------------------
 
     def _decode_runs(
-        self, variants: NullBitmapFunctions, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+        self,
+        variants: NullBitmapFunctions,
+        op: str,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        ctx: EventContext,
+        out: list[RowRecord],
     ) -> int:
         if op in self._options.skipped_ops:
             return 0
@@ -277,12 +283,14 @@ class RowDecoder:
         old_bytes = f"{self._key_wrapper[0]}{old_key}{self._key_wrapper[1]}".encode("latin-1")
         new_bytes = f"{self._key_wrapper[0]}{new_key}{self._key_wrapper[1]}".encode("latin-1")
         middle, tail = self._row_texts(ctx, "d")
-        append((old_bytes, f'{prefix}{{"before":{old}{middle}{row}{tail}'.encode("latin-1"), row, 0, new_header))
+        append(
+            (old_bytes, f'{prefix}{{"before":{old}{middle}{row}{tail}'.encode("latin-1"), row, CHANGE, new_header, None)
+        )
         if self._options.tombstones:
-            append((old_bytes, None, row, 1, new_header))
+            append((old_bytes, None, row, TOMBSTONE, new_header, None))
         middle, tail = self._row_texts(ctx, "c")
         value = f'{prefix}{{"before":null,"after":{new}{middle}{row}{tail}'
-        append((new_bytes, value.encode("latin-1"), row, 2, old_header))
+        append((new_bytes, value.encode("latin-1"), row, NEW_KEY, old_header, None))
 
     def _failure(self, error: Exception, data: bytes, position: RowPosition, ctx: EventContext) -> Exception:
         return FailureLocator(self.table, self._columns, self._keys, self._size, self._images).explain(

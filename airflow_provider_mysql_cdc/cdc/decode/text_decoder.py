@@ -5,8 +5,6 @@ The connection must be utf8mb4 and its ``time_zone`` ``'+00:00'``; the columns m
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -26,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_text import JSON_TEXT, NativeT
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow, TextDecoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CONVERTER_REMEDY, ConverterError
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _NULL = 0xFB
@@ -57,7 +56,7 @@ class PythonTextDecoder:
         exec(fill_marks(compile_source("\n".join(self._lines)), texts), source.namespace)
         self._run = source.namespace["run"]
 
-    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:
         """Append the record of a row; see ``TextDecoder``.
 
         Raises:

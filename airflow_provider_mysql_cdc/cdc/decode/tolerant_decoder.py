@@ -7,7 +7,7 @@ the other rows are unchanged, and keep their row numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import (
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 
 
 class BadRow(NamedTuple):
@@ -58,7 +59,7 @@ class TolerantDecoder:
         self._decoder, self._failed = decoder, failed
         self._partial_decoder: PartialRowDecoder = decoder.partial_decoder()
 
-    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
 
         Raises:
@@ -66,20 +67,27 @@ class TolerantDecoder:
         """
         return self._decode_event(self._decoder.write, "c", buf, pos, end, ctx, out)
 
-    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an UPDATE_ROWS event; see ``write``."""
         return self._decode_event(self._decoder.update, "u", buf, pos, end, ctx, out)
 
-    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a DELETE_ROWS event; see ``write``."""
         return self._decode_event(self._decoder.delete, "d", buf, pos, end, ctx, out)
 
-    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a PARTIAL_UPDATE_ROWS event; see ``write``."""
         return self._decode_event(self._decoder.partial_update, "p", buf, pos, end, ctx, out)
 
     def _decode_event(
-        self, decode: Callable[..., int], kind: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+        self,
+        decode: Callable[..., int],
+        kind: str,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        ctx: EventContext,
+        out: list[RowRecord],
     ) -> int:
         record_count = len(out)
         try:
@@ -125,7 +133,7 @@ class TolerantDecoder:
         size: int,
         row: PartialRow,
         ctx: EventContext,
-        out: list[Any],
+        out: list[RowRecord],
     ) -> None:
         record_count = len(out)
         try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
@@ -13,7 +12,14 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows, have_partitions
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
-from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import (
+    PARTITION,
+    Header,
+    Headers,
+    PartitionedRecord,
+    RowRecord,
+    SideRecord,
+)
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
@@ -43,12 +49,12 @@ class RecordOutput:
     server_uuid: str | None
     counts: WriterCounts
 
-    def produce_rows(self, route: TableRoute, records: list[Any], where: str) -> list[BadRow]:
+    def produce_rows(self, route: TableRoute, records: list[RowRecord], where: str) -> list[BadRow]:
         """Produce the records of a row event, each to its partition; return the rows that cannot be serialized.
 
         Args:
             route: The table's route.
-            records: What the decoder made: key, value, row, leg and header of each.
+            records: The records from the decoder.
             where: Position of the event, for errors.
 
         Raises:
@@ -68,51 +74,48 @@ class RecordOutput:
             partitions = (partition_of(r[0], partition_count) for r in records if assigned)
             pairs = zip(records, partitions, strict=False)
             n = self._produce_formatted(
-                route, ((k, v, p, row, leg, h) for (k, v, row, leg, h), p in pairs if p in assigned)
+                route, ((k, v, row, n, h, p) for (k, v, row, n, h, _), p in pairs if p in assigned)
             )
         self.counts.add_rows(route.topic, route.path, n)
         return bad_rows
 
-    def produce_decoded(self, route: TableRoute, records: list[Any], partition: int, size: int) -> None:
-        """Produce records of whole transactions that the native kernel decoded: those of the writer's partitions.
+    def produce_decoded(self, route: TableRoute, records: list[RowRecord], partition: int, size: int) -> None:
+        """Produce records of whole transactions that the native kernel decoded, if their partition is the writer's.
 
         Args:
             route: The table's route.
-            records: As for ``produce_rows``.
-            partition: Their partition; ignored where each record carries its own.
+            records: The records, in their final format; a record that has a partition has this one.
+            partition: Their partition.
             size: Bytes of their keys and values.
         """
-        if route.record_format is not None:
-            self.counts.add_rows(route.topic, route.path, self._produce_partitioned(route, records))
-            return
         if partition not in route.share.assigned:
             return
         if self.has_id_header or route.id_headers is not None:
-            n = self._produce_formatted(route, ((k, v, partition, row, leg, h) for k, v, row, leg, h in records))
+            n = self._produce_formatted(route, ((k, v, row, n, h, partition) for k, v, row, n, h, _ in records))
         else:
             self.sink.produce_plain(route.topic, records, self.headers, partition, size)
             n = len(records)
         self.counts.add_rows(route.topic, route.path, n)
 
-    def _produce_partitioned(self, route: TableRoute, records: list[Any]) -> int:
-        """Produce records that carry their partition; return their number."""
+    def _produce_partitioned(self, route: TableRoute, records: Sequence[PartitionedRecord]) -> int:
+        """Produce the records of the writer's partitions; return their number."""
         assigned = route.share.assigned
         if not route.share.all_assigned:
-            records = [record for record in records if record[4] in assigned]
+            records = [record for record in records if record[PARTITION] in assigned]
         if self.has_id_header:
-            return self._produce_formatted(route, ((k, v, part, row, leg, None) for k, v, row, leg, part in records))
+            return self._produce_formatted(route, records)
         self.sink.produce_all(route.topic, records, self.headers)
         return len(records)
 
-    def _produce_formatted(self, route: TableRoute, records: Iterable[tuple[Any, ...]]) -> int:
+    def _produce_formatted(self, route: TableRoute, records: Iterable[PartitionedRecord]) -> int:
         """Produce records one by one, each with its headers; return their number."""
         topic, id_headers = route.topic, route.id_headers
         produce, headers, has_id_header = self.sink.produce, self.headers, self.has_id_header
         n = 0
-        for key, value, partition, row, record_index, header in records:
+        for key, value, row, record_number, header, partition in records:
             record_headers: Headers = headers if header is None else [header, *headers]
             if has_id_header:
-                record_headers = [*record_headers, ("cdc-id", self._record_id(row, record_index))]
+                record_headers = [*record_headers, ("cdc-id", self._record_id(row, record_number))]
             if id_headers is not None:
                 record_headers = id_headers.append_to(record_headers, key, value)
             produce(topic, key, value, partition, record_headers)
@@ -137,8 +140,8 @@ class RecordOutput:
             self.counts.add_side_record(topic)
         self.sink.produce(topic, record.key, record.value, 0, record.headers)
 
-    def _record_id(self, row: int, record_index: int) -> bytes:
+    def _record_id(self, row: int, record_number: int) -> bytes:
         """Return GTID (or server UUID and position), number of the row event, row and record (design, section 4)."""
         position = self.position
         transaction_id = position.gtid or f"{self.server_uuid}/{position.boundary}"
-        return f"{transaction_id}/{position.events}/{row}/{record_index}".encode()
+        return f"{transaction_id}/{position.events}/{row}/{record_number}".encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import GtidEvent
@@ -23,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, RowRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class RowEventHandler:
             return
         ctx = self.ctx
         route.fill_source(ctx, route.source, event, position)
-        records: list[Any] = []
+        records: list[RowRecord] = []
         route.decode[operation](buf, pos, end, ctx, records)
         if self.failed_rows:
             self._report_failed_rows(route, EventRows(event, pos, operation), xa_commit, skipping=skipping)
@@ -130,8 +130,8 @@ class RowEventHandler:
         self.committer.after_rows()
 
     def _outside_chunks(
-        self, route: TableRoute, records: list[Any], rows: EventRows, xa_commit: XaCommit | None
-    ) -> list[Any]:
+        self, route: TableRoute, records: list[RowRecord], rows: EventRows, xa_commit: XaCommit | None
+    ) -> list[RowRecord]:
         """Return the records that no snapshot chunk contains."""
         if self.snapshot_filter is None:
             return records
@@ -145,7 +145,10 @@ class RowEventHandler:
         """Report the rows of an event that could not be decoded, those of this writer's partitions."""
         failed, share = self.failed_rows or [], route.share
         failed_rows, failed[:] = list(failed), []
-        candidates: list[Any] = [(row.key, None, row.row, 0, row) for row in failed_rows]
-        for *_, row in self._outside_chunks(route, candidates, rows, xa_commit):
-            if not skipping and share.assigned and partition_of(row.key, share.partitions) in share.assigned:
+        candidates: list[RowRecord] = [(row.key, None, row.row, CHANGE, None, None) for row in failed_rows]
+        outside_chunks = {row for _, _, row, *_ in self._outside_chunks(route, candidates, rows, xa_commit)}
+        if skipping or not share.assigned:
+            return
+        for row in failed_rows:
+            if row.row in outside_chunks and partition_of(row.key, share.partitions) in share.assigned:
                 self.dead_letters.report(route.topic, row, self.ctx.as_json(), self.output.headers)

@@ -39,7 +39,7 @@ from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import (
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, NEW_KEY, TOMBSTONE, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import record_location
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, key_kind
@@ -224,11 +224,12 @@ class SnapshotFilter:
         decoded: list[RowRecord] = []
         decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.operation]
         decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), decoded)
-        before = {row: key for key, _, row, leg, _ in decoded if leg == 0}
-        after = {row: key for key, _, row, _, _ in decoded}
-        changed = {row for _, _, row, leg, _ in records if leg == 2}
+        before = {row: key for key, _, row, number, *_ in decoded if number == CHANGE}
+        after = {row: key for key, _, row, *_ in decoded}
+        changed = {row for _, _, row, number, *_ in records if number == NEW_KEY}
         return [
-            (before if leg == 1 or (leg == 0 and row in changed) else after).get(row) for _, _, row, leg, _ in records
+            (before if number == TOMBSTONE or (number == CHANGE and row in changed) else after).get(row)
+            for _, _, row, number, *_ in records
         ]
 
     def _key_values(self, key: bytes, lookup: ChunkLookup, event: Event) -> Bound:

@@ -29,12 +29,13 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, p
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, create_ticdc_rows
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRowReader
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
-DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
+DecodeRows = Callable[[bytes, int, int, Any, list[RowRecord]], int]
 NO_SHARE = TopicShare("", 0, frozenset(), False)
 """The share of a table that is not captured."""
 

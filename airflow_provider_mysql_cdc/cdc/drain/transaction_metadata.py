@@ -69,14 +69,15 @@ class TransactionMetadata:
         numbered: list[RowRecord] = []
         order = self._counts.get(name, 0)
         prefix = f'{{"id":"{self._id}","total_order":'
-        for key, value, row, record_index, header in rows:
+        for key, value, row, record_number, header, partition in rows:
             if value is None:
-                numbered.append((key, value, row, record_index, header))
+                numbered.append((key, value, row, record_number, header, partition))
                 continue
             order += 1
             self._total += 1
             block = f'{prefix}{self._total},"data_collection_order":{order}}}' if self.open else "null"
-            numbered.append((key, value.replace(_PLACEHOLDER_BYTES, block.encode(), 1), row, record_index, header))
+            numbered_value = value.replace(_PLACEHOLDER_BYTES, block.encode(), 1)
+            numbered.append((key, numbered_value, row, record_number, header, partition))
         if rows:
             self._counts[name] = order
         return numbered

@@ -71,8 +71,7 @@ class WholeTransactions:
         # Errors of records that are serialized after decoding name the row event, which the kernel does not report.
         flat = isinstance(route.source, TicdcSource)
         if route.signals is None and (route.record_format is None or flat) and self.walker.needs_table(table_map):
-            # Flat TiCDC rows carry their partition.
-            partitions = 1 if flat else max(1, route.share.partitions)
+            partitions = max(1, route.share.partitions)
             self.walker.learn(table_map, route, decoder_of(route), row_context(route), partitions)
 
     def decode_transactions(

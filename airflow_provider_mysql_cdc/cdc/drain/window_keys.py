@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike
@@ -24,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 MAX_KEYS = 100_000
@@ -133,7 +133,7 @@ class WindowKeys:
                 "rows of it were changed in the meantime, and without a primary key it is not known which"
             )
             return
-        decoded: list[Any] = []
+        decoded: list[RowRecord] = []
         decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.operation]
         try:
             decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), decoded)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source, avro_source_marks
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
@@ -31,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class AvroRows:
     def _json_decoder(self) -> RowDecoder:
         return self._create_json_decoder()
 
-    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``RowDecoder.write``."""
         return self._append_via_json(self._json_decoder.partial_update, buf, pos, end, ctx, out)
 
@@ -80,7 +80,7 @@ class AvroRows:
         """
         append: AppendRows = getattr(self.avro_decoder, name)
 
-        def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
             start = len(out)
             try:
                 if ctx.plain is not None:
@@ -98,9 +98,9 @@ class AvroRows:
             log.warning("rows of %s are converted to Avro via JSON: %r", self.table.id, reason.error)
 
     def _append_via_json(
-        self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+        self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]
     ) -> int:
-        rows: list[Any] = []
+        rows: list[RowRecord] = []
         count = decode(buf, pos, end, ctx.as_json(), rows)
         out.extend(self._format.records(rows, ctx.where))
         return count
@@ -233,9 +233,9 @@ class ViaJsonText:
     def _decode_json(self) -> DecodeTextRow:
         return self._create_json()
 
-    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:
         """Append the record of a row; see ``TextDecoder``."""
-        rows: list[Any] = []
+        rows: list[RowRecord] = []
         self._decode_json(packet, pos, ctx.as_json(), rows)
         out.extend(self._format.records(rows, ctx.where, numbered=False))
 

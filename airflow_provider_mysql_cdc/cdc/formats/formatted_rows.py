@@ -1,7 +1,6 @@
 """Convert the records of rows to their format, choose their partitions, and skip rows that cannot be converted.
 
-Records that a decoder has written at once say their partition in place of a header (``create_ticdc_decoder``), and
-stay as they are.
+Records whose partition is chosen have their final format already (``create_ticdc_decoder``), and stay as they are.
 
 All records of a row are written, or none: an UPDATE that changes the key has up to three records, which may go to
 partitions of several writers.
@@ -13,44 +12,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, TypeGuard
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, partition_of
-from airflow_provider_mysql_cdc.cdc.formats.record_format import OptionalBytes, RecordFormat, error_with_row
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.formats.record_format import RecordFormat, error_with_row
+from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY, PARTITION, PartitionedRecord, RowRecord
 
 # The value of columns that the row image lacks (decode.unavailable.ABSENT).
 ABSENT: dict[str, Any] = {}
-_ROW_NUMBER, _RECORD_NUMBER = itemgetter(2), itemgetter(3)
-_NEW_KEY_INDEX = 2
-
-
-class FormattedRecord(NamedTuple):
-    """Hold a record.
-
-    Args:
-        key: Its key.
-        value: Its value.
-        partition: Its partition.
-        row: Number of its row.
-        record_number: Which of the row's records it is.
-        header: Its header, or None.
-    """
-
-    key: OptionalBytes
-    value: OptionalBytes
-    partition: int
-    row: int
-    record_number: int
-    header: Any
+_ROW_NUMBER, _RECORD_NUMBER, _PARTITION = itemgetter(2), itemgetter(3), itemgetter(PARTITION)
 
 
 def format_rows(
     record_format: RecordFormat, records: Sequence[RowRecord], share: TopicShare, where: str, *, tolerant: bool
-) -> tuple[list[FormattedRecord], list[BadRow]]:
+) -> tuple[list[PartitionedRecord], list[BadRow]]:
     """Return a writer's records of an event, and the rows to be left out that this writer has to tell of.
 
     Args:
@@ -64,45 +42,43 @@ def format_rows(
         ValueDecodeError: A row cannot be converted, and ``tolerant`` is false.
     """
     # All records of a row have to be looked at before the first one is written.
-    if not tolerant or _NEW_KEY_INDEX not in map(_RECORD_NUMBER, records):
+    if not tolerant or NEW_KEY not in map(_RECORD_NUMBER, records):
         try:
             return list(_format_each(record_format, records, share, where)), []
         except ValueDecodeError:
             if not tolerant:
                 raise
-    formatted: list[FormattedRecord] = []
+    formatted: list[PartitionedRecord] = []
     bad_rows: list[BadRow] = []
     for _, row_records in groupby(records, _ROW_NUMBER):
         _format_row(record_format, list(row_records), share, where, formatted, bad_rows)
     return formatted, bad_rows
 
 
-def have_partitions(records: Sequence[RowRecord]) -> bool:
-    """Return whether all records of an event know their partition.
+def have_partitions(records: Sequence[RowRecord]) -> TypeGuard[Sequence[PartitionedRecord]]:
+    """Return whether the partition of every record of an event is chosen.
 
     Args:
         records: The records from a decoder. It decodes all rows of an event in one way, unless it skips rows.
     """
-    return bool(records) and type(records[0][4]) is int and all(type(record[4]) is int for record in records)
+    return bool(records) and None not in map(_PARTITION, records)
 
 
 def _format_each(
     record_format: RecordFormat, records: Sequence[RowRecord], share: TopicShare, where: str
-) -> Iterator[FormattedRecord]:
+) -> Iterator[PartitionedRecord]:
     count, assigned, partition = share.partitions, share.assigned, 0
-    for key, value, row, record_number, header in records:
-        if type(header) is int:
-            if header in assigned:
-                yield FormattedRecord(key, value, header, row, record_number, None)
+    for key, value, row, record_number, header, own_partition in records:
+        if own_partition is not None:
+            if own_partition in assigned:
+                yield key, value, row, record_number, header, own_partition
             continue
         try:
             record_key = record_format.key_bytes(key)
             if count > 1:
                 partition = record_format.partition(record_key, key, value, count)
             if partition in assigned:
-                yield FormattedRecord(
-                    record_key, record_format.value_bytes(value), partition, row, record_number, header
-                )
+                yield record_key, record_format.value_bytes(value), row, record_number, header, partition
         except ValueDecodeError as error:
             raise error_with_row(error, where, row, key) from error
 
@@ -112,12 +88,12 @@ def _format_row(
     row_records: list[RowRecord],
     share: TopicShare,
     where: str,
-    formatted: list[FormattedRecord],
+    formatted: list[PartitionedRecord],
     bad_rows: list[BadRow],
 ) -> None:
     """Add the records of one row, or the row to the skipped ones."""
     count, assigned = share.partitions, share.assigned
-    if type(row_records[0][4]) is int:
+    if have_partitions(row_records):
         formatted.extend(_format_each(record_format, row_records, share, where))
         return
     # Every writer converts the keys; only writers with a record of the row convert its values. One writer reports.
@@ -125,8 +101,8 @@ def _format_row(
     try:
         record_keys = [record_format.key_bytes(key) for key, *_ in row_records]
         partitions = [
-            record_format.partition(n, record_number[0], record_number[1], count)
-            for n, record_number in zip(record_keys, row_records, strict=True)
+            record_format.partition(record_key, key, value, count)
+            for record_key, (key, value, *_) in zip(record_keys, row_records, strict=True)
         ]
         if assigned.isdisjoint(partitions):
             return
@@ -136,11 +112,11 @@ def _format_row(
         if reporter in assigned:
             bad_rows.append(_bad_row(row_records, error_with_row(error, where, row_records[0][2], row_records[0][0])))
         return
-    for record_key, value, partition, (_, _, row, leg, header) in zip(
+    for record_key, value, partition, (_, _, row, record_number, header, _) in zip(
         record_keys, values, partitions, row_records, strict=True
     ):
         if partition in assigned:
-            formatted.append(FormattedRecord(record_key, value, partition, row, leg, header))
+            formatted.append((record_key, value, row, record_number, header, partition))
 
 
 def _bad_row(row_records: list[RowRecord], error: ValueDecodeError) -> BadRow:

@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import (
     SinglePartition,
     TransactionPartitioner,
 )
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_column_format
 from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import table_checksum
@@ -182,7 +183,7 @@ class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
         constant = None if code.constant is None else code.constant.encode(_BYTES)
         return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
 
-    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an event; see ``NativeRowDecoder.natively``."""
         if ctx.stamp < 0:
             self._tally.count_fallback("value")
@@ -191,7 +192,9 @@ class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
         rows = super().natively(op, buf, pos, end, ctx, out)
         if rows > 0 and isinstance(self.row_plan.partitioner, TransactionPartitioner):
             partition = self.row_plan.partitioner.event_partition(ctx.stamp)
-            out[start:] = [(key, value, row, leg, partition) for key, value, row, leg, _ in out[start:]]
+            out[start:] = [
+                (key, value, row, number, header, partition) for key, value, row, number, header, _ in out[start:]
+            ]
         return rows
 
 

@@ -132,12 +132,12 @@ class RecordFormat(ABC):
         Raises:
             ValueDecodeError: A record cannot be converted.
         """
-        for key, value, row, record_number, header in rows:
+        for key, value, row, record_number, header, partition in rows:
             try:
                 key_and_value = self.key_bytes(key), self.value_bytes(value)
             except ValueDecodeError as error:
                 raise error_with_row(error, where, row if numbered else None, key) from error
-            yield *key_and_value, row, record_number, header
+            yield *key_and_value, row, record_number, header, partition
 
 
 def encode_error(about: str, error: Exception) -> ValueDecodeError:

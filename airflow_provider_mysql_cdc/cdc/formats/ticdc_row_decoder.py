@@ -1,12 +1,11 @@
 """Decode rows directly to TiCDC's protocol in Python.
 
-A record says in place of its header, which flat rows do not have, to which partition it goes.
+It chooses the partition of each record as well; flat rows have no headers of their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
@@ -17,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import RowPartitioner
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_dialect
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
@@ -57,7 +57,7 @@ class TicdcRowDecoder(AvroRowDecoder):
 
     row_plan: TicdcRowPlan
 
-    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
 
         Raises:
@@ -65,11 +65,11 @@ class TicdcRowDecoder(AvroRowDecoder):
         """
         return self._append_rows("c", 1, buf, pos, end, ctx, out)
 
-    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
         return self._append_rows("u", 2, buf, pos, end, ctx, out)
 
-    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
         return self._append_rows("d", 1, buf, pos, end, ctx, out)
 
@@ -80,7 +80,7 @@ class TicdcRowDecoder(AvroRowDecoder):
         return _OPERATIONS[op], ctx.tail
 
     def _append_rows(
-        self, op: str, images: int, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+        self, op: str, images: int, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]
     ) -> int:
         if op in self._options.skipped_ops:
             return 0
@@ -96,7 +96,7 @@ class TicdcRowDecoder(AvroRowDecoder):
             raise FallbackToJson(error) from error
         return len(out) - start
 
-    def _rows(self, op: str, data: bytes, ctx: EventContext, out: list[Any]) -> None:
+    def _rows(self, op: str, data: bytes, ctx: EventContext, out: list[RowRecord]) -> None:
         text, last, bitmap_size, images = data.decode("latin-1"), len(data), self._size, self._images
         (key_prefix, _), value_prefix, tail = (
             self._key_wrapper,
@@ -121,7 +121,8 @@ class TicdcRowDecoder(AvroRowDecoder):
                     f"{key_prefix}{key}".encode("latin-1") if keyed else None,
                     f"{value_prefix}{value}{tail}".encode("latin-1") if has_value else None,
                     row,
-                    0,
+                    CHANGE,
+                    None,
                     partition,
                 )
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
@@ -19,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.formats.native_ticdc_rows import create_ticd
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowPlan
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import row_partitioner
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import json_context
 
@@ -33,7 +33,7 @@ class TicdcRows(AvroRows):
     """
 
     def _append_via_json(
-        self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+        self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]
     ) -> int:
         return decode(buf, pos, end, json_context(ctx), out)
 

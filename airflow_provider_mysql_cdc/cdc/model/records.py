@@ -6,7 +6,7 @@ A ``RowRecord`` is a plain tuple, because generated code and the native kernel b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 Header = tuple[str, bytes]
 """Name and value of a record's header."""
@@ -32,6 +32,16 @@ class SideRecord(NamedTuple):
     headers: Headers | None = None
 
 
-RowRecord = tuple[bytes | None, bytes | None, int, int, Any]
-"""Key and value of a row's record, the row's number, which of the row's records it is, and header, partition or
-None."""
+RowRecord = tuple[bytes | None, bytes | None, int, int, Header | None, int | None]
+"""A record of a row: key, value, number of the row in its event, number of the record among those of the row, header of
+its own or None, and partition.
+
+The partition is None until something has chosen it: ``format_rows``, the output that hashes keys, or a decoder that
+writes records in TiCDC's protocol directly."""
+PartitionedRecord = tuple[bytes | None, bytes | None, int, int, Header | None, int]
+"""A ``RowRecord`` in its final format, whose partition is chosen."""
+PARTITION: Final = 5
+"""Index of the partition in a ``RowRecord``."""
+CHANGE, TOMBSTONE, NEW_KEY = 0, 1, 2
+"""Numbers of the records of a row: its change event, the tombstone after a delete, and the create event of an UPDATE
+that changes the key, which follows the delete event of the old key."""

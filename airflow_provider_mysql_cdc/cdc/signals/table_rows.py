@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import RowsHeader, check_rows
@@ -31,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
 from airflow_provider_mysql_cdc.cdc.signals.signal import SCHEMA_CHANGES, Signal, build_signal, read_action
@@ -222,28 +221,22 @@ class SignalRowReader:
         if kind not in (_INSERTED, _DELETED):
             return
         check_rows(event, header, self._column_count)
-        decoded_rows: list[Any] = []
+        decoded_rows: list[RowRecord] = []
         decode = self._decoder.write if kind == _INSERTED else self._decoder.delete
         decode(event.buf, header.pos, event.end, EventContext(where=f"{event.file}:{event.start_pos}"), decoded_rows)
-        for decoded in sorted([*decoded_rows, *((bad.row, bad) for bad in self._bad_rows)], key=_row_number):
-            self._signal_rows.add_row(self._decode_signal(decoded), deleted=kind == _DELETED)
+        signals = {row: self._signal_from_values(json.loads(key or b"{}")) for key, _, row, *_ in decoded_rows}
+        signals |= {bad_row.row: self._invalid_signal(bad_row) for bad_row in self._bad_rows}
         self._bad_rows.clear()
+        for _, signal in sorted(signals.items()):
+            self._signal_rows.add_row(signal, deleted=kind == _DELETED)
 
-    def _decode_signal(self, decoded: Any) -> Signal:
-        if not isinstance(decoded[1], BadRow):
-            return self._signal_from_values(json.loads(decoded[0]))
-        bad_row = decoded[1]
+    def _invalid_signal(self, bad_row: BadRow) -> Signal:
         names = ", ".join(name for name, _ in bad_row.failed) or "a column"
         return self._signal_from_values(json.loads(bad_row.after or bad_row.before or "{}"), f"{names} cannot be read")
 
     def _signal_from_values(self, values: Mapping[str, object], invalid_reason: str = "") -> Signal:
         id_, type_, data = (_to_text(values.get(name)) for name in self._column_names)
         return build_signal(id_, type_, data, "source", invalid_reason)
-
-
-def _row_number(decoded: Any) -> int:
-    number: int = decoded[0] if isinstance(decoded[1], BadRow) else decoded[2]
-    return number
 
 
 def _to_text(value: object) -> str | None:

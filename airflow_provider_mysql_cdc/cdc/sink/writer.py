@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import PARTITION, Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures
@@ -204,9 +204,9 @@ class TransactionalWriter:
 
         Args:
             topic: Topic name.
-            records: Key, value, two members that are not looked at, and a header, a partition or None, of each.
-            headers: Headers of all.
-            partition: Partition number of those that do not say their own.
+            records: The records.
+            headers: Headers of all records, after a record's own header.
+            partition: Partition number of the records without a partition.
 
         Raises:
             RecordTooLargeError: A record exceeds kafka.message.max.bytes.
@@ -216,15 +216,11 @@ class TransactionalWriter:
             self._begin()
         produce, pending, serve_at = self._produce, self.bytes_pending, self._serve_at
         if records:
-            first = records[0][4]
-            self.note_partition(topic, first if type(first) is int else partition)
-        for key, value, _, _, header_or_partition in records:
-            record_partition = header_or_partition if type(header_or_partition) is int else partition
-            record_headers = (
-                headers
-                if header_or_partition is None or record_partition is header_or_partition
-                else [header_or_partition, *headers]
-            )
+            first_partition = records[0][PARTITION]
+            self.note_partition(topic, partition if first_partition is None else first_partition)
+        for key, value, _, _, header, own_partition in records:
+            record_partition = partition if own_partition is None else own_partition
+            record_headers = headers if header is None else [header, *headers]
             try:
                 produce(topic, value, key, record_partition, None, None, 0, record_headers)
             except BufferError:
@@ -245,9 +241,9 @@ class TransactionalWriter:
 
         Args:
             topic: Topic name.
-            records: As for ``produce_all``; none has a header or a partition of its own.
-            headers: Headers of all.
-            partition: Partition number of all.
+            records: The records; none has a header of its own.
+            headers: Headers of all records.
+            partition: Partition number of all records; a record that has a partition has this one.
             size: Bytes of their keys and values.
 
         Raises:
@@ -258,7 +254,7 @@ class TransactionalWriter:
             self._begin()
         produce = self._produce
         self.note_partition(topic, partition)
-        for key, value, _, _, _ in records:
+        for key, value, _, _, _, _ in records:
             try:
                 produce(topic, value, key, partition, None, None, 0, headers)
             except BufferError:

@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource, Tex
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
-from airflow_provider_mysql_cdc.cdc.model.records import Headers
+from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
@@ -150,7 +150,7 @@ class RowEmitter:
         self._current_marker, self._default_marker = "", marker
         self._rows = 0
         self._ctx = EventContext()
-        self._out: list[Any] = []
+        self._out: list[RowRecord] = []
         # Rows with another format or with headers of their own are produced one by one.
         row_by_row = target.record_format is not None or target.id_headers is not None or self._id_prefix is not None
         self._decode_many = None if row_by_row else decode.many
@@ -193,7 +193,7 @@ class RowEmitter:
 
     def _emit_native(self, decode_many: DecodeTextRows, block: RowBlock, offset: int, limit: int) -> tuple[int, int]:
         """Produce rows that the kernel decodes in one call; return their number and the offset after them."""
-        target, ctx, records = self._target, self._native_ctx, list[Any]()
+        target, ctx, records = self._target, self._native_ctx, list[RowRecord]()
         emitted, offset = decode_many(block.data, offset, limit, ctx, records) if limit else (0, offset)
         self._rows += emitted
         if target.partitions == 1:
@@ -232,7 +232,7 @@ class RowEmitter:
             self.left_out += 1
             self._dead_letters.report(self.topic, BadRow(self._rows - 1, "r", error), ctx.as_json(), target.headers)
             return
-        for number, (key, value, _, _, _) in enumerate(records):
+        for number, (key, value, *_) in enumerate(records):
             headers: Headers = target.headers
             if self._id_prefix is not None:
                 # Rows of a table without a key may be equal, and message.key.columns need not be unique; such rows are

@@ -73,6 +73,7 @@ def test_insert_gives_one_create_a_row_in_order() -> None:
             0,
             0,
             None,
+            None,
         ),
         (
             b'{"id":2}',
@@ -81,6 +82,7 @@ def test_insert_gives_one_create_a_row_in_order() -> None:
             1,
             0,
             None,
+            None,
         ),
         (
             b'{"id":3}',
@@ -88,6 +90,7 @@ def test_insert_gives_one_create_a_row_in_order() -> None:
             b'"op":"c","ts_ms":7}',
             2,
             0,
+            None,
             None,
         ),
     ]
@@ -121,9 +124,9 @@ def test_delete_is_followed_by_a_tombstone_unless_switched_off() -> None:
 def test_a_key_change_is_delete_tombstone_create_with_headers() -> None:
     first, tombstone, create = update(decoder(), row(1, "a"), row(2, "b"))
     new, old = ("__debezium.newkey", b'{"id":2}'), ("__debezium.oldkey", b'{"id":1}')
-    assert (first[0], first[2:]) == (b'{"id":1}', (0, 0, new))
-    assert tombstone == (b'{"id":1}', None, 0, 1, new)
-    assert (create[0], create[2:]) == (b'{"id":2}', (0, 2, old))
+    assert (first[0], first[2:]) == (b'{"id":1}', (0, 0, new, None))
+    assert tombstone == (b'{"id":1}', None, 0, 1, new, None)
+    assert (create[0], create[2:]) == (b'{"id":2}', (0, 2, old, None))
     assert json.loads(first[1])["op"] == "d" and json.loads(first[1])["after"] is None
     assert json.loads(create[1])["op"] == "c" and json.loads(create[1])["before"] is None
     without = update(decoder(DecoderOptions(tombstones=False)), row(1, "a"), row(2, "b"))

@@ -39,6 +39,7 @@ def test_a_row_is_a_read_event() -> None:
         0,
         0,
         None,
+        None,
     )
 
 

@@ -122,7 +122,7 @@ def test_a_dead_letter_tells_the_whole_source_of_a_record_that_shows_little_of_i
 
     def decode(buf: bytes, pos: int, end: int, ctx: Any, out: list[Any]) -> None:
         assert "binlog.000001" not in ctx.src_head
-        out.append((b'{"id":1}', b'{"op":"c","before":null,"after":{"id":1}}', 0, 0, None))
+        out.append((b'{"id":1}', b'{"op":"c","before":null,"after":{"id":1}}', 0, 0, None, None))
 
     def refuse(_: bytes) -> bytes:
         raise ValueDecodeError("it has no form")

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 SHARE = TopicShare("t", 3, frozenset({1, 2}), False)
 FORM: Any = SimpleNamespace()
-RECORDS = [(b"k1", b"v1", 0, 0, None), (b"k2", None, 0, 1, ("h", b"x"))]
+RECORDS = [(b"k1", b"v1", 0, 0, None, None), (b"k2", None, 0, 1, ("h", b"x"), None)]
 CONTEXT = [("run", b"r")]
 
 
@@ -80,21 +80,22 @@ def test_walked_records_with_ids_go_to_their_partition() -> None:
 
 
 @pytest.mark.parametrize("identity", [True, False])
-def test_walked_flat_rows_go_to_the_partition_that_they_say(identity: bool) -> None:
-    """Those of other writers are left out one by one: a walk does not tell them apart."""
+def test_walked_flat_rows_go_to_their_partition_and_those_of_other_writers_are_left_out(identity: bool) -> None:
     found, formed = Output(identity=identity), replace(route(), record_format=FORM)
-    flat = [(b"k1", b"v1", 0, 0, 0), (b"k2", b"v2", 1, 0, 2), (b"k3", None, 2, 0, 1)]
-    found.output.produce_decoded(formed, flat, 0, 9)
+    flat = [(b"k1", b"v1", 0, 0, None, 0), (b"k2", b"v2", 1, 0, None, 2), (b"k3", None, 2, 0, None, 1)]
+    for record in flat:
+        found.output.produce_decoded(formed, [record], record[5], 9)
     assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
     if identity:
         told = [(key, value, part, headers[-1]) for _, key, value, part, headers in found.one]
-        assert found.all == []
+        assert found.all == found.plain == []
         assert told == [
             (b"k2", b"v2", 2, ("cdc-id", b"g:8/3/1/0")),
             (b"k3", None, 1, ("cdc-id", b"g:8/3/2/0")),
         ]
     else:
-        assert (found.one, found.all) == ([], [("t", flat[1:], CONTEXT)])
+        assert found.one == found.all == []
+        assert found.plain == [("t", flat[1:2], CONTEXT, 2, 9), ("t", flat[2:], CONTEXT, 1, 9)]
 
 
 @pytest.mark.parametrize(("share", "partitions"), [(SHARE, 3), (TopicShare("", 0, frozenset(), False), 1)])
@@ -106,8 +107,7 @@ def test_a_walker_is_told_how_many_partitions_there_are(share: TopicShare, parti
     flat = replace(route(share), record_format=FORM, source=TicdcSource(none, extension=True))
     for one in (route(share), flat):
         WholeTransactions(walker, none, none, none, none).add_route(event, one)
-    # Flat rows say their partition themselves.
-    assert [given[-1] for given in told] == [partitions, 1]
+    assert [given[-1] for given in told] == [partitions, partitions]
 
 
 @pytest.mark.parametrize("formed", [True, False])

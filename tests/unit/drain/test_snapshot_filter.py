@@ -106,7 +106,7 @@ def kept(filters: SnapshotFilter, kind: int, *rows: bytes, pos: int = 50, legs: 
     """Return the numbers of the records that are kept; each row of the event has one, of leg 0 if nothing is said."""
     buf, start, end = body(*rows, columns=2, images=2 if kind == UPDATE else 1)
     count = len(rows) // (2 if kind == UPDATE else 1)
-    records: list[Any] = [(b"", b"", i, legs[i] if legs else 0, None) for i in range(count)]
+    records: list[Any] = [(b"", b"", i, legs[i] if legs else 0, None, None) for i in range(count)]
     here = event(pos, buf, end)
     return [r[2] for r in filters.outside_chunks(T.id, records, here, EventRows(here, start, kind))]
 
@@ -144,7 +144,7 @@ def test_events_behind_the_view_are_kept_and_each_view_counts_for_its_own_chunks
 def test_a_row_whose_key_nobody_could_read_is_kept() -> None:
     found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     buf, start, end = body(row(5, 0), columns=2)
-    records: list[Any] = [(b"", b"", 0, 0, None), (b"", b"", 7, 0, None)]
+    records: list[Any] = [(b"", b"", 0, 0, None, None), (b"", b"", 7, 0, None, None)]
     here = event(50, buf, end)
     assert found.outside_chunks(T.id, records, here, EventRows(here, start, WRITE)) == records[1:]
 

@@ -22,8 +22,8 @@ CFG = ConnectorConfig.from_properties(
 )
 A, B = TableId("d", "a"), TableId("d", "b")
 VALUE = f'{{"transaction":{PLACEHOLDER}}}'.encode()
-ROW: Any = (b"k", VALUE, 0, 0, None)
-TOMBSTONE: Any = (b"k", None, 0, 1, None)
+ROW: Any = (b"k", VALUE, 0, 0, None, None)
+TOMBSTONE: Any = (b"k", None, 0, 1, None, None)
 
 
 def numbered(transactions: TransactionMetadata, table: TableId, *rows: Any) -> list[tuple[int, int] | None]:

@@ -32,7 +32,7 @@ class Decoder:
     def _decode(self, buf: bytes, pos: int, end: int, context: object, out: list[Any]) -> None:
         if self._fails:
             raise ValueDecodeError("a value")
-        out += [(key, None, 0, 0, None) for key in self._keys]
+        out += [(key, None, 0, 0, None, None) for key in self._keys]
 
 
 def touched(decoder: Any, **more: Any) -> WindowKeys:

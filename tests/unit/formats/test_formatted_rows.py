@@ -47,13 +47,13 @@ def value(op: str, before: int | None, after: int | None) -> bytes:
     return json.dumps({"before": images[0], "after": images[1], "op": op}).encode()
 
 
-INSERT = (key(3), value("c", None, 3), 0, 0, None)
+INSERT = (key(3), value("c", None, 3), 0, 0, None, None)
 KEY_CHANGE = (
-    (key(1), value("d", 1, None), 1, 0, ("h", b"")),
-    (key(1), None, 1, 1, ("h", b"")),
-    (key(2), value("c", None, 2), 1, 2, None),
+    (key(1), value("d", 1, None), 1, 0, ("h", b""), None),
+    (key(1), None, 1, 1, ("h", b""), None),
+    (key(2), value("c", None, 2), 1, 2, None, None),
 )
-LAST = (key(4), value("u", 4, 4), 2, 0, None)
+LAST = (key(4), value("u", 4, 4), 2, 0, None, None)
 EVENT = (INSERT, *KEY_CHANGE, LAST)
 
 
@@ -66,8 +66,8 @@ def told(form: RecordFormat, records: Sequence[Any] = EVENT, count: int = 4) -> 
     written, bad = [], []
     for share in shares(count):
         found, left_out = format_rows(form, records, share, "binlog.1:4", tolerant=True)
-        assert {r.partition for r in found} <= share.assigned
-        written += [(r.row, r.record_number, r.key, r.value, r.header) for r in found]
+        assert {partition for *_, partition in found} <= share.assigned
+        written += [(row, number, key, value, header) for key, value, row, number, header, _ in found]
         bad += left_out
     return sorted(written, key=lambda r: r[:2]), bad
 
@@ -76,7 +76,7 @@ def told(form: RecordFormat, records: Sequence[Any] = EVENT, count: int = 4) -> 
 def test_each_record_is_written_once(count: int) -> None:
     written, bad = told(Picky(), count=count)
     assert bad == []
-    assert written == [(row, leg, b"(%s)" % k, v and b"(%s)" % v, h) for k, v, row, leg, h in EVENT]
+    assert written == [(row, leg, b"(%s)" % k, v and b"(%s)" % v, h) for k, v, row, leg, h, _ in EVENT]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -107,7 +107,7 @@ def test_without_leave_the_row_is_named_and_nothing_of_the_event_is_given() -> N
 def test_a_key_with_its_schema_is_named_without_it() -> None:
     wrapped = b'{"schema":{"type":"struct"},"payload":{"id":3}}'
     with pytest.raises(ValueDecodeError, match="row 0, key id=3]"):
-        list(Picky(b"struct").records([(wrapped, INSERT[1], 0, 0, None)], "binlog.1:4"))
+        list(Picky(b"struct").records([(wrapped, INSERT[1], 0, 0, None, None)], "binlog.1:4"))
 
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
@@ -122,7 +122,7 @@ def test_rows_of_a_snapshot(mode: str) -> None:
     emitter = RowEmitter(
         cfg=cfg,
         table=Table(TableId("db", "t"), ()),
-        decode=lambda packet, pos, ctx, out: out.append((key(int(packet)), packet, 0, 0, None)),
+        decode=lambda packet, pos, ctx, out: out.append((key(int(packet)), packet, 0, 0, None, None)),
         fill=lambda ctx, marker: None,
         source_texts=SnapshotSource(lambda *_: None, lambda ns: "}", "}"),
         where="snapshot of db.t/0",

@@ -92,7 +92,7 @@ def test_inserts_updates_deletes_and_changed_keys() -> None:
         *decode("update", row(1, 6) + row(2, 6)),
         *decode("delete", row(2, 6)),
     ]
-    found = [(registry.read(key), registry.read(value), header) for key, value, _, _, header in form.records(rows)]
+    found = [(registry.read(key), registry.read(value), header) for key, value, _, _, header, _ in form.records(rows)]
     at = commit_ts(US, 7)
     stamp = {"_tidb_commit_ts": at.value, "_tidb_commit_physical_time": US // 1000}
     assert found == [

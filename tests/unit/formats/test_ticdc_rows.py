@@ -149,11 +149,11 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
         output = RecordOutput(sink, [("h", b"1")], identity, False, place, None, "history", None, WriterCounts())  # type: ignore[arg-type]
         out: list[Any] = []
         route.decoder.write(*event("write", *(row(n, 5) for n in range(20))), sides.context(), out)
-        wanted = [(key, value, part) for key, value, _, _, part in out]
+        wanted = [(key, value, part) for key, value, *_, part in out]
         assert output.produce_rows(route, out, "b:4") == []
         # One by one, as beside a row that is left out.
         made, _ = format_rows(sides.form, out, route.share, "b:4", tolerant=True)
-        assert {record.partition for record in made} <= route.share.assigned
+        assert {partition for *_, partition in made} <= route.share.assigned
         assert output.counts.by_topic == {"topic": len(made)}
         sink.commit()
     written = [(r.key, r.value, r.partition) for r in kafka.committed("topic")]
@@ -180,7 +180,7 @@ def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_
             sink.init()
             ctx = sides.context() if way == "at once" else json_context(sides.context())
             TolerantDecoder(rows, failed).update(*given, ctx, out)
-            assert [type(header) is int for *_, header in out] == ([way == "at once", False, False])
+            assert [partition is not None for *_, partition in out] == ([way == "at once", False, False])
             route, _ = rows_in_routes(7, writer, writers)
             route.record_format = sides.form
             output = RecordOutput(sink, [], False, True, SimpleNamespace(), None, "history", None, WriterCounts())  # type: ignore[arg-type]
@@ -197,8 +197,10 @@ def test_a_producer_is_told_the_partition() -> None:
     sink._open, sink._serve_at, sink.bytes_pending, sink.records_pending = True, 1 << 20, 0, 0
     sink._produce, sink._linger = lambda *given: told.append((given[3], given[7])), AdaptiveLinger()
     of_all = [("h", b"1")]
-    sink.produce_all("t", [(b"k", b"v", 0, 0, 0), (b"k", b"v", 1, 0, 4), (b"k", None, 2, 0, None)], of_all, 9)
-    sink.produce_all("t", [(b"k", b"v", 0, 0, ("own", b"2"))], of_all, 9)
+    sink.produce_all(
+        "t", [(b"k", b"v", 0, 0, None, 0), (b"k", b"v", 1, 0, None, 4), (b"k", None, 2, 0, None, None)], of_all, 9
+    )
+    sink.produce_all("t", [(b"k", b"v", 0, 0, ("own", b"2"), None)], of_all, 9)
     assert told == [(0, of_all), (4, of_all), (9, of_all), (9, [("own", b"2"), *of_all])]
 
 

@@ -67,7 +67,7 @@ def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKerne
     both, found = made()
     fake.answer, out = KEY_CHANGE, list[Any]()
     assert found.write(*body(ROW, columns=5), both.context(), out) == 1
-    assert out[0][0] == b"\x00\x00\x00\x00\x01\x02" and out[0][4] == 0
+    assert out[0][0] == b"\x00\x00\x00\x00\x01\x02" and out[0][4:] == (None, 0)
     other = image(5, struct.pack("<i", 2) + ROW[5:], nulls=16)
     with pytest.raises(FallbackToJson):
         found.update(*body(ROW, other, columns=5, images=2), both.context(), out)
@@ -108,10 +108,10 @@ def test_what_it_is_told_of_partitions(count: int, rule: dict[str, Any], told: A
 
 def test_where_transactions_decide_python_puts_the_partition_in(fake: FakeKernel) -> None:
     both, found = made(7, {"partition": "ts"})
-    found._native["c"] = lambda *given: given[-1].append((b"k", b"v", 3, 0, 0)) or 1
+    found._native["c"] = lambda *given: given[-1].append((b"k", b"v", 3, 0, None, 0)) or 1
     out: list[Any] = ["before"]
     assert found.write(*body(ROW, columns=5), both.context("9"), out) == 1
-    assert out == ["before", (b"k", b"v", 3, 0, commit_ts(AT.commit_us, 9).value % 7)]
+    assert out == ["before", (b"k", b"v", 3, 0, None, commit_ts(AT.commit_us, 9).value % 7)]
 
 
 def test_a_time_that_values_cannot_hold_is_told_by_way_of_json(fake: FakeKernel) -> None:

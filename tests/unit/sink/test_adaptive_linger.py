@@ -99,7 +99,7 @@ def clients(monkeypatch: pytest.MonkeyPatch, **more: int) -> list[Client]:
     return made
 
 
-RECORD = (b"k", b"v", 0, 0, None)
+RECORD = (b"k", b"v", 0, 0, None, None)
 
 
 def transaction(writer: TransactionalWriter, *partitions: int) -> None:
@@ -124,7 +124,7 @@ def test_a_new_client_waits_as_suits_the_records_before(monkeypatch: pytest.Monk
     assert not writer.renewal_due
     # Smaller batches do not change how long they wait.
     assert writer.shrink_batches() == 100_000
-    writer.produce_all("t", [(b"k", b"v", 0, 0, 3)], [])
+    writer.produce_all("t", [(b"k", b"v", 0, 0, None, 3)], [])
     transaction(writer, 4)
     assert writer.renewal_due
     writer.renew()
@@ -167,7 +167,7 @@ def test_records_that_find_no_room_wait_in_their_order(monkeypatch: pytest.Monke
     """Where nothing that waits fills a batch, the client is asked to send what there is."""
     made = clients(monkeypatch, room=2, full=9)
     writer = TransactionalWriter({}, "p.0", single_partition=True)
-    records = [(b"%d" % n, b"v", 0, 0, None) for n in range(4)]
+    records = [(b"%d" % n, b"v", 0, 0, None, None) for n in range(4)]
     if way == "all":
         writer.produce_all("t", records, [("h", b"1")], 5)
     else:
@@ -186,7 +186,7 @@ def test_records_without_their_own_are_served_and_refused_as_others(monkeypatch:
     writer.produce_plain("t", [RECORD], [], 0, 2)
     assert made[0].calls == ["begin_transaction", "poll"]
     with pytest.raises(RecordTooLargeError, match="larger than Kafka accepts"):
-        writer.produce_plain("t", [(b"k", b"refused", 0, 0, None)], [], 0, 8)
+        writer.produce_plain("t", [(b"k", b"refused", 0, 0, None, None)], [], 0, 8)
 
 
 def test_a_queue_that_stays_full_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

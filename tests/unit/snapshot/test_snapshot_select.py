@@ -109,7 +109,7 @@ def test_filters_of_a_resumed_snapshot_do_not_depend_on_adjusted_names() -> None
     filters.prepare_table(made, table_map((3, 0)))
     buf, pos, end = body(*(image(1, value.to_bytes(4, "little")) for value in (5, 6)), columns=1)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
-    records: list[Any] = [(b'{"a_b":5}', b"", 0, 0, None), (b'{"a_b":6}', b"", 1, 0, None)]
+    records: list[Any] = [(b'{"a_b":5}', b"", 0, 0, None, None), (b'{"a_b":6}', b"", 1, 0, None, None)]
     assert filters.outside_chunks(made.id, records, event, EventRows(event, pos, 0)) == records[1:]
 
 
@@ -128,7 +128,7 @@ def test_a_key_lies_in_one_chunk_of_two_neighbours() -> None:
 
 def test_a_whole_table_holds_every_key_and_rows_without_one() -> None:
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
-    records: list[Any] = [(b'{"id":1}', b"", 0, 0, None), (None, b"", 1, 0, None)]
+    records: list[Any] = [(b'{"id":1}', b"", 0, 0, None, None), (None, b"", 1, 0, None, None)]
     for chunk in (SnapshotChunk(T.id, 0), SnapshotChunk(T.id, 0, ("id",))):
         held = ChunkLookup([chunk], ChunkVisibility(BinlogOffset("binlog.000001", 100)))
         assert (
@@ -148,6 +148,6 @@ def test_unsigned_keys_are_compared_as_the_column_does(unsigned: bool) -> None:
     keys = [2**63, 2**64 - 1, 7]
     buf, pos, end = body(*(image(1, key.to_bytes(8, "little")) for key in keys), columns=1)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
-    records: list[Any] = [(b"", b"", row, 0, None) for row in range(3)]
+    records: list[Any] = [(b"", b"", row, 0, None, None) for row in range(3)]
     left = filters.outside_chunks(made.id, records, event, EventRows(event, pos, 0))
     assert left == (records[2:] if unsigned else records)

@@ -41,7 +41,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import patched_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CONVERTER_REMEDY, ConverterError
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, TOMBSTONE, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 # (bytes, byte text, offset of the bitmap, texts and documents of the before image)
@@ -314,9 +314,9 @@ class RowImageDecoder:
             except ROW_ERRORS as error:
                 raise self._failure(error, data, start, row, ctx) from error
             record_key = self._key(key)
-            append((record_key, f"{prefix}{image}{middle}{row}{tail}".encode("latin-1"), row, 0, None))
+            append((record_key, f"{prefix}{image}{middle}{row}{tail}".encode("latin-1"), row, CHANGE, None, None))
             if tombstone:
-                append((record_key, None, row, 1, None))
+                append((record_key, None, row, TOMBSTONE, None, None))
             row += 1
         return row - ctx.first_row
 
@@ -338,7 +338,7 @@ class RowImageDecoder:
                 raise self._failure(error, data, start, row, ctx) from error
             if old_key == new_key:
                 value = f'{prefix}{old},"after":{new}{middle}{row}{tail}'
-                append((self._key(new_key), value.encode("latin-1"), row, 0, None))
+                append((self._key(new_key), value.encode("latin-1"), row, CHANGE, None, None))
             else:
                 context.key_change((old_key, old), (new_key, new), row, ctx, append)
             row += 1

@@ -134,8 +134,8 @@ class TableShape:
             f"  k = {key or None}",
             *(("  if not owns(k):", "   row += 1", "   continue") if owned else ()),
             *("  " + line for line in body.lines[body.key_line_count :]),
-            f"  append((k, f'{prefix}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None))",
-            *(("  append((k, None, row, 1, None))",) if tombstone else ()),
+            f"  append((k, f'{prefix}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None, None))",
+            *(("  append((k, None, row, 1, None, None))",) if tombstone else ()),
             "  row += 1",
             " return p, row",
         ]

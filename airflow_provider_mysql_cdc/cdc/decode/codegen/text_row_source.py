@@ -120,7 +120,7 @@ class TextRowSource:
         lines += [f" k = {self._key(KEY_PREFIX, KEY_SUFFIX)}"]
         start = literal(VALUE_PREFIX + dialect.insert())
         value = f"{start}{self._image(masked)}{{h}}{literal(VALUE_SUFFIX)}"
-        return [*lines, f" append((k, f'{value}'.encode('latin-1'), row, 0, None))"]
+        return [*lines, f" append((k, f'{value}'.encode('latin-1'), row, 0, None, None))"]
 
     def key_lines(self) -> list[str]:
         """Return the lines of ``run(packet, byte text, offset)``, which returns the row's key.
