@@ -5,7 +5,7 @@ workload B (one row an event).
 
     .venv/bin/python scripts/bench_decode.py --avro
 
-measures JSON without schemas, Avro written at once and Avro by way of JSON by turns, source block included;
+measures JSON without schemas, Avro written directly and Avro via JSON in turn, source block included;
 
     .venv/bin/python scripts/bench_decode.py --shared
 
@@ -205,7 +205,7 @@ def events(decode: Callable[..., int], bodies: list[bytes], skip: int) -> Callab
 
 
 def decoder(table: Table, table_map: Any, schema: bool) -> RowDecoder:
-    """Return a decoder, with 5 kB of schema text where asked for."""
+    """Return a decoder, with 5 kB of schema text if requested."""
     texts = EnvelopeText('{"type":"x"}' * 20, '{"type":"x"}' * 400) if schema else EnvelopeText()
     return compile_decoder(table, table_map, DecoderOptions(), texts)
 
@@ -324,7 +324,7 @@ def measure_in_turns(name: str, seconds: float, rows: int, paths: dict[str, Call
 
 
 def compare_avro_with_json(rows: int, seconds: float, orders: list[bytes], wide: list[bytes]) -> None:
-    """Measure Avro and JSON by turns."""
+    """Measure Avro and JSON in turn."""
     one, three = full_bitmap(7), full_bitmap(20)
     narrow, broad = DecodePaths(ORDERS, ORDERS_MAP), DecodePaths(WIDE, WIDE_MAP)
     batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
@@ -366,7 +366,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", type=int, default=20_000, help="rows of the table orders")
     parser.add_argument("seconds", nargs="?", type=float, default=2.0, help="CPU seconds a measurement takes at least")
-    parser.add_argument("--avro", action="store_true", help="JSON without schemas and Avro by turns")
+    parser.add_argument("--avro", action="store_true", help="JSON without schemas and Avro in turn")
     parser.add_argument("--shared", action="store_true", help="a writer that has all partitions, one of two, or none")
     given = parser.parse_args()
     rows, seconds = given.rows, given.seconds

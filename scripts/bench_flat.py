@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/bench_flat.py
 
-measures rows that are written at once and by way of JSON by turns, the transaction's timestamp included;
+measures rows that are written directly and via JSON in turn, the transaction's timestamp included;
 ``MYSQL_CDC_NATIVE=off`` leaves the native kernel out.
 """
 

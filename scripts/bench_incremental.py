@@ -1,10 +1,10 @@
-"""Measure ad-hoc snapshots of many tables that are asked for at once, by this provider on Spark.
+"""Measure an ad-hoc snapshot of many tables by this provider on Spark.
 
     .venv/bin/python scripts/bench_incremental.py --mysql HOST:PORT --kafka HOST:PORT --tables 1000
 
-makes the database ``bench`` anew and prints one JSON line: CPU seconds of the whole process tree, memory, and the
-largest records of the ledger. One large table beside changes is a workload of scripts/bench. docs/performance.md has
-figures.
+creates the database ``bench`` again and prints one JSON line: CPU seconds of the whole process tree, memory, and the
+largest records of the ledger. One large table that is being changed is a workload of scripts/bench.
+docs/performance.md has figures.
 """
 
 from __future__ import annotations

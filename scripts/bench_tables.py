@@ -4,7 +4,7 @@
 
 needs the checkout's stack (scripts/stack up). All rows are written to ten tables first, then as many to new tables: the
 difference, divided by their number, is what a new table costs. A further batch writes to each of the tables again. Jobs
-run with their tasks as threads of this process, so its CPU is the product's; the brokers' is given beside it.
+run with their tasks as threads of this process, so its CPU is the product's; the brokers' CPU is printed too.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def measure(bench: Bench, tables: int, rows: int) -> Iterator[dict[str, Any]]:
     yield {"step": "a known table with rows in the batch", "each": (again - warm_up).each(tables)}
     bench.write(0, 1, 1)
     one = bench.drain()
-    yield {"step": "one row, beside the known tables", "whole_batch": one.each(1)}
+    yield {"step": "one row, with all known tables", "whole_batch": one.each(1)}
     bench.drop()
     gone = bench.drain()
     yield {"step": "DROP DATABASE of all of them", "whole_batch": gone.each(1)}

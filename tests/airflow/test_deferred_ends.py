@@ -309,7 +309,7 @@ def test_a_person_who_ends_the_task_ends_the_driver_and_no_other(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that was cleared may have a new driver by then."""
-    monkeypatch.setattr(job, "state_of", lambda ti, patience_s: "running")
+    monkeypatch.setattr(job, "state_of", lambda ti, timeout_s: "running")
     found = trigger(submission(driver.pid, cluster={"tag": "t"}).to_json())
     found.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
     asyncio.run(found.on_kill())
@@ -322,7 +322,7 @@ def test_a_person_who_ends_the_task_ends_the_driver_and_no_other(
 def test_a_triggerer_that_has_lost_its_triggers_to_another_one_ends_no_driver(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "state_of", lambda ti, patience_s: "deferred")
+    monkeypatch.setattr(job, "state_of", lambda ti, timeout_s: "deferred")
     found = trigger(submission(driver.pid).to_json())
     found.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
     asyncio.run(found.on_kill())

@@ -34,11 +34,11 @@ class FakeRegistry:
         bodies: What the requests sent.
         refuses: Says for a subject and a schema why it is incompatible, or None.
         broken: Answers for the next requests, in place of the right ones; None lets one pass, ``DOWN`` ends the
-            connection without an answer, and ``SLOW`` does so when nobody waits any more.
+            connection without an answer, and ``SLOW`` does so after the client has given up.
         delay_s: Wait in seconds before each answer.
         late_s: Wait in seconds before ``SLOW``.
-        first_id: The first id that is given.
-        tokens: How many tokens were given; any client gets them, at ``/token``.
+        first_id: The first id that it returns.
+        tokens: How many tokens were issued; any client gets them, at ``/token``.
         token_s: How many seconds a token is good for.
         guids: Whether answers hold GUIDs, as those of Confluent's registry do since 8.0: a hash of the schema's text.
     """
@@ -93,7 +93,7 @@ class FakeRegistry:
         if len(parts) == 2:
             if text not in known:
                 return 404, {"error_code": 40403, "message": "no such schema under the subject"}
-            return 200, self._told(subject, text, known.index(text) + 1)
+            return 200, self._registered(subject, text, known.index(text) + 1)
         if text not in known:
             if known and (why := self.refuses(subject, text)) is not None:
                 return 409, {"error_code": 409, "message": why}
@@ -108,9 +108,9 @@ class FakeRegistry:
         if not version:
             return 200, list(range(1, len(known) + 1))
         number = len(known) if version[0] == "latest" else int(version[0])
-        return 200, self._told(subject, known[number - 1], number)
+        return 200, self._registered(subject, known[number - 1], number)
 
-    def _told(self, subject: str, text: str, version: int) -> dict[str, Any]:
+    def _registered(self, subject: str, text: str, version: int) -> dict[str, Any]:
         return {"subject": subject, "version": version, "id": self.ids[text], "schema": text, **self._guid(text)}
 
     def _guid(self, text: str) -> dict[str, str]:
@@ -124,7 +124,7 @@ def guid_of(text: str) -> str:
 
 @contextmanager
 def running_registry(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
-    """Yield a registry that listens on a port of its own, behind TLS where that is asked for."""
+    """Yield a registry that listens on a port of its own, with TLS if requested."""
     registry = FakeRegistry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -135,11 +135,11 @@ def running_registry(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry
             body = dict(parse_qsl(sent.decode())) if form else json.loads(sent)
             registry.bodies.append(body)
             registry.headers = dict(self.headers)
-            status, said = registry.answer(self.command, self.path, body)
+            status, answer = registry.answer(self.command, self.path, body)
             if status == 0:
                 self.close_connection = True
                 return
-            data = said if isinstance(said, bytes) else json.dumps(said).encode()
+            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

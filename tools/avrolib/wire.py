@@ -41,7 +41,7 @@ class SchemaDecoder:
 
 
 class WireReader:
-    """Read records of a registry's schemas; each schema is asked for once.
+    """Read records of a registry's schemas; each schema is requested once.
 
     Args:
         texts: The text of a schema by its id: ``from_registry``, or a recorded mapping's ``__getitem__``.
@@ -60,14 +60,14 @@ class WireReader:
             data: Key or value.
 
         Raises:
-            WireError: It has another form, or goes on behind its value.
+            WireError: It has another format, or more bytes after its value.
         """
         decoder = self._known.get(data[:5]) or self._load_schema(data[:5])
         stream = io.BytesIO(data)
         stream.seek(5)
         value = fastavro.schemaless_reader(stream, decoder.parsed, None)
         if stream.tell() != len(data):
-            raise WireError(f"{len(data) - stream.tell()} bytes stand behind the value")
+            raise WireError(f"{len(data) - stream.tell()} there are bytes after the value")
         return decoder.schema, value if decoder.plain is None or value is None else decoder.plain(value)
 
     def as_json(self, data: bytes | None) -> bytes | None:

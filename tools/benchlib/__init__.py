@@ -1,1 +1,3 @@
-"""Measurements of whole process trees, and of Debezium and Flink CDC beside this provider on the same servers."""
+"""Measurements of whole process trees, and of Debezium and Flink CDC compared with this provider on the same
+servers.
+"""

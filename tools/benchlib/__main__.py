@@ -7,7 +7,7 @@ import sys
 
 from benchlib.cli import main
 
-# A bench that is told to end ends its servers.
+# A bench that gets a signal ends its servers.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 try:
     sys.exit(main())

@@ -105,9 +105,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--property", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for this provider"
     )
-    parser.add_argument("--output", type=Path, help="result file; workloads measured anew replace those in it")
+    parser.add_argument(
+        "--output", type=Path, help="result file; workloads that are measured again replace those in it"
+    )
     parser.add_argument("--profile", action="store_true", help=f"only take profiles by stage of {', '.join(ROWS)}")
-    parser.add_argument("--docs", action="store_true", help="only make docs/performance.md and its plots anew")
+    parser.add_argument("--docs", action="store_true", help="only generate docs/performance.md and its plots again")
     options = parser.parse_args(arguments)
     options.workload = options.workload or (quick if options.quick else list(WORKLOADS))
     options.repeats = Repeats(options.repeat or 2, options.repeat or (1 if options.quick else 2))
@@ -115,7 +117,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _require(options: argparse.Namespace) -> None:
-    """See whether what is wanted can be had, before the servers start.
+    """Check the requested sides and the output before the servers start.
 
     Raises:
         StackError: The native kernel decodes nothing here, or the output is not a file that can be written.
@@ -149,13 +151,13 @@ def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 
 def _run_session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:
-    """Measure, print each run as it ends, and write the result file behind each; note what failed."""
+    """Measure, print each run as it ends, and write the result file after each; note what failed."""
     begun = time.monotonic()
     if options.output:
         read(options.output)
     with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
         session = Session(about(arguments, ground.source.version()))
-        # What the runs have started ends before the ground, also when the bench is told to end between two of them.
+        # What the runs have started ends before the servers, also if the bench gets a signal between two runs.
         with closing(_runs(options, ground, Path(folder), begun, failures)) as runs:
             for run in runs:
                 _log(begun, json.dumps(run.to_json()))
@@ -215,7 +217,7 @@ def _note_failure(begun: float, failures: list[str], error: Exception) -> None:
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:
-    """Return who runs; an earlier commit only when it is asked for by name, the kernel also where it is installed."""
+    """Return who runs; an earlier commit only if it is named, the kernel also where it is installed."""
     usual = [name for name, side in SIDES.items() if not side.opt_in and (not side.native or kernel_version())]
     names = options.side or usual
     return [SIDES[name] for name in SIDES if name in names]

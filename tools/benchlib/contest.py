@@ -82,7 +82,7 @@ def group_by_rows(workloads: Sequence[Workload]) -> list[list[Workload]]:
 def measure_workloads(
     ground: BenchEnvironment, workloads: Sequence[Workload], sides: Sequence[Side], repeats: Repeats, folder: Path
 ) -> Iterator[Run]:
-    """Let all find their place, write the rows, and let the sides run each workload by turns.
+    """Let all sides store their start position, write the rows, and let the sides run each workload in turn.
 
     Args:
         ground: The servers.

@@ -1,4 +1,4 @@
-"""What a measured run cost, whatever it measured."""
+"""The costs of a measured run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchlib.process_tree import Usage
 
 
 class Costs:
-    """Tell what a run cost, from what its processes used and what was done beside them."""
+    """Return the costs of a run: those of its processes, and of the work outside them."""
 
     __slots__ = ()
     used: Usage

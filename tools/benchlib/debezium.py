@@ -1,4 +1,4 @@
-"""Incremental snapshots by Debezium beside the stream, asked for by a row of a signal table."""
+"""Incremental snapshots of a running stream by Debezium, with a signal from the signal table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchlib.source import DATABASE, TABLE, signal_table
 
 
 def is_completion(note: bytes | None) -> bool:
-    """Return whether a notification tells of an incremental snapshot's end; the first snapshot has such ones, too."""
+    """Return whether a notification reports an incremental snapshot's end; the first snapshot has such ones, too."""
     return b'"aggregate_type":"Incremental Snapshot"' in (note or b"") and b'"type":"COMPLETED"' in (note or b"")
 
 
@@ -33,7 +33,7 @@ class DebeziumIncrementalSnapshot(DebeziumWorker):
     """Take an incremental snapshot with Debezium."""
 
     def measure(self) -> Measured:
-        """Let it find its place, stop it, ask for the snapshot, and measure from its start until it says COMPLETED."""
+        """Let it store its start position, stop it, send the signal, and measure from its restart to COMPLETED."""
         self._store_start_offset()
         data = f'{{"type":"incremental","data-collections":["{DATABASE}.{TABLE}"]}}'
         table = f"{DATABASE}.{signal_table('debezium')}"
@@ -45,7 +45,7 @@ class DebeziumIncrementalSnapshot(DebeziumWorker):
         return Measured(NAME, wrote, usage(samples), load=load)
 
     def _store_start_offset(self) -> None:
-        """Start it without a snapshot, and stop it when it has stored an offset that lies in the stream."""
+        """Start it without a snapshot, and stop it when it has stored an offset in the stream."""
         with self._connect("placed", FAST_FLUSH_S) as connect:
             connect.wait(
                 lambda: STREAMING_MARK in connect.log.read_text(errors="replace"), "Debezium to stream", START_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""The workloads by Debezium, from the start of its JVM until it ends in good order."""
+"""The workloads by Debezium, from the start of its JVM to its normal end."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class DebeziumSnapshot:
 
 
 class DebeziumIncremental:
-    """Read a table by an incremental snapshot beside changes.
+    """Read a table by an incremental snapshot while it is being changed.
 
     Args:
         entry: What is measured.
@@ -121,7 +121,7 @@ class DebeziumSteadyLoad:
         """Do nothing: it is found right before a run, so that no run has to read what an earlier one has."""
 
     def run(self, number: int) -> Run:
-        """Follow the load and return what that cost, and how far a reader was behind.
+        """Drain while the load runs, and return the costs and the lag of a reader.
 
         Args:
             number: Which run.

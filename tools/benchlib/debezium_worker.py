@@ -31,7 +31,7 @@ JVM = (
 )
 START_TIMEOUT_S, RUN_TIMEOUT_S = 180.0, 3600.0
 FAST_FLUSH_S, USUAL_FLUSH_S = 1.0, 10.0
-"""Seconds between two storings of the offset: while it finds its place, and while it is measured."""
+"""Seconds between two storings of the offset: while it stores its start position, and while it is measured."""
 STREAMING_MARK = "Keepalive thread is running"
 """What its log says when it has begun to stream."""
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -76,7 +76,7 @@ class DebeziumWorker:
             name: Name of a new folder for what it writes.
             offsets: File of its offsets.
             flush_s: Seconds between two storings of them.
-            connector: Properties of the connector beside those that all have.
+            connector: Properties of the connector in addition to the common ones.
             schemas: Whether records carry their schemas.
         """
         folder = self.folder / name

@@ -51,5 +51,5 @@ class EarlierCommit:
 
     def _worker(self, number: int) -> Worker:
         entry, workload, ground = self._entry, self._entry.workload, self._entry.ground
-        given = properties(ground.source, ground.kafka, entry.prefix(number)) | workload.properties(ground.registry)
-        return Worker(self._files, entry.folder, "snapshot" if workload.snapshot else "drain", given)
+        settings = properties(ground.source, ground.kafka, entry.prefix(number)) | workload.properties(ground.registry)
+        return Worker(self._files, entry.folder, "snapshot" if workload.snapshot else "drain", settings)

@@ -1,8 +1,8 @@
 """Run jobs with an earlier commit of this provider, in whose tree this process works.
 
-Planning, settling and the job are that commit's. It is told a line of JSON and answers with one: first the kind and the
-properties (``{"kind": "drain", "properties": {...}}``), and the stream finds its place; then the number of cores, and a
-job runs, and what it used is told.
+Planning, settling and the job are that commit's. It reads lines of JSON and answers each with one: first the kind and
+the properties (``{"kind": "drain", "properties": {...}}``), and the stream stores its start position; then the number
+of cores, and a job runs, and the answer has what it used.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def main() -> None:
     used = Path(airflow_provider_mysql_cdc.__file__).resolve()
     if tree not in used.parents:
         sys.exit(f"the earlier commit is in {tree}, and Python took the provider from {used.parent}")
-    given = json.loads(sys.stdin.readline())
-    pipeline = Pipeline(given["properties"])
-    if given["kind"] == "drain":
+    request = json.loads(sys.stdin.readline())
+    pipeline = Pipeline(request["properties"])
+    if request["kind"] == "drain":
         pipeline.snapshot()
     _print_result({})
     for line in sys.stdin:
-        _print_result(_run(pipeline, given["kind"], json.loads(line)["cores"]))
+        _print_result(_run(pipeline, request["kind"], json.loads(line)["cores"]))
 
 
 def _run(pipeline: Any, kind: str, cores: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a measured snapshot beside the stream has written, and whether it counts."""
+"""What a measured snapshot of a running stream has written, and whether the run is valid."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Measured:
         name: Who ran.
         wrote: What it wrote.
         used: What its processes used.
-        beside_s: CPU seconds beside them: planning and looking at the ledger, which an Airflow task does.
+        beside_s: CPU seconds outside of them: planning and looking at the ledger, which an Airflow task does.
         load: Load of the machine over the last minute at the end.
     """
 
@@ -63,9 +63,9 @@ class Measured:
 
 
 MAX_MISSING_SHARE = 0.02
-"""Greatest share of rows that events may have told of in place of the snapshot."""
+"""Highest share of rows that may come as events and not from the snapshot."""
 MIN_CONCURRENT_SHARE = 0.1
-"""Least share of the writer's changes that belongs to the run; those behind the last round wait for the next drain."""
+"""Least share of the writer's changes that belongs to the run; those after the last window wait for the next drain."""
 
 
 def invalid_reasons(run: Measured, rows: int, rate: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""The workloads by Flink CDC, from the start of its JVM until it ends behind a savepoint."""
+"""The workloads by Flink CDC, from the start of its JVM until it ends with a savepoint."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _options(options: dict[str, str]) -> str:
 
 
 def _records(admin: AdminClient, topic: str) -> int:
-    asked = TopicPartition(topic, 0)
-    return int(admin.list_offsets({asked: OffsetSpec.latest()})[asked].result().offset)
+    partition = TopicPartition(topic, 0)
+    return int(admin.list_offsets({partition: OffsetSpec.latest()})[partition].result().offset)
 
 
 class FlinkDrain:
@@ -84,13 +84,13 @@ class FlinkDrain:
     """
 
     def __init__(self, entry: WorkloadRun) -> None:
-        # What cannot be fetched is told before the rows are written.
+        # A download that fails is reported before the rows are written.
         archives(entry.ground.java)
         self._entry = entry
         self._place: BinlogPosition = ("", 0)
 
     def store_position(self) -> None:
-        """Remember where the binlog stands."""
+        """Store the current binlog position."""
         with self._entry.ground.source.connect() as conn, conn.cursor() as cursor:
             cursor.execute("SHOW MASTER STATUS")
             file, position, *_ = cursor.fetchone()
@@ -104,7 +104,7 @@ class FlinkDrain:
 
         Raises:
             RuntimeError: Another number of records came than there are rows.
-            StackError: It gives up.
+            StackError: It ends before all records are there.
         """
         entry, ground, workload = self._entry, self._entry.ground, self._entry.workload
         topic = f"{entry.prefix(number)}.{DATABASE}.{TABLE}"
@@ -122,7 +122,7 @@ class FlinkDrain:
         return Run(workload.name, entry.side.name, records, used, load=load)
 
     def _stop_when_done(self, flink: Flink, records: Callable[[], int]) -> Callable[[], bool]:
-        """Return a function that ends job and process, one behind the other, when all records are there."""
+        """Return a function that ends the job, then the process, when all records are there."""
         limit, last_check = time.monotonic() + RUN_TIMEOUT_S, 0.0
         rows = self._entry.workload.rows
         steps: list[_Step] = [

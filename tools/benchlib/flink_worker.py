@@ -1,4 +1,4 @@
-"""Flink CDC in one process: Flink's SQL client with its mini cluster, ended behind a savepoint when it is told to."""
+"""Flink CDC in one process: Flink's SQL client with its mini cluster, which ends with a savepoint on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacklib.settings import LOG4J_COORDINATE, LOOPBACK, cache_dir
 VERSION, FLINK_VERSION = "3.5.0", "1.20.3"
 NAME = f"Flink CDC {VERSION}"
 _FLINK = "org.apache.flink"
-# The SQL client does not start without the classes of flink-python's archive, whatever language its jobs are in.
+# The SQL client does not start without the classes of flink-python's archive, for jobs in any language.
 _MODULES = (
     *("clients", "connector-base", "json", "python", "sql-client", "sql-gateway"),
     *("table-api-java-bridge", "table-planner-loader", "table-runtime"),
@@ -40,10 +40,10 @@ _OPENED = (
 JVM = ("-Duser.timezone=UTC", *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED))
 """No greatest heap, as in bin/sql-client.sh: Java takes a quarter of the machine's memory for it."""
 CHECKPOINT_S = 10
-"""Seconds between two checkpoints, as Debezium stores its offset here; Flink makes none unless it is told to."""
+"""Seconds between two checkpoints, as Debezium stores its offset here; Flink's default is to make none."""
 _MAIN = "org.apache.flink.table.client.SqlClient"
 _FAILED, _DONE = "[ERROR] ", "Complete execution of the SQL update statement"
-"""What the SQL client says of a statement that failed, and of a job that has ended in good order."""
+"""Output of the SQL client for a statement that failed, and for a job that has ended normally."""
 _PLAIN = "\033[0m"
 """How it ends what it writes in colours, also into a file."""
 _LOGGING = """rootLogger.level = INFO
@@ -131,7 +131,7 @@ class Flink:
 
     @property
     def stopped(self) -> bool:
-        """Return whether the job has ended in good order; the mini cluster goes on behind it."""
+        """Return whether the job has ended normally; the mini cluster continues after it."""
         return _DONE in self._text()
 
     def trouble(self) -> str | None:
@@ -142,7 +142,7 @@ class Flink:
         return " ".join(why.split("\n")[:2]).removesuffix(_PLAIN) if sign else None
 
     def stop_job(self) -> None:
-        """Let the job end in good order: it sends what it holds, and writes a savepoint.
+        """End the job normally: it sends its buffered records and writes a savepoint.
 
         Raises:
             StackError: The mini cluster does not take it.

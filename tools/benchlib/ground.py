@@ -1,4 +1,4 @@
-"""Where a bench runs, and what one side is given for one workload."""
+"""The servers of a bench, and the inputs of one side for one workload."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Contestant(Protocol):
     """Run one workload by one side, several times."""
 
     def store_position(self) -> None:
-        """Remember where the binlog stands, before the rows are written; what finds it later does nothing."""
+        """Store the binlog position before the rows are written; what finds it later does nothing."""
 
     def run(self, number: int) -> Run:
         """Run once, and return what that cost.

@@ -1,4 +1,4 @@
-"""How far a reader of committed records is behind the commits in MySQL."""
+"""The lag of a reader of committed records behind the commits in MySQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARES = {"p50": 0.5, "p95": 0.95, "max": 1.0}
 
 
 def lags(arrivals: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return how far the reader was behind, in seconds, at shares of all events; empty without events.
+    """Return the reader's lag in seconds at shares of all events; empty without events.
 
     Events that were committed before the first one arrived do not count: they waited for the start.
 
@@ -44,7 +44,7 @@ def committed_at(value: bytes | None) -> float | None:
 
 
 class LagReader:
-    """Read a topic in a process of its own, whose CPU time counts for nobody.
+    """Read a topic in a process of its own, whose CPU time is not counted.
 
     Args:
         kafka: Bootstrap servers.
@@ -54,8 +54,8 @@ class LagReader:
     def __init__(self, kafka: str, topic: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._ending, self._found = context.Event(), context.SimpleQueue()
-        given = (kafka, topic, self._ending, self._found)
-        self._process = context.Process(target=_read, args=given, daemon=True)
+        arguments = (kafka, topic, self._ending, self._found)
+        self._process = context.Process(target=_read, args=arguments, daemon=True)
         self._lags: dict[str, float] = {}
 
     def __enter__(self) -> LagReader:
@@ -69,7 +69,7 @@ class LagReader:
         self._process.join(30)
 
     def seconds(self) -> dict[str, float]:
-        """Return how far the reader was behind (``lags``), once it has ended."""
+        """Return the reader's lag (``lags``) after it has ended."""
         return self._lags
 
 
@@ -79,7 +79,7 @@ def _read(kafka: str, topic: str, ending: Any, results: Any) -> None:
     try:
         arrivals += _events(consumer, topic, ending)
     finally:
-        # Whoever waits for it gets an answer also when reading has failed.
+        # The waiting process gets an answer also if reading has failed.
         results.put(lags(arrivals))
         consumer.close()
 

@@ -25,7 +25,7 @@ def make_tables(source: MySqlSource, workload: Workload, names: Sequence[str]) -
 
 
 def make_database(source: MySqlSource, workload: Workload) -> None:
-    """Make the database anew without tables, and a seed of rows that loads are copied from.
+    """Create the database again without tables, and a seed of rows from which loads are copied.
 
     Args:
         source: The server.

@@ -1,4 +1,4 @@
-"""Many tables asked for at once: how large the ledger's records become, and what it costs."""
+"""A snapshot of many tables: how large the ledger's records become, and what it costs."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from benchlib.topics import delete_topics_and_wait
 
 
 def pipeline(entry: WorkloadRun, number: int, more: Mapping[str, str] | None = None) -> Pipeline:
-    """Return a pipeline with the settings that Debezium is given as well.
+    """Return a pipeline with the same settings as Debezium.
 
     Args:
         entry: What is measured.
@@ -86,7 +86,7 @@ class Jobs:
         """Return what all jobs cost.
 
         Args:
-            lag_s: How far readers were behind.
+            lag_s: The readers' lag.
         """
         load, names = os.getloadavg()[0], self._entry.workload.names
         records = sum(self._counts.get(self._pipeline.table_topic(name), 0) for name in names)
@@ -136,7 +136,7 @@ class ProviderStream:
 
 
 class ProviderIncremental:
-    """Read a table by an ad-hoc snapshot beside changes.
+    """Read a table by an ad-hoc snapshot while it is being changed.
 
     Args:
         entry: What is measured.
@@ -184,7 +184,7 @@ class ProviderSteadyLoad:
         """Do nothing: it is found right before a run, so that no run has to read what an earlier one has."""
 
     def run(self, number: int) -> Run:
-        """Follow the load and return what that cost, and how far a reader was behind.
+        """Drain while the load runs, and return the costs and the lag of a reader.
 
         Args:
             number: Which run.

@@ -1,4 +1,6 @@
-"""Snapshots by this provider beside the stream, on Spark, with the steps of MySqlCdcIncrementalSnapshotOperator."""
+"""Ad-hoc snapshots of a running stream by this provider, on Spark, with the steps of
+MySqlCdcIncrementalSnapshotOperator.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from benchlib.process_tree import Sample, usage
 from benchlib.source import DATABASE, TABLE, MySqlSource, signal_table
 
 RATE = 100.0
-"""Changes a second beside the snapshot, each a transaction."""
+"""Changes a second during the snapshot, each in its own transaction."""
 
 
 def properties(source: MySqlSource, kafka: str, prefix: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the connector's properties; what Debezium is given as well is the same.
+    """Return the connector's properties; those that Debezium has too are the same.
 
     Args:
         source: The server.
@@ -51,7 +53,7 @@ class ProviderIncrementalSnapshot:
         samples: What the processes of all its jobs had used.
         beside_s: CPU seconds of this process for planning and looking, which an Airflow task does.
         jobs: Number of Spark jobs.
-        status: How the snapshot stands.
+        status: The snapshot's status.
         native: Whether the native kernel decodes where it is installed.
         native_rows: Rows that it has decoded.
     """
@@ -66,7 +68,9 @@ class ProviderIncrementalSnapshot:
     native_rows: int = 0
 
     def measure(self) -> Measured:
-        """Let the stream find its place, ask for the snapshot, and measure until the ledger says that it is done."""
+        """Let the stream store its start position, send the signal, and measure until the ledger says that it is
+        done.
+        """
         self.pipeline.snapshot()
         self.run([f"{DATABASE}.{TABLE}"])
         load = os.getloadavg()[0]

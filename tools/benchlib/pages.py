@@ -31,7 +31,7 @@ _HEAD = (
 
 
 def page(text: str, sessions: Sequence[Session]) -> str:
-    """Return a page with what stands between its marks made anew.
+    """Return a page with the text between its marks generated again.
 
     Args:
         text: The page.
@@ -65,7 +65,7 @@ def files(sessions: Sequence[Session]) -> dict[Path, str]:
 
 
 def write_pages() -> list[Path]:
-    """Make all files anew, and remove plots of what is no longer measured; return the files that changed."""
+    """Generate all files again, and remove plots of what is no longer measured; return the files that changed."""
     changed, made = [], files(read(RESULT))
     for path in set(RESULT.parent.glob("*.svg")) - set(made):
         path.unlink()

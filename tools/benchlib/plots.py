@@ -98,9 +98,9 @@ def _by_side(
     below = list(reversed(lines))
     chart.x_labels = [line.workload for line in below]
     for side in reversed(SIDES):
-        given = [value(line.sides[side]) if side in line.sides else None for line in below]
-        if any(each is not None for each in given):
-            chart.add(SIDES[side].title, [None if each is None else round(each, 2) for each in given])
+        values = [value(line.sides[side]) if side in line.sides else None for line in below]
+        if any(each is not None for each in values):
+            chart.add(SIDES[side].title, [None if each is None else round(each, 2) for each in values])
     return _plain(chart.render())
 
 

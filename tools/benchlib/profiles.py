@@ -35,7 +35,7 @@ class Profile:
     Args:
         workload: The workload.
         side: Who ran it.
-        records: Records of its tables, with changes beside an incremental snapshot.
+        records: Records of its tables, with the changes during an incremental snapshot.
         cpu_us: Microseconds of CPU a record of a run that nothing sampled.
         sampled_us: The same of the run that was sampled.
         samples: Number of samples.
@@ -145,7 +145,7 @@ def _profile_job(entry: WorkloadRun, found: Any, spy: JobProfiler) -> tuple[CpuU
 
 
 def _incremental(entry: WorkloadRun, number: int, spy: JobProfiler) -> tuple[CpuUsage, int]:
-    """Read a table beside changes."""
+    """Read a table while it is being changed."""
     ground, workload = entry.ground, entry.workload
     more = ours.properties(ground.source, ground.kafka, entry.prefix(number), {})
     found = pipeline(entry, number, {**more, "table.include.list": workload.included})

@@ -18,10 +18,10 @@ PARTS: Mapping[str, Sequence[str]] = {
     "JVM": ("java",),
     "planning and settling": (),
 }
-"""Who uses CPU time, with the kinds of processes (``process_tree``); the last one is what is done beside them."""
+"""Who uses CPU time, with the kinds of processes (``process_tree``); the last one is the work outside of them."""
 _WORKER = "pyspark.daemon"
 _MAX_RECORD_DIFFERENCE = 0.02
-"""Greatest difference between the records of two runs: a snapshot beside changes leaves out what they told of."""
+"""Greatest difference between the records of two runs: a snapshot leaves out rows that were changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def summary(compared: Iterable[WorkloadLine], missed: Iterable[str]) -> str:
         ratios = [f"{r:.3f}" for side in (BASE_SIDE, "native") if (r := line.ratio(side)) is not None]
         if ratios and line.peer:
             parts.setdefault(line.peer, []).append(f"{line.workload} {' / '.join(ratios)}")
-    told = {PEERS[peer]: ", ".join(some) for peer, some in parts.items()}
-    text = f"ratios to Debezium, Python / native kernel: {told.pop(PEERS[PEER_SIDE]) or 'none'}"
-    text += "".join(f"; to {peer}: {some}" for peer, some in told.items())
+    by_peer = {PEERS[peer]: ", ".join(some) for peer, some in parts.items()}
+    text = f"ratios to Debezium, Python / native kernel: {by_peer.pop(PEERS[PEER_SIDE]) or 'none'}"
+    text += "".join(f"; to {peer}: {some}" for peer, some in by_peer.items())
     return text + (f"; missed: {', '.join(wrong)}" if (wrong := list(missed)) else "")

@@ -19,7 +19,7 @@ class Run(Costs):
         side: Name of the side that ran.
         records: Records written to the tables' topics.
         used: What its processes used.
-        beside_s: CPU seconds beside them: planning and settling, which an Airflow task does.
+        beside_s: CPU seconds outside of them: planning and settling, which an Airflow task does.
         load: Load of the machine over the last minute at the end.
         native_rows: Rows that the native kernel has decoded.
         lag_s: Seconds from a commit to the reader of its event, by name of the share (``p50``); empty without a steady
@@ -52,17 +52,17 @@ class Run(Costs):
         return {**found, "lag_s": dict(self.lag_s)} if self.lag_s else found
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Run:
+    def from_json(cls, data: Mapping[str, Any]) -> Run:
         """Return what ``to_json`` wrote.
 
         Args:
-            given: The object.
+            data: The object.
         """
-        beside_s = float(given["cpu_s_beside"])
-        cpu_by_kind, peak_mb = dict(given["cpu_s_by_kind"]), dict(given["peak_mb"])
-        busiest = dict(given.get("cpu_s_busiest", {}))
-        cpu_s = float(given["cpu_s"]) - beside_s
-        used = Usage(float(given["wall_s"]), cpu_s, cpu_by_kind, peak_mb, busiest_s=busiest)
-        load, rows = float(given["load1"]), int(given["native_rows"])
-        records, lag_s = int(given["records"]), dict(given.get("lag_s", {}))
-        return cls(str(given["workload"]), str(given["side"]), records, used, beside_s, load, rows, lag_s)
+        beside_s = float(data["cpu_s_beside"])
+        cpu_by_kind, peak_mb = dict(data["cpu_s_by_kind"]), dict(data["peak_mb"])
+        busiest = dict(data.get("cpu_s_busiest", {}))
+        cpu_s = float(data["cpu_s"]) - beside_s
+        used = Usage(float(data["wall_s"]), cpu_s, cpu_by_kind, peak_mb, busiest_s=busiest)
+        load, rows = float(data["load1"]), int(data["native_rows"])
+        records, lag_s = int(data["records"]), dict(data.get("lag_s", {}))
+        return cls(str(data["workload"]), str(data["side"]), records, used, beside_s, load, rows, lag_s)

@@ -1,4 +1,4 @@
-"""Servers of another MySQL beside the bench's own, for workloads that need one."""
+"""Servers of another MySQL version, for workloads that need one."""
 
 from __future__ import annotations
 

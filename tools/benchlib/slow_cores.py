@@ -2,8 +2,8 @@
 
 Two processors that MySQL, Kafka, Spark's JVM and the writers share cannot show what a processor for each writer brings.
 Each worker is bound to the same small share of a processor, whether there is one or several, so that the servers have
-what they need beside them. Wall time is then what it is where each writer has a processor of its own, slower by that
-share, next to servers whose processors are not.
+enough of the rest. Wall time is then what it is where each writer has a processor of its own, slower by that share,
+next to servers whose processors are not.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SlowCores:
         share: Its speed, as a share of a whole processor.
 
     Raises:
-        RuntimeError: This machine lets nobody, or not this user, bound processes.
+        RuntimeError: This machine, or this user, cannot limit processes.
     """
 
     def __init__(self, share: float) -> None:
@@ -84,7 +84,7 @@ class SlowCores:
                 try:
                     folder.rmdir()
                 except OSError:
-                    # The kernel lets go of a process a moment behind its end.
+                    # The kernel releases a process a moment after its end.
                     if time.monotonic() > end:
                         raise
                     time.sleep(0.05)

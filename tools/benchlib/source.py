@@ -80,7 +80,7 @@ def _time(draw: random.Random) -> str:
 
 
 def load(source: MySqlSource, rows: int) -> None:
-    """Make the table anew, with keys from 1 on, and a signal table for each of the two.
+    """Create the table again, with keys from 1 on, and a signal table for each of the two sides.
 
     Args:
         source: The server.

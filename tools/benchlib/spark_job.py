@@ -1,4 +1,4 @@
-"""One job of this provider on Spark, sampled from spark-submit to its end, and what its connector is given."""
+"""One job of this provider on Spark, sampled from spark-submit to its end, and its connector's properties."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _is_over(process: subprocess.Popen[bytes], own: SlowCores | None) -> bool:
 
 
 def properties(source: MySqlSource, kafka: str, prefix: str, *, schemas: bool = False) -> dict[str, str]:
-    """Return the properties that all measurements share; what Debezium is given as well is the same.
+    """Return the properties that all measurements share; those that Debezium has too are the same.
 
     Args:
         source: The server.

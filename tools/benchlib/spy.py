@@ -135,8 +135,8 @@ def watched_threads(pid: int, *, sampling: bool) -> dict[tuple[int, str], float]
     """Return the CPU seconds of a job's threads by id and name.
 
     Args:
-        pid: What was started: the job, or the sampler, whose only child it is. The sampler lives longer than the job,
-            and its own time is nobody's.
+        pid: What was started: the job, or the sampler, whose only child it is. The sampler runs longer than the job,
+            and its own time is not counted.
         sampling: Whether it is the sampler.
     """
     if not sampling:

@@ -15,8 +15,8 @@ STAGES: Mapping[str, str] = {
     DECODE: "rows to keys and values, with the text around them",
     PRODUCE: "calls of the Kafka client, with the reports of what has arrived",
     CLIENT: "batches, compression, sending, answers: threads without Python",
-    COMMIT: "transactions of Kafka, the ledger, tasks and driver telling each other, the run's lock",
-    REST: "imports, structures, plans, topics, and whatever is not named above",
+    COMMIT: "transactions of Kafka, the ledger, messages between tasks and driver, the run's lock",
+    REST: "imports, structures, plans, topics, and everything else",
 }
 """The stages in the order of a bar, and what each holds."""
 
@@ -37,7 +37,7 @@ _WHOLE = (
         ),
     ),
 )
-"""What all below such a frame belongs to, whatever it is."""
+"""The stage of everything below such a frame."""
 _DECODERS = (
     r"\w+_renderer|row_\w+|text_row\w*|ticdc_\w+|python_records|json_text|mysql_text|binary_json|avro_\w+|java_floats"
     "|decimal|temporal_format|charset|spatial"
@@ -118,7 +118,7 @@ def stage_of(frames: Sequence[str]) -> str:
 def shares(found: Iterable[StackSamples], busy_s: Mapping[int, float]) -> dict[str, float]:
     """Return each stage's share of the CPU time of the threads that a sampler sees.
 
-    Samples tell how a thread's time is divided, and the system how much of it there is: a thread that mostly waits has
+    Samples show how a thread's time is divided, and the system how much of it there is: a thread that mostly waits has
     as many samples as it has wake-ups.
 
     Args:

@@ -1,4 +1,4 @@
-"""One stream by Debezium in Kafka Connect standalone, from its start until it ends in good order."""
+"""One stream by Debezium in Kafka Connect standalone, from its start to its normal end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DebeziumStream(DebeziumWorker):
     _runs: int = 0
 
     def store_position(self) -> None:
-        """Start it on empty tables, and stop it when it has stored an offset that lies before the load."""
+        """Start it on empty tables, and stop it when it has stored an offset before the load."""
         with self._connect(self.folder / _OFFSETS, "place", FAST_FLUSH_S) as connect:
             connect.wait(
                 lambda: STREAMING_MARK in connect.log.read_text(errors="replace"), "Debezium to stream", START_TIMEOUT_S
@@ -63,13 +63,13 @@ class DebeziumStream(DebeziumWorker):
         return self.finish_run(self.until(lambda: self.records() >= rows))
 
     def until(self, enough: Callable[[], bool]) -> Usage:
-        """Run it from its place until it has done enough, and end it in good order.
+        """Run it from its stored offset until it has done enough, and end it normally.
 
         Args:
             enough: Says whether it has; asked each half second.
 
         Raises:
-            StackError: It gives up.
+            StackError: It ends before that.
         """
         self._runs += 1
         offsets = self.folder / f"{_OFFSETS}-{self._runs}"
@@ -83,7 +83,7 @@ class DebeziumStream(DebeziumWorker):
 
         Args:
             used: What it used.
-            lag_s: How far readers were behind.
+            lag_s: The readers' lag.
         """
         load, records = os.getloadavg()[0], self.records()
         delete_topics_and_wait(self.kafka, self._topics(AdminClient({"bootstrap.servers": self.kafka})))
@@ -93,8 +93,8 @@ class DebeziumStream(DebeziumWorker):
     def records(self) -> int:
         """Return how many records the tables' topics have."""
         admin = AdminClient({"bootstrap.servers": self.kafka})
-        asked = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in self._topics(admin)}
-        return sum(found.result().offset for found in admin.list_offsets(asked).values()) if asked else 0
+        requests = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in self._topics(admin)}
+        return sum(found.result().offset for found in admin.list_offsets(requests).values()) if requests else 0
 
     def _topics(self, admin: AdminClient) -> list[str]:
         begins = f"{self.prefix}.{DATABASE}."

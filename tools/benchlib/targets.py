@@ -16,12 +16,12 @@ FULL_SCALE_ROWS = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class TargetVerdict:
-    """Say how a target stands.
+    """Hold the result of a target.
 
     Args:
-        about: What is wanted.
+        about: The required value.
         value: What was measured.
-        limit: What is wanted of it.
+        limit: The required value of it.
         at_most: Whether it is to lie below the limit, or above.
     """
 
@@ -45,7 +45,7 @@ class Target(Protocol):
     """Judge lines; None when what it is about was not measured."""
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands.
+        """Return the result.
 
         Args:
             lines: Lines by workload.
@@ -69,7 +69,7 @@ class CpuShare:
     side: str | None = None
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         line = lines.get(self.workload)
         side = self.side or (line.best if line else None)
         if line is None or side is None or side not in line.sides:
@@ -96,7 +96,7 @@ class CpuRegression:
     limit: float
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         line = lines.get(self.workload)
         if line is None or BASE_SIDE not in line.sides or EARLIER not in line.sides:
             return CpuShare(self.workload, self.limit, side=BASE_SIDE).judge(lines)
@@ -117,7 +117,7 @@ class MemoryShare:
     limit: float
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         line = lines.get(self.workload)
         if line is None or line.best is None or PEER_SIDE not in line.sides:
             return None
@@ -138,7 +138,7 @@ class Throughput:
     limit: float
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         line = lines.get(self.workload)
         if line is None or line.best is None or PEER_SIDE not in line.sides:
             return None
@@ -153,7 +153,7 @@ class WorkloadRatio:
     Args:
         workload: The one.
         other: The other.
-        limit: What is wanted.
+        limit: The required value.
         wall: Whether the other's wall time over the one's is compared, in place of the one's CPU time over the other's.
     """
 
@@ -163,7 +163,7 @@ class WorkloadRatio:
     wall: bool = False
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         one, other = lines.get(self.workload), lines.get(self.other)
         if one is None or other is None or one.best is None or one.best not in other.sides:
             return None
@@ -192,7 +192,7 @@ class WriterSpeedup:
     limit: float
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         one, other = lines.get(self.workload), lines.get(self.other)
         if one is None or other is None or one.best is None or one.best not in other.sides:
             return None
@@ -217,7 +217,7 @@ class LinearScaling:
     limit: float
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return how it stands."""
+        """Return the result."""
         some = [lines[name] for name in self.workloads if name in lines]
         costs = [f for line in some if line.best and (f := line.sides[line.best].steady_s)]
         if len(costs) < 2 or len(costs) < len(self.workloads):
@@ -250,7 +250,7 @@ TARGETS: tuple[Target, ...] = (
 
 
 def verdicts(compared: Sequence[WorkloadLine]) -> list[TargetVerdict]:
-    """Return how each target stands that was measured.
+    """Return the result of each target that was measured.
 
     Args:
         compared: The lines.

@@ -17,7 +17,7 @@ def delete_topics_and_wait(kafka: str, names: Sequence[str]) -> None:
     """Delete topics, so that the disk holds the rows of one run at a time, and wait until the broker is done with it.
 
     A broker takes changes of topics one after the other: thousands that are being removed would hold up those that the
-    next run makes. One that is made behind them appears when they are gone.
+    next run makes. A topic that is created after them appears when they are deleted.
 
     Args:
         kafka: Bootstrap servers.

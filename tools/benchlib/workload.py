@@ -28,11 +28,11 @@ class Workload:
         tables: Number of tables that share the rows.
         form: Form of keys and values.
         compressed: Whether transactions are compressed in the binlog.
-        peer: Side that runs it beside this provider; None for nobody.
+        peer: Side that runs it in addition to this provider; None if only this provider does.
         mysql: Version of the server that it needs; None for the bench's own.
         ours: Further properties of this provider.
         seconds: How long a steady load lasts; 0 for rows that are there before.
-        least: Fewest rows at whatever scale.
+        least: Fewest rows at any scale.
         share: Speed of the processor that each writer has for itself, as a share of a whole one; 0 where all share all.
     """
 
@@ -81,7 +81,7 @@ class Workload:
 
     @property
     def rows_as(self) -> tuple[object, ...]:
-        """Return what two workloads have equal that can be measured on the same rows, one behind the other."""
+        """Return what two workloads have equal that can be measured on the same rows, one after the other."""
         alone = () if self.kind in _SHARING else (self.name,)
         return self.shape, self.rows, self.a_transaction, self.tables, self.compressed, self.mysql, alone
 
@@ -155,9 +155,9 @@ _ALL = (
     replace(_SNAPSHOT, name="snapshot-string", about="the same, key of 33 letters", shape=STRING_KEY, rows=_M, quick=0),
     replace(_SNAPSHOT, name="snapshot-composite", about="key of two columns", shape=COMPOSITE_KEY, rows=_M, quick=0),
     replace(_SNAPSHOT, name="snapshot-skewed", about="integer key with gaps", shape=SKEWED_KEY, rows=_M, quick=0),
-    # Changes tell of rows before they are read: of a small table they would tell of too many.
+    # Changed rows come as events before they are read: in a small table there would be too many.
     Workload(
-        "incremental", "7 columns, read beside 100 changes a second", NARROW, _M, 300_000, "incremental", least=20_000
+        "incremental", "7 columns, read during 100 changes a second", NARROW, _M, 300_000, "incremental", least=20_000
     ),
     *(_tables(count) for count in (10, 100, 1_000, 10_000)),
     *(_writers(tables, writers, share) for tables in (1, 10) for share in (0.0, _SLOW) for writers in (1, 2)),

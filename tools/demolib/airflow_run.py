@@ -178,7 +178,7 @@ class Airflow:
             "PATH": os.pathsep.join([bins, inherited.get("PATH", os.defpath)]),
             "PYTHONPATH": str(REPOSITORY),
             "TMPDIR": str(self.home / "tmp"),
-            # Everything is on this host; a proxy of the environment must not be asked for it.
+            # Everything is on this host; a proxy of the environment must not be used for it.
             "NO_PROXY": "*",
             "no_proxy": "*",
         }

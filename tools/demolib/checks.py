@@ -1,4 +1,4 @@
-"""The verifier's core: does a topic tell the whole story of its table, once and in order? No I/O."""
+"""The verifier's core: does a topic contain all changes of its table, once and in order? No I/O."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class TableCheck:
     Args:
         layout: The table at the end.
         seen: Identities met so far, as hashes; shared by all tables, because an identity is unique among them all.
-        late: Transactions (``GTID source:number``) whose rows come when they are committed, not where they stand in the
-            binlog: those prepared with XA. Their order is followed by the rows alone.
+        late: Transactions (``GTID source:number``) whose rows are written when they are committed, not at their place
+            in the binlog: those prepared with XA. Their order is followed by the rows alone.
     """
 
     def __init__(self, layout: Layout, seen: set[bytes] | None = None, late: Container[str] = ()) -> None:
@@ -139,7 +139,7 @@ class TableCheck:
         return self
 
     def next_topic(self) -> None:
-        """Go on with the topic under which the table stands after a RENAME: its keys look different there."""
+        """Continue with the table's topic after a RENAME: its keys look different there."""
         for state in self._keys.values():
             state.partition = None
 
@@ -229,10 +229,12 @@ class TableCheck:
         state.last = event
 
     def _check_before_image(self, event: Event, state: _KeyState) -> None:
-        """The row before an event is the row after the event before it: so a lost event shows, whatever follows it."""
+        """The row before an event is the row after the event before it: so a lost event is found whatever follows
+        it.
+        """
         if state.tombstone_due:
             self.verdict.report("tombstone", f"{event.record}: none between the delete of {_show(event.key)} and this")
-        # The stream stands while a row is read again: it is what the topic has told already.
+        # The stream is paused while a row is read again: the row is the topic's last state of it.
         expected = event.after if event.again else event.before if event.op in "ud" else None
         if state.row != expected:
             self.verdict.report(
@@ -265,7 +267,7 @@ class TableCheck:
         if event.key is not None:
             self.verdict.report("key", f"{event.record}: a key, though the table has none")
         if (event.op == "t") != self._tombstone_due:
-            self.verdict.report("tombstone", f"{event.record}: a delete and its tombstone do not stand together")
+            self.verdict.report("tombstone", f"{event.record}: a delete is not followed by its tombstone")
         self._tombstone_due = event.op == "d"
         if event.op in "ud":
             if event.before is None or self._bag[event.before] <= 0:

@@ -72,7 +72,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class EventPosition:
-    """Say where in the binlog an event stands; places of one line are ordered by their numbers.
+    """Return an event's position in the binlog; places of one line are ordered by their numbers.
 
     Args:
         lineage: GTID source, or server and binlog base name.
@@ -91,7 +91,7 @@ class Event:
     """Hold one change event or tombstone.
 
     Args:
-        record: Where it stands in the topic.
+        record: Its place in the topic.
         op: ``r``, ``c``, ``u``, ``d``, ``t`` for a tombstone, ``x`` for a TRUNCATE.
         key: Key values, None for a table without key.
         before: Row before, by the layout's columns.
@@ -115,7 +115,7 @@ class Event:
 
     @property
     def again(self) -> bool:
-        """Whether it is a row that an ad-hoc snapshot read beside the stream."""
+        """Whether it is a row of an ad-hoc snapshot."""
         return self.identity.startswith(_AGAIN)
 
 
@@ -194,7 +194,7 @@ class EventReader:
         )
 
     def _truncation(self, record: Record) -> Event:
-        """Return a TRUNCATE, the only change that has no row to be told apart by."""
+        """Return a TRUNCATE, the only change that no row identifies."""
         payload = None if record.value is None else self._split(record.value, self._columns)[1]
         if payload is None or payload["op"] != "t":
             raise RecordError("the header cdc-id is missing")

@@ -30,12 +30,12 @@ FOLDER = REPOSITORY / ".stack" / "demo"
 PREFIX = "demo"
 PARTITIONS = 3
 ADHOC_TABLES = ("orders", "customers")
-"""Tables that are read again beside the stream."""
+"""Tables that an ad-hoc snapshot reads again."""
 _AVRO = "io.confluent.connect.avro.AvroConverter"
 _RUN_S = 300.0
 _ALTER_S = 20.0
 _SUBREAPER = 36
-# A demo that ends is to end in seconds; whoever is impatient may still use SIGKILL.
+# A demo must end in seconds; SIGKILL is still possible.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,7 +51,7 @@ class Demo:
     """One run.
 
     Args:
-        folder: Where data, logs and Airflow's home stand.
+        folder: The folder of data, logs and Airflow's home.
         scale: Size of the shop, 1 for 200,000 rows.
         rate: Transactions a second of the writer, at most.
         drains: How often the drain DAG runs while the writer writes.
@@ -110,10 +110,10 @@ class Demo:
             "kafka.bootstrap.servers": info.kafka,
             "topic.creation.default.replication.factor": "1",
             "topic.creation.default.partitions": str(PARTITIONS),
-            # The verifier tells events apart by this header.
+            # The verifier identifies events by this header.
             "cdc.id.header": "true",
             "drain.writers": "2",
-            # The demo's batches are small, but both writers are to be seen at work.
+            # The demo's batches are small, but both writers must run.
             "drain.small.batch.bytes": "0",
         }
         if self._registry:
@@ -143,7 +143,7 @@ class Demo:
         self._say(f"{rows:,} rows in {len(shop.TABLES)} tables, {time.monotonic() - began:.0f} s")
 
     def _stream(self) -> list[RunResult]:
-        """Snapshot, drain while the writer goes on, read tables again beside it, stop it, and drain the rest."""
+        """Take a snapshot, drain and read tables again while the writer runs, stop it, and drain the rest."""
         runs = [self._dag("mysql_cdc_snapshot")]
         for number in range(self._drains):
             if number == 1:
@@ -221,7 +221,7 @@ class Demo:
         stop_stack(self._folder, wipe=True)
 
     def end_writer(self) -> None:
-        """End the writer, whatever it is doing."""
+        """End the writer at once."""
         if self._writer is not None and self._writer.poll() is None:
             self._writer.kill()
             self._writer.wait()

@@ -14,7 +14,7 @@ _OPS = (("r", "read"), ("c", "created"), ("u", "updated"), ("d", "deleted"), ("t
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Hold what the report tells.
+    """Hold the contents of the report.
 
     Args:
         runs: The DAG runs in order.
@@ -91,7 +91,7 @@ def lines(summary: Summary) -> list[str]:
         f"{writer.get('transactions', {}).get('wholesale, compressed', 0):,} compressed and one ALTER TABLE",
         f"lag from commit to Kafka, of {len(lags):,} streamed events: median {percentile(lags, 0.5) / 1000:.1f} s, "
         f"95% {percentile(lags, 0.95) / 1000:.1f} s, most {percentile(lags, 1) / 1000:.1f} s",
-        f"read again beside the stream: {sum(v.again for v in result.tables):,} rows",
+        f"read again by an ad-hoc snapshot: {sum(v.again for v in result.tables):,} rows",
         f"verified {events:,} records in {result.seconds:.0f} s: every topic equals its table, no identity twice, "
         "every key in binlog order, the ALTER in the schema change topic"
         if result.ok

@@ -165,7 +165,7 @@ def _stock(rng: random.Random, count: int, _: Size) -> Rows:
 
 def _page_views(rng: random.Random, count: int, size: Size) -> Rows:
     for i in range(count):
-        # Every tenth row equals the one before it: without a key only the count tells them apart.
+        # Every tenth row equals the one before it: without a key they can only be counted.
         if i % 10 == 0:
             row = (_moment(rng, 10_000), rng.randrange(size.customers) + 1, rng.choice(PATHS), rng.randrange(9_000) / 8)
         yield row

@@ -240,7 +240,7 @@ def check_again(verdict: TableVerdict, rows: int | None) -> None:
         rows: What the snapshot says; None when the table was not to be read again.
     """
     if verdict.again != (rows or 0) or rows == 0:
-        verdict.report("again", f"{verdict.again} rows were read again, the ad-hoc snapshot tells of {rows or 'none'}")
+        verdict.report("again", f"{verdict.again} rows were read again, the ad-hoc snapshot reports {rows or 'none'}")
 
 
 def verify(

@@ -1,4 +1,4 @@
-"""The shop's business: a process that changes the shop until it is told to stop.
+"""The shop's business: a process that changes the shop until it gets a signal.
 
 ``python -m demolib.writer --host H --port P --user U --database D --report FILE``; the password comes from the
 environment variable DEMO_MYSQL_PASSWORD. SIGTERM ends it after the transaction at hand, SIGUSR1 makes it run the ALTER
@@ -262,7 +262,7 @@ def _sku(number: int, renamed: int) -> str:
 
 
 def run(business: ShopWorkload, rate: float, report: Path, signals: Signals) -> None:
-    """Run transactions at most ``rate`` a second until told to stop.
+    """Run transactions at most ``rate`` a second until stopped.
 
     Args:
         business: What to run.
@@ -284,7 +284,7 @@ def run(business: ShopWorkload, rate: float, report: Path, signals: Signals) -> 
         if now - reported >= _REPORT_SECONDS:
             reported = now
             _write(report, business, now - began)
-        # A writer that fell behind by a second does not catch up.
+        # A writer that is late by a second does not catch up.
         due = max(due + 1 / rate, now - 1)
         if due > now:
             time.sleep(due - now)
@@ -300,7 +300,7 @@ def _write(report: Path, business: ShopWorkload, seconds: float) -> None:
 
 @dataclass(slots=True)
 class Signals:
-    """Hold what signals asked for."""
+    """Hold what signals have requested."""
 
     stop: bool = False
     alter: bool = False

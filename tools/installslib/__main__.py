@@ -1,4 +1,4 @@
-"""Make each environment of docs/install.md anew and try it."""
+"""Create each environment of docs/install.md and test it."""
 
 from __future__ import annotations
 

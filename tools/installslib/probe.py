@@ -63,7 +63,7 @@ def spark(expected: bool) -> None:
             assert "[spark]" in error.remedy, error
             print("without a Spark: named, with the extra that brings one")
             return
-        raise AssertionError("there is no Spark, and nobody says so")
+        raise AssertionError("there is no Spark, and no message says so")
     hook.check_programs()
     with tempfile.TemporaryDirectory() as folder:
         task = Path(folder, "versions.py")

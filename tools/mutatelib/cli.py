@@ -62,7 +62,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once, those that need servers one by one (2)")
     parser.add_argument("--record", type=Path, default=_RECORD, metavar="FILE", help=f"keeps verdicts ({_RECORD.name})")
     parser.add_argument("--again", action="store_true", help="try those too whose verdict is recorded and holds")
-    parser.add_argument("--patience", type=float, default=1.0, metavar="FACTOR", help="of the longest times (1)")
+    parser.add_argument(
+        "--timeout-factor", type=float, default=1.0, metavar="FACTOR", help="factor for all timeouts (1)"
+    )
     parser.add_argument(
         "--no-baseline", action="store_true", help="do not run the tests that went red on the unchanged text"
     )
@@ -142,15 +144,15 @@ class _MutationRun:
 
     def __init__(self, options: argparse.Namespace, record: VerdictFile, known: Sequence[Result], total: int) -> None:
         self.results = {r.mutant.name: r for r in known}
-        self._patience, self._record, self._total = options.patience, record, total
+        self._timeout_factor, self._record, self._total = options.timeout_factor, record, total
         self._began, self._known = time.monotonic(), len(known)
         if known:
             print(f"{self._known} of {total} verdicts are from the record {options.record}", flush=True)
 
     def attempt(self, copy: Copy, mutant: Mutant) -> Result:
         """Try one; what its verdict rests on is in the copy."""
-        rests_on = verdict_key(mutant, copy.root)
-        return replace(try_mutant(copy, mutant, self._record.killer(mutant), self._patience), key=rests_on)
+        key = verdict_key(mutant, copy.root)
+        return replace(try_mutant(copy, mutant, self._record.killer(mutant), self._timeout_factor), key=key)
 
     def report(self, result: Result) -> None:
         """Write a result down and print a line for it."""
@@ -174,7 +176,7 @@ class _MutationRun:
         print(f"running the tests that went red on the unchanged text, for {len(open_)} mutant(s)", flush=True)
         copy = Copy(stack_dir, airflow=not quick)
         try:
-            for result in check_controls(copy, open_, self._patience):
+            for result in check_controls(copy, open_, self._timeout_factor):
                 self._record.add(result)
                 self.results[result.mutant.name] = result
         finally:

@@ -13,7 +13,7 @@ from mutatelib.mutant import PACKAGE, REPOSITORY
 from mutatelib.runs import PytestRunner, RunOutcome
 
 _MODEL_WALKS = "300"
-"""Interleavings of the models that a mutant is tried with; the suite walks more."""
+"""Interleavings of the models that a mutant is tried with; the suite runs more."""
 
 
 class Copy:

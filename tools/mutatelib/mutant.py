@@ -40,14 +40,14 @@ class Mutant:
     Args:
         name: What is taken out, unique in the list.
         file: The file, relative to the package.
-        out: The text taken out; it stands in the file exactly once.
+        out: The text taken out; it occurs in the file exactly once.
         put: The text put in its place.
         breaks: What it breaks: a requirement, or what would happen.
         rows: Rows of docs/fixed-faults.md that the protection closes.
         tests: Tests of which one goes red, relative to ``tests``.
         explained: Why no test can go red; such a mutant is not run.
         expects: How its tests end with it when none goes red by what it looks at: ``took too long`` for a mutant that
-            hangs, ``errored`` for one that stops what stands around a test.
+            hangs, ``errored`` for one that breaks a fixture.
         requirements: Ids of requirements whose feature this edit takes out; tests that carry the id as a mark go red.
     """
 

@@ -1,4 +1,4 @@
-"""Run tests in forked children of a process that stands ready (``warm.py``), and say how they ended."""
+"""Run tests in forked children of a process that waits (``warm.py``), and say how they ended."""
 
 from __future__ import annotations
 

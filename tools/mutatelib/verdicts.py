@@ -24,9 +24,9 @@ class Result:
 
     Args:
         mutant: The mutant.
-        verdict: ``killed`` when a test went red by what it looks at. A time that was over and an error before or behind
-            the test say as much about the machine as about the mutant: ``took too long`` and ``errored``, unless its
-            row expects them. ``not testable``: its tests could not be run at all. ``red without it``: so is the test.
+        verdict: ``killed`` when a test went red by what it looks at. A timeout and an error in a fixture may be due
+            to the machine as well as to the mutant: ``took too long`` and ``errored``, unless its row expects them.
+            ``not testable``: its tests could not be run at all. ``red without it``: so is the test.
         seconds: How long it took.
         cpu_s: CPU seconds of it, with the processes its tests have waited for.
         killer: The test that went red, relative to ``tests``.
@@ -75,7 +75,7 @@ def judge(mutant: Mutant, ended: RunOutcome) -> tuple[Verdict, str, str]:
     if ended.code == 0:
         return "survived", "", "no test went red"
     red = ended.reds[0] if ended.reds else None
-    # What cleans up behind a red test may hang; the test is red.
+    # The cleanup of a failed test may hang; the test has failed.
     if ended.code is None and (red is None or red.phase != "call"):
         return _unless_expected(mutant, "took too long", "", "the run was ended")
     if ended.code not in (1, None) or red is None:

@@ -194,7 +194,7 @@ def _run_child(request: dict[str, Any]) -> int:
 
 
 def _wait(child: int, limit_s: float) -> dict[str, Any]:
-    """Wait for a child; end it when its time is over, or when nobody is there any more who asked."""
+    """Wait for a child; end it when its time is over, or when the requesting process has ended."""
     ended = os.pidfd_open(child)
     ready, _, _ = select.select([ended, 0], [], [], limit_s)
     os.close(ended)

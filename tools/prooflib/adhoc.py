@@ -1,4 +1,4 @@
-"""Ad-hoc snapshots in two captures: rows that were read beside the stream, at other moments in each run.
+"""Ad-hoc snapshots in two captures: rows of ad-hoc snapshots, which are read at other moments in each run.
 
 The stream is compared in order without them and without watermarks, whose transactions do not count in the numbers of
 the others. Reads are compared by request and key; and each of ours must be the state of its row at its place.
@@ -25,10 +25,10 @@ Ids = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """Say under which circumstances a row was read beside the stream.
+    """Hold the circumstances under which an ad-hoc snapshot read a row.
 
     Args:
-        request: Id of the signal that asked for it.
+        request: Id of its signal.
         stopped: Whether a later signal stopped it.
         events: Rows that events of the same key had before and after them, between the signal and the last read.
     """
@@ -137,13 +137,13 @@ class CaptureSide:
         return -1 if number is None else self.transaction_index(number)
 
     def offset_in_transaction(self, record: Record) -> int | None:
-        """Return how many bytes behind its transaction's first event a record's event stands."""
+        """Return a record's distance in bytes from its transaction's first event."""
         number, pos = number_of(record), source_of(record).get("pos")
         first = None if number is None else self._first.get(number)
         return None if first is None or pos is None else int(pos) - first
 
     def before_marks(self, record: Record) -> bool:
-        """Return whether no watermark stands before a record in the binlog."""
+        """Return whether there is no watermark before a record in the binlog."""
         number = number_of(record)
         return not self.marks or number is None or number < self.marks[0]
 
@@ -160,7 +160,7 @@ class CaptureSide:
             yield _Signal(str(row["id"]), str(row["type"]), tables, self.transaction_index_of(record))
 
     def request_of(self, record: Record) -> _Signal | None:
-        """Return the last signal before a read that asked for its table."""
+        """Return the last signal for its table before a read."""
         table, place = _table(record), self.transaction_index_of(record)
         signals_before = [s for s in self._signals_for(table) if s.place <= place]
         return signals_before[-1] if signals_before else None
@@ -169,7 +169,7 @@ class CaptureSide:
         return [s for s in self.signals if s.type == "execute-snapshot" and s.tables and s.names(table)]
 
     def stopped(self, request: _Signal, table: str) -> bool:
-        """Return whether a signal stopped a table's snapshot before it was asked for again."""
+        """Return whether a signal stopped a table's snapshot before the next one was requested."""
         later = [s.place for s in self._signals_for(table) if s.place > request.place]
         end = min(later, default=_FOREVER)
         stops = [s for s in self.signals if s.type == "stop-snapshot" and s.names(table)]
@@ -204,7 +204,7 @@ class AdhocSnapshots:
         return bool(self.ours.marks or self.theirs.marks)
 
     def same_position(self, ours: Record, theirs: Record) -> bool:
-        """Return whether two events stand at the same place of the same transaction, watermarks not counted."""
+        """Return whether two events are at the same place of the same transaction, watermarks not counted."""
         if source_of(ours).get("file") != source_of(theirs).get("file"):
             return False
         our_offset, other = self.ours.offset_in_transaction(ours), self.theirs.offset_in_transaction(theirs)
@@ -240,12 +240,12 @@ class AdhocSnapshots:
         events = self._events()
         for ids in sorted({*mine, *other}):
             topic, request, key = ids
-            told = tuple(
+            window_events = tuple(
                 r for place, r in events.get((topic, key), ()) if self._in_window(request, place, last[ids[:2]])
             )
             a, b = mine.get(ids, []), other.get(ids, [])
             read = ReadContext(
-                request, self._stopped(request, (a or b)[0]), tuple(row for e in told for row in _rows(e))
+                request, self._stopped(request, (a or b)[0]), tuple(row for e in window_events for row in _rows(e))
             )
             for number, pair in enumerate(_zip_longest_pairs(a, b)):
                 yield pair, read, number > 0 and pair[0] is not None

@@ -43,7 +43,7 @@ def _window_times(text: Any) -> bool:
 
 
 def read_at(d: Difference) -> bool:
-    """Return whether two reads of one row beside the stream name other places, each one that is well formed."""
+    """Return whether two reads of one row by ad-hoc snapshots have different, valid positions."""
     if None in d.pair or d.path[:-1] != _SOURCE or d.path[-1] not in _WHERE:
         return False
     if any(op_of(r) != "r" or number_of(r) is None for r in _present(d)):
@@ -54,7 +54,7 @@ def read_at(d: Difference) -> bool:
 
 
 def told_by_event(d: Difference) -> bool:
-    """Return whether one lacks a read of a row of which an event told while the snapshot was at work."""
+    """Return whether one lacks a read of a row that had an event while the snapshot was running."""
     return _lacks_read(d) and bool(d.context.read and d.context.read.events)
 
 

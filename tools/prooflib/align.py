@@ -1,4 +1,6 @@
-"""Which record of one capture stands for which of the other: by order within a partition, gaps found by identity."""
+"""Which record of one capture corresponds to which of the other: by order within a partition, gaps found by
+identity.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from prooflib.volatile import is_transaction, transaction_number
 
 Pair = tuple[Record | None, Record | None]
 _ROW_MEMBERS = ("before", "after")
-# What a keyless record is known by, beside its row.
+# What identifies a keyless record, in addition to its row.
 _SCHEMA_CHANGE = ("databaseName", "ddl")
 
 
@@ -34,7 +36,7 @@ def identity(record: Record) -> str:
 
 
 def align_records(ours: Sequence[Record], theirs: Sequence[Record]) -> Iterator[Pair]:
-    """Yield pairs in the order of the recorded capture; a record without counterpart has None beside it.
+    """Yield pairs in the order of the recorded capture; a record without counterpart is paired with None.
 
     Args:
         ours: All records of our capture.

@@ -1,4 +1,4 @@
-"""What stands around a record in the two captures, where the record itself does not tell a fault from a difference."""
+"""The context of a record in the two captures, if the record alone cannot distinguish a fault from a difference."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _VOLATILE = (*TIMES, "server_id", "thread", "gtid", "file", "pos")
 
 @dataclass(frozen=True, slots=True)
 class RecordContext:
-    """Say what stands around a record.
+    """Hold the context of a record.
 
     Args:
-        streamed_record: The recorded stream's record of a row that stands in the recorded snapshot, too: a workload
+        streamed_record: The recorded stream's record of a row that is in the recorded snapshot, too: a workload
             that runs its
-            INSERTs before the snapshot and again behind it gives each row twice, the second time with a key that is
+            INSERTs before the snapshot and again after it has each row twice, the second time with a key that is
             further by the number of rows.
-        followed: Whether the recorded capture has a record of the same partition behind this one.
+        followed: Whether the recorded capture has a record of the same partition after this one.
         repeated: Whether ours has this record more than once, and the recorded capture has not.
         already_recorded: Whether the recorded capture has the same schema change before, of the same place.
-        read: How the row was read beside the stream, None for all other records.
+        read: How an ad-hoc snapshot read the row, None for all other records.
     """
 
     streamed_record: Record | None = None
@@ -43,7 +43,7 @@ NO_CONTEXT = RecordContext()
 
 
 def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
-    """Yield what stands around each pair of records.
+    """Yield the context of each pair of records.
 
     Args:
         pairs: All pairs of two captures, in order.
@@ -51,7 +51,7 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
     twins = _StreamedRows(other for _, other in pairs if other is not None)
     last = {(o.topic, o.partition): n for n, (_, o) in enumerate(pairs) if o is not None}
     repeated = _repeated([m for m, _ in pairs if m is not None], [o for _, o in pairs if o is not None])
-    said: set[str] = set()
+    texts_seen: set[str] = set()
     for number, (mine, other) in enumerate(pairs):
         known = other or mine
         assert known is not None
@@ -59,19 +59,19 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
             twins.of(other) if other is not None else None,
             number < last.get((known.topic, known.partition), -1),
             mine is not None and (mine.topic, mine.partition, mine.number) in repeated,
-            _already_recorded(other, said),
+            _already_recorded(other, texts_seen),
         )
 
 
-def _already_recorded(record: Record | None, said: set[str]) -> bool:
-    """Return whether a schema change was said before, and take note of it."""
+def _already_recorded(record: Record | None, texts_seen: set[str]) -> bool:
+    """Return whether a schema change was seen before, and remember it."""
     payload = record.payload if record is not None else None
     if not isinstance(payload, dict) or "ddl" not in payload:
         return False
     source = {n: v for n, v in payload["source"].items() if n not in TIMES}
     text = show([source, payload["ddl"], payload["tableChanges"]], 1_000_000)
-    known = text in said
-    said.add(text)
+    known = text in texts_seen
+    texts_seen.add(text)
     return known
 
 
@@ -101,7 +101,7 @@ class _StreamedRows:
 
 
 def _repeated(ours: Sequence[Record], theirs: Sequence[Record]) -> set[tuple[str, str, int]]:
-    """Return the places of our records that stand there again, more often than such a row does in the recording."""
+    """Return the places of our records that occur again, more often than such a row does in the recording."""
     events = list(_identities(ours, TIMES))
     if len(set(events)) == len(events):
         return set()

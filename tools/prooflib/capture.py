@@ -42,8 +42,8 @@ Log = Callable[[str], None]
 def base_properties(stack: StackInfo) -> dict[str, str]:
     """Return the connector properties of the recordings.
 
-    Beside them stand Kafka's address, which Connect's worker has elsewhere, and ``replace.null.with.default``, which is
-    Connect's default but not this provider's. No record tells of TLS, whose handshakes cost a tenth of a capture.
+    They also contain Kafka's address, which Connect's worker has elsewhere, and ``replace.null.with.default``, which is
+    Connect's default but not this provider's. No record depends on TLS, whose handshakes cost a tenth of a capture.
     """
     return {
         "name": PREFIX,
@@ -87,7 +87,7 @@ class CaptureResult:
     schemas: frozenset[str] = frozenset()
 
     def write(self, path: Path) -> None:
-        """Write the records, and beside them ``.error.txt`` when the pipeline stopped."""
+        """Write the records, and next to them ``.error.txt`` when the pipeline stopped."""
         write_lines(path, self.lines)
         note = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + ".error.txt")
         note.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def capture(
     """
     properties = {**base_properties(stack), **_registry_of(mode, registry), **mode}
     if F.SIGNAL_DATA_COLLECTION.name in mode:
-        # As in the recordings: the account writes watermarks, and a GRANT would stand in the binlog.
+        # As in the recordings: the account writes watermarks, and a GRANT would be in the binlog.
         properties |= {"database.user": stack.root_user, "database.password": stack.root_password}
     cfg = ConnectorConfig.from_properties(properties)
     client = Client.of(stack)

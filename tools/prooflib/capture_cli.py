@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         "The scratch MySQL's databases are dropped and its binary logs reset.",
     )
     parser.add_argument("workload", type=Path, help="SQL in sections (-- @setup, @both, @change, @sessionX, ...)")
-    parser.add_argument("mode", type=Path, help="connector properties beside the base ones, name=value lines")
+    parser.add_argument("mode", type=Path, help="connector properties in addition to the base ones, name=value lines")
     parser.add_argument("out", type=Path, help="file of records, .jsonl or .jsonl.gz")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one more property")
     parser.add_argument("--registry", metavar="URL", help="the schema registry, for a mode that writes Avro")

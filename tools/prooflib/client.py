@@ -21,7 +21,7 @@ _OPTIONS = ("--force", "--comments", "-N", "--default-character-set=utf8mb4")
 
 
 def _program() -> list[str]:
-    """Return the client's command: ``MYSQL_CLIENT_PROGRAM``, MySQL's on PATH, or the one beside the stack's server."""
+    """Return the client's command: ``MYSQL_CLIENT_PROGRAM``, MySQL's on PATH, or the one next to the stack's server."""
     configured = os.environ.get("MYSQL_CLIENT_PROGRAM")
     if configured:
         return shlex.split(configured)
@@ -99,7 +99,7 @@ class Session:
     def feed(self, text: str) -> None:
         """Send text; the client runs each statement as soon as its line is complete."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # close() tells why the client is gone
+        with contextlib.suppress(BrokenPipeError):  # close() says why the client has ended
             self.process.stdin.write(text.encode())
             self.process.stdin.flush()
 

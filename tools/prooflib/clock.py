@@ -16,9 +16,9 @@ from prooflib.records import Number, Path, Record
 
 TIMES = ("ts_ms", "ts_us", "ts_ns")
 RUN_ID = "__debezium.context.runId"
-# A record is produced so many seconds at most behind its change; the clocks of server and producer are this far apart.
+# A record is produced at most so many seconds after its change; the clocks of server and producer are this far apart.
 _LAG_S, _SKEW_S = 600.0, 2.0
-# A row's own clock value lies this many seconds at most before the record's time, and at most so many after it.
+# A row's own clock value is at most this many seconds before the record's time, and at most so many after it.
 _BEFORE_S, _AFTER_S = 3600.0, 5.0
 # Between the begin of UUID time (1582-10-15) and 1970, in units of 100 ns.
 _UUID_EPOCH = 0x01B21DD213814000
@@ -43,7 +43,7 @@ class Window:
         return cls(min(begins), max(begins)) if begins else cls()
 
     def holds(self, moment: float) -> bool:
-        """Return whether a moment lies within the capture."""
+        """Return whether a moment is within the capture."""
         return self.begin is None or self.begin - _LAG_S <= moment <= self.end + _LAG_S
 
 
@@ -60,7 +60,7 @@ def is_plausible_time(path: Path, record: Record, window: Window, *, recorded: b
     """Return whether a time may be that of its record.
 
     Args:
-        path: Where it stands: in the source block, or in the envelope beside it.
+        path: Its place: in the source block, or in the envelope next to it.
         record: The record.
         window: When its capture ran.
         recorded: Whether it is a recorded one: the source's time is a zone off in a recorded snapshot whose
@@ -78,7 +78,7 @@ def is_plausible_time(path: Path, record: Record, window: Window, *, recorded: b
 
 
 def consistent_units(node: Any) -> tuple[bool, bool]:
-    """Return whether micro- and nanoseconds beside a time are the same moment as its milliseconds.
+    """Return whether micro- and nanoseconds of a time are the same moment as its milliseconds.
 
     Args:
         node: The object that holds the three.

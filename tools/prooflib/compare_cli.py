@@ -25,7 +25,7 @@ def case_of(path: Path) -> str:
 
 
 def settings_of(path: Path) -> dict[str, str]:
-    """Return the properties that stand beside a recorded capture (``mode.used.properties``), if they do."""
+    """Return the properties next to a recorded capture (``mode.used.properties``), if they do."""
     used = path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}.used.properties")
     return read_properties(used) if used.exists() else {}
 
@@ -53,7 +53,7 @@ def judge(
 
 
 def report(differences: Sequence[Difference]) -> list[str]:
-    """Return one line for each difference; the same difference of several records of a topic is told once."""
+    """Return one line for each difference; the same difference of several records of a topic is reported once."""
     groups: dict[tuple[str, str, str], list[Difference]] = {}
     for d in differences:
         groups.setdefault((d.topic, d.where, d.values()), []).append(d)
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("ours", type=Path, help="capture made by scripts/capture, .jsonl or .jsonl.gz")
     parser.add_argument("theirs", type=Path, help="recorded capture; its folder and name are the workload and mode")
     parser.add_argument("--differences", type=Path, default=LIST, help="list of explained differences")
-    parser.add_argument("--case", help="workload/mode, when the recorded file's path does not tell")
+    parser.add_argument("--case", help="workload/mode, if the recorded file's path does not say it")
     parser.add_argument("--explained", action="store_true", help="print the explained differences as well")
     args = parser.parse_args(argv)
     try:

@@ -63,14 +63,15 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 def unescaped(ours: str, theirs: str) -> bool:
-    """Return whether a text has the backslash escapes of SQL where ours has what they stand for."""
+    """Return whether a text has the backslash escapes of SQL where ours has the characters that they represent."""
     if "\\" not in theirs:
         return False
     return re.sub(r"\\([^,])", lambda m: _ESCAPES.get(m[1], m[1]), theirs) == ours
 
 
 def backslashes(d: Difference) -> bool:
-    """Return whether the recorded text has the backslash escapes of SQL where ours has what they stand for.
+    """Return whether the recorded text has the backslash escapes of SQL where ours has the characters that they
+    represent.
 
     In a row it holds for the value of an ENUM in the stream, whose members came from a statement, and for a NULL that
     the default replaces.

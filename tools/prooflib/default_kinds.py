@@ -126,7 +126,7 @@ def unread_default(d: Difference) -> bool:
     if ours is None or theirs is None or theirs.snapshot:
         return False
     in_schema = d.path[-1] == "default"
-    # Images and columns stand in brackets in the path of a schema.
+    # Images and columns are in brackets in the path of a schema.
     steps = [s[1:-1] for s in d.path if s[0] == "["] if in_schema else d.path[2:]
     mine, other = (schema_at(r, (d.path[0], "payload", *steps)) for r in (ours, theirs))
     if not (isinstance(mine, dict) and isinstance(other, dict)) or not _may_be_unread(mine) or "default" not in mine:

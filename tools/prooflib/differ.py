@@ -36,7 +36,7 @@ class Difference:
         ours: Our value, or ABSENT.
         theirs: The recorded value, or ABSENT.
         pair: The two records, None for one that is missing.
-        context: What stands around them.
+        context: Their context.
     """
 
     topic: str
@@ -128,7 +128,7 @@ def _pair(
     for path, a, b in _leaves(our_record, other):
         if ABSENT in (a, b) or not volatile.is_expected(path, a, b, (our_record, other)):
             yield difference(path, a, b)
-    # A schema that is written alike holds most of the tokens.
+    # Equal schema texts contain most of the tokens.
     same = _same_schema(our_record, other)
     texts = (
         ("key", our_record.key_text, other.key_text),

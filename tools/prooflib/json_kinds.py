@@ -26,7 +26,7 @@ def _same_documents(d: Difference, text: Same) -> bool:
 
     Args:
         d: The difference.
-        text: Tells whether two strings of the documents may stand for each other.
+        text: Returns whether two strings of the documents may correspond.
     """
     if not texts(d) or not name_of(d).endswith("data.Json"):
         return False
@@ -48,7 +48,7 @@ def _same_token(ours: str, theirs: str, text: Same, stream: bool) -> bool:
 
 
 def _same_double(ours: str, theirs: str) -> bool:
-    """Return whether theirs is the exact decimal of the double that ours, the shortest text of it, stands for.
+    """Return whether theirs is the exact decimal of the double of which ours is the shortest text.
 
     MySQL writes a double with a point or an exponent; a number without is an integer, which has one form only.
     """

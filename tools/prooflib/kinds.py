@@ -1,8 +1,9 @@
 """Kinds of explained differences: conditions on two values that a path alone cannot state.
 
 A kind looks at both values, at the recorded field schema and at whether a snapshot wrote the record, so that an entry
-of the list explains exactly the case its reason names, in workloads not seen before as well. Where these do not tell a
-fault of ours from the case, the kind asks what stands around the record (``context``), or the entry names the column.
+of the list explains exactly the case its reason names, in workloads not seen before as well. Where these cannot
+distinguish a fault of ours from the case, the kind uses the record's context (``context``), or the entry names the
+column.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ def _ours_only(d: Difference) -> bool:
 
 
 def after_the_end(d: Difference) -> bool:
-    """Return whether our record stands behind all that the recorded capture has of its partition.
+    """Return whether our record is after all records of its partition in the recorded capture.
 
-    A record that ours has twice is told by a difference of its own, which this is not.
+    A record that ours has twice is reported as another difference.
     """
     return _ours_only(d) and not d.context.followed and not d.context.repeated
 

@@ -63,7 +63,7 @@ class Record:
     value_text: str
 
     def at(self, *path: str) -> Any:
-        """Return what stands at a path of members below key and value, None when there is nothing."""
+        """Return the value at a path of members below key and value, None when there is nothing."""
         node: Any = {"key": self.key, "value": self.value}
         for step in path:
             node = node.get(step) if isinstance(node, dict) else None
@@ -106,11 +106,11 @@ def _schema(head: str) -> dict[str, Any] | None:
 
 def _decoded(line: str, begin: int) -> tuple[Any, int]:
     """Return the value that begins at a character, and where it ends; a schema that is known is not read again."""
-    behind = line.find(_PAYLOAD, begin) + len(_PAYLOAD)
-    if line.startswith(_BEGIN, begin) and behind > len(_PAYLOAD):
-        schema = _schema(line[begin:behind])
+    schema_end = line.find(_PAYLOAD, begin) + len(_PAYLOAD)
+    if line.startswith(_BEGIN, begin) and schema_end > len(_PAYLOAD):
+        schema = _schema(line[begin:schema_end])
         if schema is not None:
-            payload, at = _DECODER.raw_decode(line, behind)
+            payload, at = _DECODER.raw_decode(line, schema_end)
             if line.startswith("}", at):
                 return schema | {"payload": payload}, at + 1
     return _DECODER.raw_decode(line, begin)

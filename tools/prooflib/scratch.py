@@ -108,7 +108,9 @@ def prepare_server(conn: Any) -> None:
 
 @contextlib.contextmanager
 def restored_server(conn: Any) -> Iterator[None]:
-    """Undo afterwards what a workload may leave on the server beside databases: accounts and global variables."""
+    """Undo afterwards what a workload may leave on the server in addition to databases: accounts and global
+    variables.
+    """
     accounts, variables = _accounts(conn), _variables(conn)
     try:
         yield

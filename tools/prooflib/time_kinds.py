@@ -38,7 +38,7 @@ def date_in_year_zero(d: Difference) -> bool:
     """Return whether the recorded snapshot moved a date of the year 0000 by 2000 years, a DATETIME by one more.
 
     Ours is null, or the epoch where the column is NOT NULL; so it is in the recorded stream of the same row, which
-    tells such a date from one that is in the year 2000 or 2001 indeed.
+    distinguishes such a date from one that really is in the year 2000 or 2001.
     """
     twin = d.context.streamed_record
     if not in_snapshot(d) or not isinstance(d.theirs, str) or twin is None or twin.at(*d.path) != d.ours:
@@ -55,7 +55,7 @@ def date_in_year_zero(d: Difference) -> bool:
 def new_year_of_zero(d: Difference) -> bool:
     """Return whether the recorded snapshot has 2000-01-01, made of 0000-01-01, where ours is null.
 
-    For a recording without a stream, which would tell the two apart: the entry of the list names the column.
+    For a recording without a stream, which would distinguish the two: the entry of the list names the column.
     """
     moved = in_snapshot(d) and d.ours is None and isinstance(d.theirs, str)
     return moved and _moment(d, d.theirs) == datetime(2000, 1, 1, tzinfo=UTC)

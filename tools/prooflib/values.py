@@ -15,7 +15,7 @@ _MEMBERS = ("io.debezium.data.Enum", "io.debezium.data.EnumSet")
 
 
 def schema_of(d: Difference) -> dict[str, Any]:
-    """Return the recorded schema of the value that differs, or of the list it stands in; empty when there is none."""
+    """Return the recorded schema of the value that differs, or of its list; empty when there is none."""
     record = d.pair[1] or d.pair[0]
     if record is None or d.path[1:2] != ("payload",):
         return {}

@@ -67,7 +67,7 @@ class VolatileValues:
         """Learn how positions of the two captures correspond.
 
         Args:
-            pairs: Records that stand for each other.
+            pairs: Corresponding records.
         """
         found: dict[tuple[str, int], tuple[str, int]] = {}
         for ours, theirs in pairs:
@@ -84,10 +84,10 @@ class VolatileValues:
             self.shifted, self.steps = found, steps
 
     def is_expected(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
-        """Return whether a difference of two leaves need not be told.
+        """Return whether a difference of two leaves need not be reported.
 
         Args:
-            path: Where it stands.
+            path: Its path.
             ours: Our value.
             theirs: The recorded value.
             pair: The records.
@@ -104,7 +104,7 @@ class VolatileValues:
         return rule is not None and rule(self, path, ours, theirs, pair)
 
     def _run(self, ours: Any, theirs: Any) -> bool:
-        """Return whether a run of ours may stand for a recorded one; a capture of ours has several."""
+        """Return whether a run of ours may correspond to a recorded one; a capture of ours has several."""
         if run_began(ours) is None or run_began(theirs) is None:
             return False
         return self.runs.setdefault(str(ours), str(theirs)) == str(theirs)
@@ -218,7 +218,7 @@ def position(record: Record) -> tuple[str, int] | None:
 
 
 def schema_at(record: Record, path: Path) -> Any:
-    """Return the Connect schema of what stands at a path below ``key.payload`` or ``value.payload``."""
+    """Return the Connect schema of the value at a path below ``key.payload`` or ``value.payload``."""
     node = record.at(path[0], "schema")
     for step in path[2:]:
         fields = node.get("fields") if isinstance(node, dict) else None

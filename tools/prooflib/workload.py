@@ -36,7 +36,7 @@ class Section:
 
     @property
     def concurrent(self) -> bool:
-        """Return whether the section runs beside its neighbours."""
+        """Return whether the section runs at the same time as its neighbours."""
         return self.kind.startswith("session")
 
 
@@ -102,8 +102,8 @@ def read_workload(path: Path) -> Workload:
 def read_properties(path: Path) -> dict[str, str]:
     r"""Return the properties of a mode file, in Java's format (``java.util.Properties``), in which Connect reads them.
 
-    ``#`` or ``!`` begins a comment line; a backslash at the end of a line joins the next one to it, elsewhere it stands
-    before a special character and is dropped: the regular expression ``d\.t`` is written with two backslashes.
+    ``#`` or ``!`` begins a comment line; a backslash at the end of a line joins the next one to it, elsewhere it
+    escapes a special character and is dropped: the regular expression ``d\.t`` is written with two backslashes.
     """
     found = {}
     lines = iter(path.read_text(encoding="utf-8-sig").splitlines())

@@ -68,9 +68,9 @@ class DdlLoad:
     Args:
         connect: Opens a root connection.
         database: Where the tables are.
-        load: Runs beside it; knows columns and names.
+        load: Runs at the same time; knows columns and names.
         rng: Random numbers.
-        late: Tells whether the initial snapshot is complete.
+        late: Returns whether the initial snapshot is complete.
         fired: Counts by kind.
     """
 
@@ -104,7 +104,7 @@ class DdlLoad:
             self._thread.join(60)
 
     def cancel(self) -> None:
-        """Let nothing more begin; wait for nobody."""
+        """Begin no further statement; do not wait."""
         self._stop.set()
         self._gate.set()
 

@@ -1,6 +1,6 @@
 """One attempt as the Airflow operator makes it: prepare, run the job, settle. A process of its own, to be killed.
 
-Properties stand in ``properties.json`` of the folder (mode 0600); the offset store is the SQLite file ``state.db``.
+Properties are in ``properties.json`` of the folder (mode 0600); the offset store is the SQLite file ``state.db``.
 """
 
 from __future__ import annotations

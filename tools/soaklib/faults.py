@@ -181,7 +181,7 @@ def lose_state(world: SoakStream) -> bool:
 
 
 def no_fault(world: SoakStream) -> bool:
-    """No fault: an attempt that nobody disturbs."""
+    """No fault: an attempt without a fault."""
     fill_batch(world)
     world.run(world.start())
     return True

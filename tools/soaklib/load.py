@@ -39,7 +39,7 @@ _EXPECTED = {
 
 @dataclass
 class Load:
-    """Run transactions until told to stop.
+    """Run transactions until stopped.
 
     Args:
         connect: Opens a root connection to the server.
@@ -56,7 +56,7 @@ class Load:
     threads: int = 2
     done: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
-    # The name under which r stands at the moment, and columns that DDL has added, by table.
+    # The current name of r, and columns that DDL has added, by table.
     renamed: str = "r0"
     added: dict[str, list[str]] = field(default_factory=dict)
     prepared: list[str] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Load:
         self._granted = transactions
 
     def cancel(self) -> None:
-        """Let nothing more begin; wait for nobody."""
+        """Begin no further transaction; do not wait."""
         self._stop.set()
         self._gate.set()
 
@@ -187,7 +187,7 @@ class Load:
         conn.commit()
 
     def _empty(self, conn: Any, rng: random.Random) -> None:
-        """Commit a transaction that stands in the binlog without a row, and one that does not even stand there."""
+        """Commit a transaction that has no row in the binlog, and one that is not logged at all."""
         conn.begin()
         _execute(conn, "UPDATE a SET ver = ver + 1 WHERE id < 0")
         conn.commit()
@@ -198,7 +198,7 @@ class Load:
             _execute(conn, "SET SESSION gtid_next = 'AUTOMATIC'")
 
     def _elsewhere(self, conn: Any, rng: random.Random) -> None:
-        """Change a table nobody captures, with a few captured rows before it."""
+        """Change a table that is not captured, with a few captured rows before it."""
         conn.begin()
         _execute(conn, self._change(rng))
         rows = ", ".join(f"('{'noise ' * 20}')" for _ in range(rng.choice((1, 400))))
@@ -254,7 +254,7 @@ class Load:
         return decided
 
     def decide_all(self, conn: Any) -> None:
-        """Decide what is prepared, whoever prepared it, so that nothing is hidden or locked at the end."""
+        """Commit or roll back every prepared transaction, so that nothing is hidden or locked at the end."""
         with conn.cursor() as cursor:
             cursor.execute("XA RECOVER")
             for row in cursor.fetchall():

@@ -61,7 +61,7 @@ def serve() -> None:
     """Fork a driver for each line of standard input, and answer with its process id."""
     from soaklib import driver
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for drivers: none stays a zombie
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no parent waits for drivers: none stays a zombie
     for line in sys.stdin:
         arguments, env, log = json.loads(line)
         pid = os.fork()

@@ -69,7 +69,7 @@ def _kill_at_point(world: SoakStream, master: str, victim: FindVictim) -> bool:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if worker is not None:
-        # A worker that outlives its executor goes on beside Spark's next try, or after a later attempt has finished.
+        # A worker that outlives its executor continues during Spark's next try, or after a later attempt has finished.
         if pid not in (None, worker.pid) and world.rng.random() < 0.5:
             world.run(world.start(), excused=True)
         if pid != worker.pid:

@@ -21,12 +21,12 @@ TASK_POINTS = {
     "snapshot": ("snapshot.view_open", "snapshot.chunk_read", "snapshot.after_chunk"),
     "drain": ("writer.after_init", "writer.mid_batch", "writer.before_commit", "writer.after_commit"),
 }
-# Behind these the batch cannot be complete: the writer that passes has something to commit, the snapshot its books.
+# After these steps the batch cannot be complete: the writer has something to commit, the snapshot its state.
 UNFINISHED_POINTS = {
     "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "snapshot.before_books"),
     "drain": ("plan.after_store", "writer.after_init", "writer.mid_batch", "writer.before_commit"),
 }
-# Behind these a part of the batch is committed, often not all.
+# After these steps a part of the batch is committed, often not all.
 COMMITTED_POINTS = {"snapshot": ("snapshot.after_chunk",), "drain": ("writer.after_commit",)}
 _SMALL = {"commit.bytes": "30000", "commit.interval.ms": "200", "drain.small.batch.bytes": "0"}
 _TRIES = 5

@@ -22,7 +22,7 @@ from soaklib.tables import AUDIT, KEYS
 _FIRST = 12
 _GTID = re.compile(r"'([^']+)'")
 _ADDED = re.compile(r"x\d+")
-# The server writes these two statements anew, with quoted names, which others have in them as well.
+# The server rewrites these two statements, with quoted names, which other statements may contain too.
 _BEGIN = {"create table select": "CREATE", "drop table": "DROP TABLE `"}
 Gtid = tuple[str, int]
 
@@ -129,7 +129,7 @@ class AuditCheck:
 
 
 def check_schema_changes(statements: Iterable[str], journal: Journal) -> list[str]:
-    """Return what is wrong with the schema change topic: each statement stands in it once.
+    """Return what is wrong with the schema change topic: it contains each statement once.
 
     Args:
         statements: ``ddl`` of its records.
@@ -180,8 +180,8 @@ class Topics:
 def prepared_with_xa(conn: Any, since: str) -> set[str]:
     """Return the transactions that the binlog holds up to an XA PREPARE: their rows come when they are committed.
 
-    The audit table does not tell them all: a later view of an interrupted snapshot may have read that table with the
-    transaction's rows, while others were read without and their events follow.
+    The audit table does not contain all of them: a later view of an interrupted snapshot may have read that table
+    with the transaction's rows, while others were read without and their events follow.
 
     Args:
         conn: A root connection.

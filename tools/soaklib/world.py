@@ -49,7 +49,7 @@ class SoakStream:
 
     Args:
         servers: MySQL and Kafka.
-        folder: Where files stand.
+        folder: The folder of its files.
         seed: Of all random numbers.
         rate: Transactions a second of each thread of the load.
         ddl_every_s: Seconds between two DDL statements, about.
@@ -141,7 +141,7 @@ class SoakStream:
             self.ddl.start(self.ddl_every_s)
 
     def _one_partition(self, table: str) -> None:
-        """Make a table's topic with one partition: a truncate event stands in partition 0 only."""
+        """Make a table's topic with one partition: a truncate event is only in partition 0."""
         admin = AdminClient({"bootstrap.servers": self.servers.info.kafka})
         topic = NewTopic(f"{self.prefix}.{self.database}.{table}", num_partitions=1, replication_factor=1)
         for future in admin.create_topics([topic]).values():
@@ -175,7 +175,7 @@ class SoakStream:
         return ", ".join(f"{name}={self.properties[name]}" for name in names)
 
     def end(self) -> None:
-        """End every process and thread of this stream, whatever it is doing."""
+        """End every process and thread of this stream at once."""
         self.attempts.end()
         if self.stream:
             self.ddl.cancel()
@@ -228,7 +228,7 @@ class SoakStream:
                 f"attempt {attempt.number} ({attempt.kind}) ended with a raw {result['raw'][:300]}", attempt
             )
         elif error and excused and error["type"] == "FencedError":
-            pass  # a newer attempt is at work: the older one need not be repeated
+            pass  # a newer attempt is running: the older one need not be repeated
         elif error and not error["retriable"]:
             self.report_problem(f"attempt {attempt.number} ({attempt.kind}): {_error_text(error)}", attempt)
         elif error and not excused:

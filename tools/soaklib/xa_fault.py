@@ -14,7 +14,7 @@ _TRIES = 12
 
 
 def restart_before_xa_commit(world: SoakStream) -> bool:
-    """XA COMMIT is the first transaction after mysqld came back; its prepare lies in this batch or an earlier one."""
+    """XA COMMIT is the first transaction after mysqld came back; its prepare is in this batch or an earlier one."""
     world.ddl.pause()
     world.load.pause()
     try:
@@ -36,7 +36,7 @@ def restart_before_xa_commit(world: SoakStream) -> bool:
 
 
 def _prepare(world: SoakStream) -> str | None:
-    """Prepare a transaction that nobody else decides; after some tries those that hold locks are decided first."""
+    """Prepare a transaction that only this code commits; after some tries those that hold locks are decided first."""
     xid = f"{world.database}-first-{world.tried['restart before XA COMMIT']}"
     for n in range(_TRIES):
         with suppress(pymysql.MySQLError), closing(world.servers.connect(database=world.database)) as conn:

@@ -14,7 +14,7 @@ import warnings
 import zipfile
 from pathlib import Path
 
-# PEP 552: a file with the hash of its source that nobody checks; times in archives are those of a build.
+# PEP 552: a file with an unchecked hash of its source; times in archives are those of a build.
 _UNCHECKED = (1).to_bytes(4, "little")
 
 
@@ -33,7 +33,7 @@ def uncompiled(environment: Path) -> list[Path]:
 
 
 def compile_modules(archive: Path) -> None:
-    """Put the compiled modules of this Python beside the text in an archive; another Python goes by the text.
+    """Put the compiled modules of this Python next to the source in an archive; another Python goes by the text.
 
     Args:
         archive: The archive; uv may have linked it to a file of its cache, which stays as it is.

@@ -39,11 +39,11 @@ _PIP_TO_UV = {
 
 
 def uv_environment(pip_config: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for uv: the given one, with pip's settings translated where uv has none of its own.
+    """Return the environment for uv: ``environ`` with pip's settings translated where uv has none of its own.
 
     Args:
         pip_config: output of ``pip config list``, lines such as ``global.index-url='...'``.
-        environ: environment to start from; what it says to uv itself wins.
+        environ: environment to start from; its own settings for uv take precedence.
     """
     values: dict[str, str] = {}
     # pip lets a setting of one command win over a global one, and the environment over both.

@@ -55,7 +55,7 @@ def run(
         purpose: what it is for, for the error line.
         remedy: what to do when it fails for another reason than the network.
         env: environment, the own one when None.
-        on_line: is given every line as it comes, for progress.
+        on_line: called with every line as it comes, for progress.
 
     Raises:
         StackError: it could not be started or ended with another code than 0.

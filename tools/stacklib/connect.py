@@ -1,6 +1,6 @@
 """Kafka Connect in a process of its own, with a connector that is not part of this project.
 
-Debezium's JDBC sink reads our events in the tests; its MySQL connector is measured beside us (``benchlib``).
+Debezium's JDBC sink reads our events in the tests; its MySQL connector is compared with us (``benchlib``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COORDINATES = (
 )
 _JVM = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Duser.timezone=UTC")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
-# What Connect logs when a task or a connector has given up; nothing more will come.
+# What Connect logs when a task or a connector has failed for good.
 _TASK_FAILED = ("Task threw an uncaught and unrecoverable exception", "Stopping after connector error")
 
 
@@ -97,7 +97,7 @@ class Connect:
         return self._started.process.poll() is not None
 
     def ask_to_end(self) -> None:
-        """Let the process end in good order: it sends what it holds, and writes down where it stands."""
+        """End the process normally: it sends its buffered records and stores its offset."""
         self._started.process.terminate()
 
     def wait(self, ready: Callable[[], bool], what: str, seconds: float) -> None:

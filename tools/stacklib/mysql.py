@@ -92,7 +92,7 @@ def find_program(wanted: str | None) -> Program:
 
 
 def is_usable_version(version: str, wanted: str | None) -> bool:
-    """Return whether a server of ``version`` can stand for the wanted one (None: any from 8.0 on)."""
+    """Return whether a server of ``version`` can be used for the wanted one (None: any from 8.0 on)."""
     if wanted is None:
         return tuple(int(part) for part in version.split(".")) >= (8, 0)
     return f"{version}.".startswith(f"{wanted}.")

@@ -1,4 +1,4 @@
-"""Install the native kernel into ``.venv``: a wheel that is given, or one that cargo builds from ``native/``."""
+"""Install the native kernel into ``.venv``: a wheel file, or one that cargo builds from ``native/``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASK = (
     "from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel; "
     "k = kernel(); print('' if k.module else k.text)"
 )
-_REMEDY = "see what it says above; without the kernel everything works, in Python"
+_REMEDY = "see its output above; without the kernel everything works, in Python"
 
 
 def cargo_folder(environ: Mapping[str, str]) -> str | None:
@@ -80,7 +80,7 @@ def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
 
 
 def _native_state(root: Path) -> str:
-    """Return what decodes in ``.venv`` without the kernel, and why, as the log of a job tells; empty with it."""
+    """Return what decodes in ``.venv`` without the kernel, and why, as the log of a job says; empty with it."""
     text = commands.run([str(root / ".venv" / "bin" / "python"), "-c", _ASK], "asking for the decoder", _REMEDY)
     return text.strip()
 

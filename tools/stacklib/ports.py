@@ -54,9 +54,9 @@ def choose(subject: str, wanted: int | None, remembered: int | None, avoid: froz
 
     Args:
         subject: the server, for messages.
-        wanted: the port asked for; it must be free.
+        wanted: the requested port; it must be free.
         remembered: the port of the last start; it is kept when it is free.
-        avoid: ports already given to other servers of the stack.
+        avoid: ports already used by other servers of the stack.
 
     Raises:
         StackError: the wanted port is in use.

@@ -17,7 +17,7 @@ from stacklib.errors import StackError, say
 
 TAIL_LINES = 15
 
-# Set when the run is interrupted: whoever waits for a server gives up and ends it.
+# Set when the run is interrupted: a wait for a server stops and ends it.
 interrupted = threading.Event()
 
 
@@ -116,7 +116,7 @@ def size(log: Path) -> int:
 
 
 def tail(log: Path, since: int = 0, lines: int = TAIL_LINES) -> str:
-    """Return the last lines of a log, indented, leaving out what stands before the byte offset ``since``."""
+    """Return the last lines of a log, indented, without what is before the byte offset ``since``."""
     try:
         with log.open("rb") as raw:
             raw.seek(since)

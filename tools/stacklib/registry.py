@@ -131,7 +131,7 @@ def _command(java: Java, program: Path, folder: Path, port: int) -> list[str]:
         "quarkus.http.access-log.enabled": "false",
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
-        # H2 writes half a second behind a commit by default: a kill would take back ids that were handed out.
+        # H2 writes half a second after a commit by default: a kill would take back ids that were handed out.
         "apicurio.datasource.url": f"jdbc:h2:file:{folder / 'data' / 'registry'};DB_CLOSE_ON_EXIT=FALSE;WRITE_DELAY=0",
     }
     options = [f"-D{name}={value}" for name, value in settings.items()]

@@ -36,7 +36,7 @@ class Cluster:
         folder: Everything it writes.
         master: For spark-submit.
         rest: The master's submission server (``spark.master.rest.enabled``).
-        web: The master's web page; ``/json/`` tells its state.
+        web: The master's web page; ``/json/`` returns its state.
         home: SPARK_HOME of its processes.
     """
 
@@ -47,7 +47,7 @@ class Cluster:
     home: str
 
     def state(self) -> dict[str, Any]:
-        """Return what the master tells: workers, activeapps, completedapps, activedrivers, completeddrivers."""
+        """Return what the master reports: workers, activeapps, completedapps, activedrivers, completeddrivers."""
         with urllib.request.urlopen(f"{self.web}/json/", timeout=10) as reply:
             found: dict[str, Any] = json.load(reply)
         return found
@@ -129,7 +129,7 @@ def stop(folder: Path) -> bool:
 def environment(folder: Path, python: Path) -> Path:
     """Return the packed environment of this checkout's code, packed and unpacked once for each state of the code.
 
-    ``environment.tar.gz`` is for ``--archives``; beside it, the folder ``environment`` is what an administrator would
+    ``environment.tar.gz`` is for ``--archives``; next to it, the folder ``environment`` is what an administrator would
     unpack on each machine.
 
     Args:

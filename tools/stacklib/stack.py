@@ -24,7 +24,7 @@ _STOP_SECONDS = 30.0
 class StackInfo:
     """Addresses and accounts of a running stack.
 
-    ``mysql_origin`` and ``kafka_origin`` say whether a server belongs to the stack ("stack") or was given by
+    ``mysql_origin`` and ``kafka_origin`` say whether a server belongs to the stack ("stack") or is named by
     environment variables ("environment"), in which case the stack neither starts nor ends it.
     """
 
@@ -72,7 +72,7 @@ def load(folder: Path) -> StackInfo | None:
 def configured_servers(environ: Mapping[str, str]) -> dict[str, str | int]:
     """Return the fields of StackInfo that environment variables fix.
 
-    Addresses that `stack env` itself exported (recognised by MYSQL_CDC_STACK_DIR beside them) fix nothing.
+    Addresses that `stack env` itself exported (recognised by MYSQL_CDC_STACK_DIR) fix nothing.
 
     Raises:
         StackError: a port is not a number.
@@ -116,7 +116,7 @@ def ensure_stack(
         mysql: "9.7" or "8.0.15"; None keeps what the folder has, else takes a mysqld on PATH, else 9.7.
         mysql_port: a port MySQL must have; None chooses a free one.
         kafka_port: a port Kafka must have; None chooses a free one.
-        kafka_jvm: options of the broker's JVM beside the usual ones; a broker that runs keeps its own.
+        kafka_jvm: additional options of the broker's JVM; a broker that runs keeps its own.
 
     Raises:
         StackError: something is missing or a server does not start.
@@ -164,7 +164,7 @@ class _Starter:
         except BaseException:
             self._undo()
             raise
-        # The first failure is the one to tell; a server that did start stays, as `status` shows.
+        # The first failure is reported; a server that did start stays, as `status` shows.
         version, java_home = (future.result() for future in started)
         info = replace(info, mysql_version=version, java_home=java_home)
         processes.write_private(self._folder / "stack.json", json.dumps(asdict(info), indent=2) + "\n")

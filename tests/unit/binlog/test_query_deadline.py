@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.binlog import query_deadline as patience
+from airflow_provider_mysql_cdc.cdc.binlog import query_deadline
 from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import DeadlineReader, connection_lost_reason
 
 
@@ -37,7 +37,7 @@ def test_a_server_at_work_is_waited_for(ends: tuple[socket.socket, socket.socket
 def test_a_server_that_is_gone_is_given_up(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FINAL_READ_S", 0.01)
+    monkeypatch.setattr(query_deadline, "FINAL_READ_S", 0.01)
     with pytest.raises(TimeoutError, match="the server has ended the connection"):
         DeadlineReader(ends[0], 0.01, 1.0, lambda: "the server has ended the connection").readinto(bytearray(9))
 
