@@ -60,7 +60,7 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
 
 
 def _set_timeouts(conn: Any, settings: ConnectionSettings) -> None:
-    """Let a connection wait for answers as ``patience`` says.
+    """Set the deadlines for answers on a connection (``query_deadline``).
 
     The driver's own connect_timeout ends with the TCP connection; a server that accepts and then says nothing is met by
     its limit for reading, which holds until here.
