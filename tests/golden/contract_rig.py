@@ -12,7 +12,6 @@ from typing import Any
 from golden.golden_data import sample
 from kit.decode_builder import body, image, packet, table_map
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
@@ -21,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock, fill, source_block
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 

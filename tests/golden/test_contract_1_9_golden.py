@@ -25,7 +25,6 @@ from golden.contract_rig import (
 from golden.golden_data import DATA, sample
 from kit.decode_builder import body, image, table_map
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
@@ -37,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.source_block import fill, fill_snapshot, source_block, source_dict
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

@@ -12,7 +12,6 @@ import pytest
 from golden.contract_rig import OLD, created
 from kit.decode_builder import one_text, one_value
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record, tran
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import heartbeat_topic
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 NEW = replace(OLD, contract="3.x")

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from kit.binlog_bytes import lenenc
 
 FILE = "b.000001"

@@ -24,8 +24,9 @@ from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, ticdc_row_plan
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
-from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import row_options
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
@@ -177,7 +178,7 @@ def flat_sides(seed: Any, table: Table, wires: tuple[WireType, ...]) -> FlatSide
     options = replace(seed.options(table.columns), contract="3.x", field_names="none", key_fields=(), transaction=False)
     # Only strings can be masked, and those of character set binary are bytes.
     masked = {name for name, _ in options.treatments}
-    if any(c.name in masked and (c.type_name not in CHARACTER_TYPES or c.charset == "binary") for c in table.columns):
+    if any(c.name in masked and (c.family is not Family.TEXT or c.charset == "binary") for c in table.columns):
         options = replace(options, treatments=())
     try:
         return FlatSides(

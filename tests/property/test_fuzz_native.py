@@ -17,7 +17,6 @@ from hypothesis import settings
 from json_samples import documents
 from kit.native_identity import BothDecoders
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     BIGINT_UNSIGNED_MODES,
@@ -29,12 +28,13 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import SPATIAL_TYPES
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, type_names
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
@@ -120,8 +120,8 @@ class Made:
         if pick.random() < 0.3:
             kind = WireType(wt.BLOB, pick.choice((1, 2, 3, 4)))
         if pick.random() < 0.3:
-            return pick.choice(BINARY_TYPES), {}, kind
-        return pick.choice(CHARACTER_TYPES), {"charset": pick.choice(CHARSETS)}, kind
+            return pick.choice(type_names(Family.BYTES)), {}, kind
+        return pick.choice(type_names(Family.TEXT)), {"charset": pick.choice(CHARSETS)}, kind
 
     def other(self) -> tuple[str, dict[str, Any], WireType]:
         pick = self.random
@@ -132,7 +132,7 @@ class Made:
                 ("SET", {"enum_values": members}, WireType(wt.SET, pick.choice((1, 2, 3, 4, 8)))),
                 ("JSON", {}, WireType(wt.JSON, 4)),
                 ("POINT", {}, WireType(wt.GEOMETRY, 4)),
-                (pick.choice(SPATIAL_TYPES), {}, WireType(wt.GEOMETRY, 4)),
+                (pick.choice(type_names(Family.GEOMETRY)), {}, WireType(wt.GEOMETRY, 4)),
                 ("VECTOR", {}, WireType(wt.VECTOR, 4)),
             )
         )

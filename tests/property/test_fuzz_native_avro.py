@@ -14,7 +14,8 @@ from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 
@@ -29,7 +30,7 @@ def run(seed: int) -> None:
     options = made.options(table.columns)
     # Only strings can be masked, and those of character set binary are bytes.
     masked = {name for name, _ in options.treatments}
-    if any(c.name in masked and (c.type_name not in CHARACTER_TYPES or c.charset == "binary") for c in table.columns):
+    if any(c.name in masked and (c.family is not Family.TEXT or c.charset == "binary") for c in table.columns):
         options = replace(options, treatments=())
     both = sides(table, options)
     if both is None:

@@ -24,7 +24,8 @@ from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import PythonTextDecoder, compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import ViaJsonText
-from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 
@@ -38,7 +39,7 @@ def made_up(made: MadeText) -> tuple[Sides, BothTexts] | None:
     table, options = Table(TableId("db", "t"), columns, keys), made.options(columns)
     # Only strings can be masked, and those of character set binary are bytes.
     masked = {name for name, _ in options.treatments}
-    if any(c.name in masked and (c.type_name not in CHARACTER_TYPES or c.charset == "binary") for c in columns):
+    if any(c.name in masked and (c.family is not Family.TEXT or c.charset == "binary") for c in columns):
         options = replace(options, treatments=())
     both = sides(table, options)
     if both is None:

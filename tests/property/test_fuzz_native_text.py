@@ -24,7 +24,8 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import _scan_rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
@@ -48,9 +49,9 @@ class MadeText(Made):
         """Return what stands in the packet for a value that is not NULL."""
         if column.type_name in BITS:
             return self.integer(column)
-        if column.type_name in BINARY_TYPES or (column.type_name in COLLATED_TYPES and column.charset == "binary"):
+        if column.family is Family.BYTES or (column.mysql_type.collated and column.charset == "binary"):
             return self.some_bytes(self.random.randrange(9))
-        if column.type_name in COLLATED_TYPES:
+        if column.mysql_type.collated:
             return "".join(self.random.choice(PIECES) for _ in range(self.random.randrange(5))).encode()
         make: dict[str, Callable[[Column], bytes]] = {
             "DECIMAL": self.decimal,

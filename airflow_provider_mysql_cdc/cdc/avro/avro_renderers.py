@@ -11,7 +11,6 @@ from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout, literal
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import (
     SET_FIELDS,
@@ -36,7 +35,8 @@ from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_t
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import FloatTexts, quote_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 
 UTF8 = ("utf8mb4", "utf8mb3", "utf8")
 _FLOATS = FloatTexts()
@@ -56,7 +56,11 @@ def _integer_render(fmt: ColumnFormat) -> Render:
     return render
 
 
-def _integer(struct_code: str, request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+def _integer(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+    return _BY_WIDTH[request.column.mysql_type.width](request, fmt, null)
+
+
+def _plain_integer(struct_code: str, request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     wire = WireLayout((("<", struct_code.upper() if request.column.unsigned else struct_code),))
     return wire, _integer_render(fmt)
 
@@ -84,6 +88,15 @@ def _bigint(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRende
         return fmt.body(f"{{{names[0]}}}")
 
     return WireLayout((("<", "Q"),)), render
+
+
+_BY_WIDTH: dict[int, Callable[[ColumnRequest, ColumnFormat, str], ColumnRenderer]] = {
+    1: _tinyint,
+    2: partial(_plain_integer, "h"),
+    3: _mediumint,
+    4: partial(_plain_integer, "i"),
+    8: _bigint,
+}
 
 
 def _decimal(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
@@ -319,28 +332,26 @@ def _time(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRendere
     )
 
 
-RENDERERS: dict[tuple[str, int], Callable[[ColumnRequest, ColumnFormat, str], ColumnRenderer | None]] = {
-    ("TINYINT", wt.TINY): _tinyint,
-    ("SMALLINT", wt.SHORT): partial(_integer, "h"),
-    ("MEDIUMINT", wt.INT24): _mediumint,
-    ("INT", wt.LONG): partial(_integer, "i"),
-    ("BIGINT", wt.LONGLONG): _bigint,
-    ("DECIMAL", wt.NEWDECIMAL): _decimal,
-    ("FLOAT", wt.FLOAT): _float,
-    ("DOUBLE", wt.DOUBLE): _double,
-    ("BIT", wt.BIT): _bit,
-    ("ENUM", wt.ENUM): _enum,
-    ("SET", wt.SET): _set,
-    **{(name, code): _character for name in CHARACTER_TYPES for code in wt.STRING_CODES},
-    **{(name, code): _binary for name in BINARY_TYPES for code in wt.STRING_CODES},
-    ("JSON", wt.JSON): _json,
-    ("DATE", wt.DATE): _date,
-    ("DATE", wt.NEWDATE): _date,
-    ("YEAR", wt.YEAR): _year,
-    ("TIME", wt.TIME2): _time,
-    ("DATETIME", wt.DATETIME2): _datetime,
-    ("TIMESTAMP", wt.TIMESTAMP2): _timestamp,
+_AvroRenderer = Callable[[ColumnRequest, ColumnFormat, str], ColumnRenderer | None]
+RENDERERS: dict[Family, _AvroRenderer] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _double,
+    Family.BIT: _bit,
+    Family.TEXT: _character,
+    Family.BYTES: _binary,
+    Family.ENUM: _enum,
+    Family.SET: _set,
+    Family.JSON: _json,
+    Family.DATE: _date,
+    Family.TIME: _time,
+    Family.DATETIME: _datetime,
+    Family.TIMESTAMP: _timestamp,
+    Family.YEAR: _year,
 }
+_OLD_FORMATS = (wt.TIME, wt.DATETIME, wt.TIMESTAMP)
+"""Formats that are converted by way of JSON."""
 
 
 def avro_renderer(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
@@ -351,5 +362,6 @@ def avro_renderer(request: ColumnRequest, fmt: ColumnFormat, null: str) -> Colum
         fmt: How its values are written.
         null: Bytes of NULL.
     """
-    build = RENDERERS.get((request.column.type_name, request.wire.code))
-    return None if build is None else build(request, fmt, null)
+    if request.wire_format is None or request.wire.code in _OLD_FORMATS or not request.column.mysql_type.direct_avro:
+        return None
+    return RENDERERS[request.column.family](request, fmt, null)

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCod
 from airflow_provider_mysql_cdc.cdc.decode.values import text_values
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import compact_text
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 
 _NANO = 1_000_000_000
 TextRenderer = Callable[[TextRequest, ColumnFormat, str], TextCode | None]
@@ -33,6 +33,10 @@ def _with_branch(fmt: ColumnFormat, expression: str) -> str:
 
 
 def _integer(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
+    return _BY_WIDTH.get(request.column.mysql_type.width, _plain_integer)(request, fmt, null)
+
+
+def _plain_integer(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     return TextCode(("u = int(s)",), fmt.integer("u"))
 
 
@@ -43,10 +47,13 @@ def _tinyint(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
 
 def _bigint(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     if not request.column.unsigned:
-        return _integer(request, fmt, null)
+        return _plain_integer(request, fmt, null)
     if request.options.bigint_unsigned_mode == "precise":
         return TextCode(("u = int(s)",), fmt.unscaled("u"))
     return TextCode(("u = int(s)", "if u >> 63: u -= 1 << 64"), fmt.integer("u"))
+
+
+_BY_WIDTH = {1: _tinyint, 8: _bigint}
 
 
 def _decimal(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
@@ -147,22 +154,22 @@ def _timestamp(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     return TextCode((), f"{zero!r} if s[:4] == '0000' else f'{branch}{{S[n + 1]}}{{s[:10]}}T{{s[11:]}}Z'")
 
 
-RENDERERS: dict[str, TextRenderer] = {
-    **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
-    **dict.fromkeys(COLLATED_TYPES, _string),
-    **dict.fromkeys(BINARY_TYPES, _binary),
-    "TINYINT": _tinyint,
-    "BIGINT": _bigint,
-    "DECIMAL": _decimal,
-    "FLOAT": _float,
-    "DOUBLE": _double,
-    "BIT": _bit,
-    "DATE": _date,
-    "TIME": _time,
-    "DATETIME": _datetime,
-    "TIMESTAMP": _timestamp,
-    "YEAR": _year,
-    "JSON": _json,
+RENDERERS: dict[Family, TextRenderer] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _double,
+    Family.BIT: _bit,
+    Family.TEXT: _string,
+    Family.BYTES: _binary,
+    Family.ENUM: _string,
+    Family.SET: _string,
+    Family.JSON: _json,
+    Family.DATE: _date,
+    Family.TIME: _time,
+    Family.DATETIME: _datetime,
+    Family.TIMESTAMP: _timestamp,
+    Family.YEAR: _year,
 }
 
 
@@ -174,5 +181,5 @@ def avro_text_code(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCo
         fmt: How its values are written.
         null: Expression of the bytes of NULL.
     """
-    build = RENDERERS.get(request.column.type_name)
+    build = RENDERERS.get(request.column.family) if request.column.mysql_type.direct_avro else None
     return None if build is None else build(request, fmt, null)

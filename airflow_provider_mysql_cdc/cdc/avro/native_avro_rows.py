@@ -23,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
 _RENDERED_OPS = ("decimal_string", "base64", "base64-url-safe", "hex", "year")
-_UNSUPPORTED_OPS = ("geometry", "point", "vector")
 _ZERO, _NULL = b"Z", b"N"  # native/src/avro_union.rs
 
 
@@ -62,7 +61,7 @@ def avro_op(request: ColumnRequest, fmt: ColumnFormat, null: str) -> Op | None:
         null: Bytes of NULL, byte text.
     """
     op = binlog_op(request)
-    if op is None or op.name in _UNSUPPORTED_OPS:
+    if op is None or not request.column.mysql_type.direct_avro:
         return None
     clock = op.name.startswith("clock:")
     encoding = "double" if op.name == "decimal_double" else "shown" if clock or op.name in _RENDERED_OPS else "stored"

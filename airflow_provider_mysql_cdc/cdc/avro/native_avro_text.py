@@ -8,15 +8,19 @@ from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import unsupported_column
 from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextFormat, TextColumnPlan, text_op
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import BINARY_MARK
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _BYTES = "latin-1"  # byte text has one character a byte
 _TEMPORAL_OPS = ("date", "time", "datetime", "timestamp")
 _RENDERED_OPS = (*_TEMPORAL_OPS, "decimal_string", "base64", "base64-url-safe", "hex")
-_UNSUPPORTED_OPS = ("geometry", "point", "vector")
 _ZERO, _NULL = b"Z", b"N"  # native/src/avro_union.rs
-# A number outside of its type's range is one for Python.
-_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "BIGINT": 64, "YEAR": 16}
+_YEAR_BITS = 16
+
+
+def _integer_bits(column: Column) -> int:
+    """Return the bits of a type's range; a number outside of it is one for Python."""
+    return _YEAR_BITS if column.family is Family.YEAR else 8 * column.mysql_type.width
 
 
 def avro_column_plan(column: Column, options: DecoderOptions, null: str) -> TextColumnPlan:
@@ -31,7 +35,7 @@ def avro_column_plan(column: Column, options: DecoderOptions, null: str) -> Text
         Declined: The kernel does not know the column's type or treatment.
     """
     op, fmt, nullable = text_op(column, options, null), avro_column_format(column, options), column.nullable
-    if op.name in _UNSUPPORTED_OPS:
+    if not column.mysql_type.direct_avro:
         raise unsupported_column(column)
     encoded_null = ""
     try:
@@ -48,7 +52,7 @@ def avro_column_plan(column: Column, options: DecoderOptions, null: str) -> Text
     texts = (fmt.branch, zero_date, encoded_null)
     avro_column_op = Op(
         f"avro-{'shown' if op.name in _RENDERED_OPS else 'stored'}:{op.name}",
-        (_INTEGER_BITS[column.type_name],) if op.name in ("copy", "plain") else op.numbers,
+        (_integer_bits(column),) if op.name in ("copy", "plain") else op.numbers,
         (*(text.encode(_BYTES) for text in texts), *((_ZERO, _NULL) if is_temporal else op.texts)),
     )
     return (

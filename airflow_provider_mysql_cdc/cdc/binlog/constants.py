@@ -1,13 +1,12 @@
 """Numbers of the binlog format.
 
 Those that mysql-replication names are taken from it; what it does not know (compressed transactions, tagged GTIDs,
-group replication, VECTOR) follows MySQL's ``binlog_event.h`` and ``field_types.h``.
+group replication) follows MySQL's ``binlog_event.h``.
 """
 
 from __future__ import annotations
 
 from pymysqlreplication.constants import BINLOG as _EVENT
-from pymysqlreplication.constants import FIELD_TYPE as _TYPE
 
 # -- event types ----------------------------------------------------------------------------------------------------
 QUERY_EVENT: int = _EVENT.QUERY_EVENT
@@ -78,38 +77,3 @@ LOG_EVENT_IGNORABLE_F = 0x0080
 CHECKSUM_OFF = 0
 CHECKSUM_CRC32 = 1
 CHECKSUM_LENGTH = 4
-
-# -- column types ---------------------------------------------------------------------------------------------------
-DECIMAL: int = _TYPE.DECIMAL
-TINY: int = _TYPE.TINY
-SHORT: int = _TYPE.SHORT
-LONG: int = _TYPE.LONG
-FLOAT: int = _TYPE.FLOAT
-DOUBLE: int = _TYPE.DOUBLE
-NULL: int = _TYPE.NULL
-TIMESTAMP: int = _TYPE.TIMESTAMP
-LONGLONG: int = _TYPE.LONGLONG
-INT24: int = _TYPE.INT24
-DATE: int = _TYPE.DATE
-TIME: int = _TYPE.TIME
-DATETIME: int = _TYPE.DATETIME
-YEAR: int = _TYPE.YEAR
-NEWDATE: int = _TYPE.NEWDATE
-VARCHAR: int = _TYPE.VARCHAR
-BIT: int = _TYPE.BIT
-TIMESTAMP2: int = _TYPE.TIMESTAMP2
-DATETIME2: int = _TYPE.DATETIME2
-TIME2: int = _TYPE.TIME2
-TYPED_ARRAY = 20
-VECTOR = 242
-JSON: int = _TYPE.JSON
-NEWDECIMAL: int = _TYPE.NEWDECIMAL
-ENUM: int = _TYPE.ENUM
-SET: int = _TYPE.SET
-TINY_BLOB: int = _TYPE.TINY_BLOB
-MEDIUM_BLOB: int = _TYPE.MEDIUM_BLOB
-LONG_BLOB: int = _TYPE.LONG_BLOB
-BLOB: int = _TYPE.BLOB
-VAR_STRING: int = _TYPE.VAR_STRING
-STRING: int = _TYPE.STRING
-GEOMETRY: int = _TYPE.GEOMETRY

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import bits, lenenc
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import METADATA_BYTES, MYSQL_TYPES, SPATIAL_FAMILIES, Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +136,25 @@ def _read_name(data: bytes, pos: int) -> tuple[str, int]:
     return raw[:-1].decode(), pos
 
 
-_META_SIZES = {
-    **dict.fromkeys((c.FLOAT, c.DOUBLE, c.TIMESTAMP2, c.DATETIME2, c.TIME2, c.JSON, c.GEOMETRY, c.VECTOR), 1),
-    **dict.fromkeys((c.TINY_BLOB, c.MEDIUM_BLOB, c.LONG_BLOB, c.BLOB), 1),
-    **dict.fromkeys((c.VARCHAR, c.VAR_STRING, c.STRING, c.NEWDECIMAL, c.BIT, c.ENUM, c.SET), 2),
+_ROWS = MYSQL_TYPES.values()
+# Codes that columns of tables do not have.
+_UNUSED_BLOBS = (wt.TINY_BLOB, wt.MEDIUM_BLOB, wt.LONG_BLOB)
+_METADATA_BYTES = {
+    **{form.code: METADATA_BYTES[form.metadata] for row in _ROWS for form in row.formats},
+    **dict.fromkeys(_UNUSED_BLOBS, 1),
+    wt.VAR_STRING: 2,
 }
+
+
+def _codes(*families: Family) -> frozenset[int]:
+    return frozenset(form.code for row in _ROWS if row.family in families for form in row.formats)
 
 
 def _column_meta(types: bytes, meta: bytes) -> tuple[int, ...]:
     out: list[int] = []
     pos = 0
     for kind in types:
-        size = _META_SIZES.get(kind, 0)
+        size = _METADATA_BYTES.get(kind, 0)
         raw, pos = _slice(meta, pos, size)
         out.append(int.from_bytes(raw, "little"))
     if pos != len(meta):
@@ -156,14 +164,15 @@ def _column_meta(types: bytes, meta: bytes) -> tuple[int, ...]:
 
 # -- optional metadata ----------------------------------------------------------------------------------------------
 
-_NUMERIC = frozenset((c.TINY, c.SHORT, c.INT24, c.LONG, c.LONGLONG, c.NEWDECIMAL, c.FLOAT, c.DOUBLE, c.YEAR, c.DECIMAL))
-# VECTOR columns have a character set (binary) in the list as well (9.7.4, seen in its events).
-_CHARACTER = frozenset((c.STRING, c.VAR_STRING, c.VARCHAR, c.VECTOR, c.BLOB, c.TINY_BLOB, c.MEDIUM_BLOB, c.LONG_BLOB))
+_NUMERIC = frozenset((wt.DECIMAL, *(form.code for row in _ROWS if row.in_signedness_list for form in row.formats)))
+_CHARACTER = frozenset(
+    (wt.VAR_STRING, *_UNUSED_BLOBS, *(form.code for row in _ROWS if row.in_charset_list for form in row.formats))
+)
 
 
 def _real_type(kind: int, meta: int) -> int:
     """Return ENUM or SET where they hide behind STRING."""
-    return meta & 0xFF if kind == c.STRING and meta & 0xFF in (c.ENUM, c.SET) else kind
+    return meta & 0xFF if kind == wt.STRING and meta & 0xFF in (wt.ENUM, wt.SET) else kind
 
 
 def _read_numbers(data: bytes) -> list[int]:
@@ -245,7 +254,8 @@ def _prefixed_primary_key(_: _MetadataExpander, data: bytes) -> dict[str, Any]:
     return {"primary_key": tuple(numbers[::2]), "prefix_lengths": tuple(numbers[1::2])}
 
 
-_ENUM, _SET, _GEOMETRY, _VECTOR = (frozenset((kind,)) for kind in (c.ENUM, c.SET, c.GEOMETRY, c.VECTOR))
+_ENUM, _SET = _codes(Family.ENUM), _codes(Family.SET)
+_GEOMETRY, _VECTOR = _codes(*SPATIAL_FAMILIES), _codes(Family.VECTOR)
 _ENUM_OR_SET = _ENUM | _SET
 
 _OPTIONAL_PARSERS: dict[int, Callable[[_MetadataExpander, bytes], dict[str, Any]]] = {

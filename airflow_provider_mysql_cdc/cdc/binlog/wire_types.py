@@ -1,6 +1,6 @@
 """Column types as TABLE_MAP names them.
 
-Source: MySQL source, ``field_types.h`` (numbers) and ``Table_map_event`` (metadata).
+Source: MySQL source, ``Table_map_event``.
 """
 
 from __future__ import annotations
@@ -8,11 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 6, 7, 8, 9
-DATE, TIME, DATETIME, YEAR, NEWDATE, VARCHAR, BIT = 10, 11, 12, 13, 14, 15, 16
-TIMESTAMP2, DATETIME2, TIME2 = 17, 18, 19
-VECTOR, JSON, NEWDECIMAL, ENUM, SET = 242, 245, 246, 247, 248
-TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = 249, 250, 251, 252, 253, 254, 255
+from airflow_provider_mysql_cdc.cdc.model.wire_codes import BIT, ENUM, NEWDECIMAL, SET, STRING
 
 
 class TableMapLike(Protocol):
@@ -25,10 +21,6 @@ class TableMapLike(Protocol):
     @property
     def column_meta(self) -> tuple[int, ...]:
         """A number a column: the metadata bytes as a little-endian number, 0 where the type has none."""
-
-
-STRING_CODES = (STRING, VARCHAR, VAR_STRING, BLOB)
-"""What character and binary columns have, whatever their size."""
 
 
 class WireType(NamedTuple):

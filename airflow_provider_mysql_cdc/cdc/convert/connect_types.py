@@ -7,13 +7,14 @@ the tables of the seeds, and Debezium 1.9.7 where they say nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 
 class TypeModes(Protocol):
@@ -90,39 +91,18 @@ def _struct_field(field: str, type_: str, *, optional: bool) -> MappingProxyType
 _STRING = ConnectType("string")
 _BOOLEAN = ConnectType("boolean")
 _WKB_FIELDS = (_struct_field("wkb", "bytes", optional=False), _struct_field("srid", "int32", optional=True))
-_GEOMETRY = ConnectType(
-    "struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB_FIELDS, doc="Geometry", optional=True
+_POINT_FIELDS = (
+    _struct_field("x", "double", optional=False),
+    _struct_field("y", "double", optional=False),
+    _struct_field("wkb", "bytes", optional=True),
+    _struct_field("srid", "int32", optional=True),
 )
-_POINT = ConnectType(
-    "struct",
-    "io.debezium.data.geometry.Point",
-    1,
-    fields=(
-        _struct_field("x", "double", optional=False),
-        _struct_field("y", "double", optional=False),
-        _struct_field("wkb", "bytes", optional=True),
-        _struct_field("srid", "int32", optional=True),
-    ),
-    doc="Geometry (POINT)",
-)
-_VECTOR = ConnectType(
-    "array", "io.debezium.data.FloatVector", 1, items=MappingProxyType({"type": "float", "optional": False})
-)
-_ZONED_TIMESTAMP = semantic_type("string", "io.debezium.time.ZonedTimestamp")
+_VECTOR_ITEMS = MappingProxyType({"type": "float", "optional": False})
 _MICRO_TIMESTAMP = semantic_type("int64", "io.debezium.time.MicroTimestamp")
 _MILLI_TIMESTAMP = semantic_type("int64", "io.debezium.time.Timestamp")
 _MICRO_TIME = semantic_type("int64", "io.debezium.time.MicroTime")
 _MILLI_TIME = semantic_type("int32", "io.debezium.time.Time")
 _DATE = semantic_type("int32", "io.debezium.time.Date")
-
-# Literal type of a signed and of an unsigned column (TYPE-69).
-_INTEGERS = {
-    "TINYINT": ("int16", "int16"),
-    "SMALLINT": ("int16", "int32"),
-    "MEDIUMINT": ("int32", "int32"),
-    "INT": ("int32", "int64"),
-    "BIGINT": ("int64", "int64"),
-}
 
 _DATE_MODES = {
     "connect": semantic_type("int32", "org.apache.kafka.connect.data.Date"),
@@ -160,12 +140,13 @@ def _decimal_type(precision: int, scale: int) -> ConnectType:
 
 
 def _integer(column: Column, modes: TypeModes) -> ConnectType:
-    if column.type_name == "BIGINT" and column.unsigned and modes.bigint_unsigned_mode == "precise":
+    row = column.mysql_type
+    if row.width == 8 and column.unsigned and modes.bigint_unsigned_mode == "precise":
         # Debezium 1.9 gave this number a scale only.
         return semantic_type("bytes", DECIMAL_NAME, ("scale", "0")) if modes.contract == "1.9" else _decimal_type(20, 0)
     if modes.boolean_test(column):
         return _BOOLEAN
-    return ConnectType(_INTEGERS[column.type_name][column.unsigned])
+    return ConnectType((row.unsigned_connect_type if column.unsigned else "") or row.connect_type)
 
 
 def _decimal(column: Column, modes: TypeModes) -> ConnectType:
@@ -197,18 +178,19 @@ def _character(column: Column, modes: TypeModes) -> ConnectType:
     return _binary(column, modes) if column.charset == "binary" else _STRING
 
 
-def _enum_type(name: str) -> Callable[[Column, TypeModes], ConnectType]:
-    def build(column: Column, modes: TypeModes) -> ConnectType:
-        # A comma inside a member is escaped, so that the list can be split again.
-        allowed = ",".join(v.replace(",", "\\,") for v in column.enum_values)
-        return semantic_type("string", name, ("allowed", allowed))
-
-    return build
+def _members(column: Column, modes: TypeModes) -> ConnectType:
+    # A comma inside a member is escaped, so that the list can be split again.
+    allowed = ",".join(v.replace(",", "\\,") for v in column.enum_values)
+    return semantic_type(column.mysql_type.connect_type, column.mysql_type.semantic_type, ("allowed", allowed))
 
 
 def fraction_digits(column: Column) -> int:
     """Return the fraction digits of a temporal column."""
     return column.length or 0
+
+
+def _date(column: Column, modes: TypeModes) -> ConnectType:
+    return _DATE_MODES.get(modes.time_mode, _DATE)
 
 
 def _by_fraction(table: dict[str, tuple[ConnectType, ConnectType]]) -> Callable[[Column, TypeModes], ConnectType]:
@@ -218,32 +200,41 @@ def _by_fraction(table: dict[str, tuple[ConnectType, ConnectType]]) -> Callable[
     return build
 
 
-def _always(kind: ConnectType) -> Callable[[Column, TypeModes], ConnectType]:
-    return lambda column, modes: kind
+def _semantic(column: Column, modes: TypeModes) -> ConnectType:
+    return semantic_type(column.mysql_type.connect_type, column.mysql_type.semantic_type)
 
 
-_BUILDERS: dict[str, Callable[[Column, TypeModes], ConnectType]] = {
-    **dict.fromkeys(_INTEGERS, _integer),
-    **dict.fromkeys(CHARACTER_TYPES, _character),
-    **dict.fromkeys(BINARY_TYPES, _binary),
-    **dict.fromkeys(
-        ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
-        _always(_GEOMETRY),
-    ),
-    "POINT": _always(_POINT),
-    "DECIMAL": _decimal,
-    "FLOAT": _float,
-    "DOUBLE": _float,
-    "BIT": _bit,
-    "DATE": lambda column, modes: _DATE_MODES.get(modes.time_mode, _DATE),
-    "TIME": _by_fraction(_TIME_MODES),
-    "DATETIME": _by_fraction(_DATETIME_MODES),
-    "TIMESTAMP": _always(_ZONED_TIMESTAMP),
-    "YEAR": _always(semantic_type("int32", "io.debezium.time.Year")),
-    "ENUM": _enum_type("io.debezium.data.Enum"),
-    "SET": _enum_type("io.debezium.data.EnumSet"),
-    "JSON": _always(semantic_type("string", "io.debezium.data.Json")),
-    "VECTOR": _always(_VECTOR),
+def _geometry(column: Column, modes: TypeModes) -> ConnectType:
+    return replace(_semantic(column, modes), fields=_WKB_FIELDS, doc="Geometry", optional=True)
+
+
+def _point(column: Column, modes: TypeModes) -> ConnectType:
+    return replace(_semantic(column, modes), fields=_POINT_FIELDS, doc="Geometry (POINT)")
+
+
+def _vector(column: Column, modes: TypeModes) -> ConnectType:
+    return replace(_semantic(column, modes), items=_VECTOR_ITEMS)
+
+
+BUILDERS: dict[Family, Callable[[Column, TypeModes], ConnectType]] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _float,
+    Family.BIT: _bit,
+    Family.TEXT: _character,
+    Family.BYTES: _binary,
+    Family.ENUM: _members,
+    Family.SET: _members,
+    Family.JSON: _semantic,
+    Family.DATE: _date,
+    Family.TIME: _by_fraction(_TIME_MODES),
+    Family.DATETIME: _by_fraction(_DATETIME_MODES),
+    Family.TIMESTAMP: _semantic,
+    Family.YEAR: _semantic,
+    Family.GEOMETRY: _geometry,
+    Family.POINT: _point,
+    Family.VECTOR: _vector,
 }
 
 
@@ -262,7 +253,7 @@ def connect_type(column: Column, modes: TypeModes) -> ConnectType:
         return ConnectType(
             custom.type, custom.name, custom.version, custom.parameters, doc=custom.doc, optional=custom.optional
         )
-    builder = _BUILDERS.get(column.type_name)
+    builder = BUILDERS.get(column.family)
     if builder is None:
         raise SchemaError(
             f"column {column.name} has type {column.type_name}, which has no event type",

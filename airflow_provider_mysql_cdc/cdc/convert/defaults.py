@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import converte
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_float
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import adjust_year
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 EPOCH_TEXT = "1970-01-01 00:00:00"
@@ -71,12 +72,11 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
     if custom is not None:
         return _custom_default(column, custom)
     literal = default_literal(column)
-    convert = _CONVERTERS.get(column.type_name)
-    if literal is None or convert is None:
+    if literal is None or not column.mysql_type.literal_default:
         return None
     text = (column.default or "") if column.type_name == "BIT" else literal
     try:
-        return convert(text, column, modes)
+        return CONVERTERS[column.family](text, column, modes)
     except (ValueError, InvalidOperation, OverflowError):
         # A literal MySQL itself reads with a warning only; the row values do not depend on it.
         return None
@@ -84,10 +84,11 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
 
 def _custom_default(column: Column, custom: CustomColumn) -> Any:
     """Return a converter's value of a literal default; None where it cannot convert it."""
-    if column.default_is_expression or default_literal(column) is None or column.type_name not in _PLAIN_VALUES:
+    parse = PLAIN_VALUES.get(column.family) if column.mysql_type.literal_default else None
+    if column.default_is_expression or default_literal(column) is None or parse is None:
         return None
     try:
-        plain_value = _PLAIN_VALUES[column.type_name](column.default or "", column)
+        plain_value = parse(column.default or "", column)
         value = json.loads(converted_text(custom, plain_value).encode("latin-1"))
     except (ValueError, InvalidOperation, OverflowError):
         return None
@@ -107,7 +108,7 @@ def _integer_value(text: str) -> int:
 
 def _integer(text: str, column: Column, modes: ct.TypeModes) -> Any:
     value = _integer_value(text)
-    if column.type_name == "BIGINT" and column.unsigned:
+    if column.mysql_type.width == 8 and column.unsigned:
         return unscaled_base64(value) if modes.bigint_unsigned_mode == "precise" else min(value, _LONG_MAX)
     test = modes.boolean_test(column)
     if test:
@@ -275,6 +276,10 @@ def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:
     return _FROM_MICROS[name](us)
 
 
+def _member(text: str, column: Column, modes: ct.TypeModes) -> str:
+    return text
+
+
 def _year(text: str, column: Column, modes: ct.TypeModes) -> int:
     return _year_number(text)
 
@@ -286,19 +291,21 @@ def _year_number(text: str) -> int:
     return value + (2000 if value < 70 else 1900)
 
 
-_CONVERTERS: dict[str, Callable[[str, Column, ct.TypeModes], Any]] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"), _integer),
-    "DECIMAL": _decimal,
-    **dict.fromkeys(("FLOAT", "DOUBLE"), _floating),
-    "BIT": _bit,
-    **dict.fromkeys(("CHAR", "VARCHAR"), _text),
-    **dict.fromkeys(("ENUM", "SET"), lambda text, column, modes: text),
-    **dict.fromkeys(("BINARY", "VARBINARY"), _bytes),
-    "DATE": _date,
-    "DATETIME": _datetime,
-    "TIMESTAMP": _timestamp,
-    "TIME": _time,
-    "YEAR": _year,
+CONVERTERS: dict[Family, Callable[[str, Column, ct.TypeModes], Any]] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _floating,
+    Family.DOUBLE: _floating,
+    Family.BIT: _bit,
+    Family.TEXT: _text,
+    Family.BYTES: _bytes,
+    Family.ENUM: _member,
+    Family.SET: _member,
+    Family.DATE: _date,
+    Family.TIME: _time,
+    Family.DATETIME: _datetime,
+    Family.TIMESTAMP: _timestamp,
+    Family.YEAR: _year,
 }
 
 
@@ -351,17 +358,31 @@ def _plain_time(text: str, column: Column) -> str:
     return f"-{clock}" if us < 0 else clock
 
 
+def _plain_integer(text: str, column: Column) -> int:
+    return _integer_value(text)
+
+
+def _plain_member(text: str, column: Column) -> str:
+    return text
+
+
+def _plain_year(text: str, column: Column) -> int:
+    return _year_number(text)
+
+
 # A TIMESTAMP's literal is a time in the zone of the session that altered the table, so it is left out.
-_PLAIN_VALUES: dict[str, Callable[[str, Column], Any]] = {
-    **dict.fromkeys(
-        ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "BIT"), lambda text, column: _integer_value(text)
-    ),
-    "YEAR": lambda text, column: _year_number(text),
-    "DECIMAL": _plain_decimal,
-    **dict.fromkeys(("FLOAT", "DOUBLE"), _plain_float),
-    **dict.fromkeys(("CHAR", "VARCHAR"), _plain_text),
-    **dict.fromkeys(("ENUM", "SET"), lambda text, column: text),
-    **dict.fromkeys(("BINARY", "VARBINARY"), _plain_bytes),
-    **dict.fromkeys(("DATE", "DATETIME"), _plain_datetime),
-    "TIME": _plain_time,
+PLAIN_VALUES: dict[Family, Callable[[str, Column], Any]] = {
+    Family.INTEGER: _plain_integer,
+    Family.DECIMAL: _plain_decimal,
+    Family.FLOAT: _plain_float,
+    Family.DOUBLE: _plain_float,
+    Family.BIT: _plain_integer,
+    Family.TEXT: _plain_text,
+    Family.BYTES: _plain_bytes,
+    Family.ENUM: _plain_member,
+    Family.SET: _plain_member,
+    Family.DATE: _plain_datetime,
+    Family.TIME: _plain_time,
+    Family.DATETIME: _plain_datetime,
+    Family.YEAR: _plain_year,
 }

@@ -31,9 +31,10 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TableOptions,
 )
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.table import BLOB_FAMILY, TEXT_FAMILY, Column, Table, TableId, UniqueIndex
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
 
-_PREFIX_ONLY_TYPES = frozenset((*TEXT_FAMILY, *BLOB_FAMILY))
+_PREFIX_ONLY_TYPES = frozenset((*TEXT_BY_SIZE, *BLOB_BY_SIZE))
 TableStructure = tuple[Table, tuple[NonUniqueIndex, ...]]
 """A table and its indexes which are not unique."""
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
-from airflow_provider_mysql_cdc.cdc.ddl.data_types import BASE_TYPE_BY_WORDS
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, TokenKind
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
-from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, Family, mysql_type, type_names
 
 _AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
-_MEMBER_TYPES = frozenset(("ENUM", "SET"))
 _NOW_FUNCTIONS = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
 
 
@@ -42,17 +40,17 @@ def _parse_type(cur: Cursor, name: str) -> ColumnSpec:
     words, word_count = "", 0
     for count in range(3, 0, -1):
         words = " ".join(cur.peek(i).upper for i in range(count))
-        if words in BASE_TYPE_BY_WORDS:
+        if words in TYPE_BY_WORDS:
             word_count = count
             break
     if not word_count:
         cur.fail(f"an unknown type of column {name}")
     for _ in range(word_count):
         cur.next()
-    spec = ColumnSpec(name, BASE_TYPE_BY_WORDS[words], words)
+    spec = ColumnSpec(name, TYPE_BY_WORDS[words].type_name, words)
     if cur.matches("("):
         _arguments(cur, spec)
-    if words.startswith(("NATIONAL", "NCHAR", "NVARCHAR")):
+    if TYPE_BY_WORDS[words].national:
         spec.charset = "utf8mb3"
     special = _TYPE_PARSERS.get(words)
     if special is not None:
@@ -62,7 +60,7 @@ def _parse_type(cur: Cursor, name: str) -> ColumnSpec:
 
 def _arguments(cur: Cursor, spec: ColumnSpec) -> None:
     cur.expect("(")
-    if spec.type_name in _MEMBER_TYPES:
+    if mysql_type(spec.type_name).has_members:
         members = [parse_literal(cur)]
         while cur.accept(","):
             members.append(parse_literal(cur))
@@ -249,7 +247,7 @@ def _fixed_charset(name: str) -> _AttributeParser:
 
 
 # Debezium takes the attribute BINARY for a part of these types' names.
-_BINARY_ATTRIBUTE_TYPES = frozenset(CHARACTER_TYPES)
+_BINARY_ATTRIBUTE_TYPES = frozenset(type_names(Family.TEXT))
 
 
 def _binary(cur: Cursor, spec: ColumnSpec) -> None:

@@ -19,17 +19,10 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.table import (
-    BINARY_TYPES,
-    BLOB_FAMILY,
-    CHARACTER_TYPES,
-    COLLATED_TYPES,
-    TEXT_FAMILY,
-    Column,
-)
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE, Family, mysql_type
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _TEXT_CAPACITIES = ((255, 0), (65535, 1), (16777215, 2))
-_BINARY_OF = dict(zip(CHARACTER_TYPES, BINARY_TYPES, strict=True))
 _MAX_VARCHAR_BYTES = 65535
 _MAX_NUMBER_BYTES = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
@@ -119,9 +112,9 @@ def with_timestamp_defaults(columns: list[Column], defined: Iterable[Column], co
 
 def _resolve_column(spec: ColumnSpec, defaults: DefaultCharset, context: DdlContext) -> Column:
     type_name = spec.type_name
-    charset = _column_charset(spec, defaults, context) if type_name in COLLATED_TYPES else None
-    if charset is not None and charset.charset == "binary" and type_name in _BINARY_OF:
-        type_name, charset = _BINARY_OF[type_name], None
+    charset = _column_charset(spec, defaults, context) if mysql_type(type_name).collated else None
+    if charset is not None and charset.charset == "binary" and mysql_type(type_name).binary_type:
+        type_name, charset = mysql_type(type_name).binary_type, None
     type_name = fit_type(type_name, spec.length, charset)
     nullable = spec.nullable is not False and not spec.primary
     column = Column(
@@ -164,13 +157,13 @@ def fit_type(type_name: str, length: int | None, charset: DefaultCharset | None)
         return type_name
     size = length * (MAX_CHARACTER_BYTES[charset.charset] if charset else 1)
     if type_name == "TEXT":
-        return TEXT_FAMILY[text_size_class(size)]
+        return TEXT_BY_SIZE[text_size_class(size)]
     if type_name == "BLOB":
-        return BLOB_FAMILY[text_size_class(size)]
+        return BLOB_BY_SIZE[text_size_class(size)]
     if type_name == "VARCHAR" and size > _MAX_VARCHAR_BYTES:
-        return TEXT_FAMILY[text_size_class(size)]
+        return TEXT_BY_SIZE[text_size_class(size)]
     if type_name == "VARBINARY" and size > _MAX_VARCHAR_BYTES:
-        return BLOB_FAMILY[text_size_class(size)]
+        return BLOB_BY_SIZE[text_size_class(size)]
     return type_name
 
 
@@ -202,7 +195,7 @@ def default_text(default: Default, column: Column) -> str:
         return f"b'{int.from_bytes(raw, 'big'):b}'"
     if column.charset is not None:
         return decode_text(raw, column.charset)
-    if column.type_name in BINARY_TYPES:
+    if column.family is Family.BYTES:
         text = raw.decode("utf-8", "replace")
         return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
     if len(raw) > _MAX_NUMBER_BYTES:
@@ -263,17 +256,17 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
     if column.charset is None or column.charset == "binary":
         return column
     type_name = column.type_name
-    if target.charset == "binary" and type_name in _BINARY_OF:
-        binary = _BINARY_OF[type_name]
+    binary = column.mysql_type.binary_type
+    if target.charset == "binary" and binary:
         length = column.length if type_name in ("CHAR", "VARCHAR") else None
         return replace(column, type_name=binary, declared_type=binary, charset=None, collation=None, length=length)
     wider = MAX_CHARACTER_BYTES[target.charset] > MAX_CHARACTER_BYTES[column.charset]
-    if type_name in TEXT_FAMILY and wider:
-        type_name = TEXT_FAMILY[min(TEXT_FAMILY.index(type_name) + 1, 3)]
+    if type_name in TEXT_BY_SIZE and wider:
+        type_name = TEXT_BY_SIZE[min(TEXT_BY_SIZE.index(type_name) + 1, 3)]
     elif type_name == "VARCHAR":
         type_name = fit_type(type_name, column.length, target)
     declared = column.declared_type if type_name == column.type_name else type_name
-    length = column.length if type_name not in TEXT_FAMILY else None
+    length = column.length if type_name not in TEXT_BY_SIZE else None
     return replace(
         column,
         type_name=type_name,

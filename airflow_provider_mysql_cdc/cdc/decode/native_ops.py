@@ -6,10 +6,9 @@ The choices are those of ``renderers`` and ``temporal_code``; an unsupported col
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen import renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
@@ -24,7 +23,8 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
 from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape, quote_byte_text
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, WireFormat
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 
 class Op(NamedTuple):
@@ -41,18 +41,20 @@ class Op(NamedTuple):
     texts: tuple[bytes, ...] = ()
 
 
-MakeOp = Callable[[ColumnRequest], Op | None]
+_MakeOp = Callable[[ColumnRequest, WireFormat], Op | None]
 _BYTES = "latin-1"  # byte text has one character a byte
 
 
-def _integer(size: int, request: ColumnRequest) -> Op:
-    return Op("unsigned" if request.column.unsigned else "signed", (size,))
+def _integer(request: ColumnRequest, form: WireFormat) -> Op:
+    width = request.column.mysql_type.width
+    op = _BY_WIDTH[width](request) if width in _BY_WIDTH else None
+    return op or Op("unsigned" if request.column.unsigned else "signed", (width,))
 
 
-def _tinyint(request: ColumnRequest) -> Op:
+def _tinyint(request: ColumnRequest) -> Op | None:
     test = request.options.boolean_test(request.column)
     if test is None:
-        return _integer(1, request)
+        return None
     return Op("boolean", (1, (0 if request.column.unsigned else 1) | (2 if test == "> 0" else 0)))
 
 
@@ -62,28 +64,31 @@ def _bigint(request: ColumnRequest) -> Op:
     return Op("unsigned_base64", (8,))
 
 
-def _decimal(request: ColumnRequest) -> Op:
+_BY_WIDTH: dict[int, Callable[[ColumnRequest], Op | None]] = {1: _tinyint, 8: _bigint}
+
+
+def _decimal(request: ColumnRequest, form: WireFormat) -> Op:
     return Op(f"decimal_{request.options.decimal_mode}", (request.wire.length, request.wire.scale))
 
 
-def _float(request: ColumnRequest) -> Op:
+def _float(request: ColumnRequest, form: WireFormat) -> Op:
     return Op("float" if request.options.single_float(request.column) else "float_as_double")
 
 
-def _double(request: ColumnRequest) -> Op:
+def _double(request: ColumnRequest, form: WireFormat) -> Op:
     return Op("double_as_float" if request.options.single_float(request.column) else "double")
 
 
-def _bit(request: ColumnRequest) -> Op:
+def _bit(request: ColumnRequest, form: WireFormat) -> Op:
     return Op("bit") if request.wire.length == 1 else Op("bits", ((request.wire.length + 7) // 8,))
 
 
-def _enum(request: ColumnRequest) -> Op:
+def _enum(request: ColumnRequest, form: WireFormat) -> Op:
     texts = ('""', *map(quote_byte_text, request.column.enum_values))
     return Op("enum", (1 if request.wire.length == 1 else 2,), tuple(text.encode(_BYTES) for text in texts))
 
 
-def _set(request: ColumnRequest) -> Op:
+def _set(request: ColumnRequest, form: WireFormat) -> Op:
     members = (quote_byte_text(member)[1:-1] for member in request.column.enum_values)
     return Op("set", (request.wire.length,), tuple(member.encode(_BYTES) for member in members))
 
@@ -117,19 +122,19 @@ def _text(prefix: int, request: ColumnRequest, *, fixed_length: bool) -> Op | No
     return Op(f"{'char' if fixed_length and charset(name).unit > 1 else 'text'}:{_UNICODE[name]}", (prefix,))
 
 
-def _string(request: ColumnRequest, *, binary: bool = False) -> Op | None:
+def _string(request: ColumnRequest, form: WireFormat) -> Op | None:
     prefix, size, fixed_length = renderers.string_layout(request.wire)
-    if binary or request.column.charset == "binary":
+    if request.column.family is Family.BYTES or request.column.charset == "binary":
         return Op(request.options.binary_mode, (prefix, size if fixed_length else 0))
     return _text(prefix, request, fixed_length=fixed_length)
 
 
-def _prefixed(name: str, request: ColumnRequest) -> Op:
-    return Op(name, (request.wire.length,))
+def _prefixed(request: ColumnRequest, form: WireFormat) -> Op:
+    return Op(form.native_op, (request.wire.length,))
 
 
-def _clock(kind: str, request: ColumnRequest) -> Op:
-    column, options = request.column, request.options
+def _clock(request: ColumnRequest, form: WireFormat) -> Op:
+    kind, column, options = form.native_op, request.column, request.options
     temporal_request = TemporalRequest(request.wire, options, column.nullable, request.null, column.length or 0)
     iso, digits, day_mode = temporal_request.mode == "isostring", request.wire.length, 0
     if kind.endswith("time") and not kind.endswith("datetime"):
@@ -145,33 +150,25 @@ def _clock(kind: str, request: ColumnRequest) -> Op:
     return Op(f"clock:{kind}", numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
 
 
-_OP_BY_TYPE: dict[tuple[str, int], MakeOp] = {
-    ("TINYINT", wt.TINY): _tinyint,
-    ("SMALLINT", wt.SHORT): partial(_integer, 2),
-    ("MEDIUMINT", wt.INT24): partial(_integer, 3),
-    ("INT", wt.LONG): partial(_integer, 4),
-    ("BIGINT", wt.LONGLONG): _bigint,
-    ("DECIMAL", wt.NEWDECIMAL): _decimal,
-    ("FLOAT", wt.FLOAT): _float,
-    ("DOUBLE", wt.DOUBLE): _double,
-    ("BIT", wt.BIT): _bit,
-    ("ENUM", wt.ENUM): _enum,
-    ("SET", wt.SET): _set,
-    ("JSON", wt.JSON): partial(_prefixed, "json"),
-    ("POINT", wt.GEOMETRY): partial(_prefixed, "point"),
-    ("VECTOR", wt.VECTOR): partial(_prefixed, "vector"),
-    ("YEAR", wt.YEAR): lambda request: Op("year"),
-    ("DATE", wt.DATE): partial(_clock, "date"),
-    ("DATE", wt.NEWDATE): partial(_clock, "date"),
-    ("TIME", wt.TIME): partial(_clock, "old_time"),
-    ("DATETIME", wt.DATETIME): partial(_clock, "old_datetime"),
-    ("TIMESTAMP", wt.TIMESTAMP): partial(_clock, "old_timestamp"),
-    ("TIME", wt.TIME2): partial(_clock, "time"),
-    ("DATETIME", wt.DATETIME2): partial(_clock, "datetime"),
-    ("TIMESTAMP", wt.TIMESTAMP2): partial(_clock, "timestamp"),
-    **{(name, wt.GEOMETRY): partial(_prefixed, "geometry") for name in renderers.SPATIAL_TYPES},
-    **{(name, code): _string for name in CHARACTER_TYPES for code in wt.STRING_CODES},
-    **{(name, code): partial(_string, binary=True) for name in BINARY_TYPES for code in wt.STRING_CODES},
+OPS: dict[Family, _MakeOp] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _double,
+    Family.BIT: _bit,
+    Family.TEXT: _string,
+    Family.BYTES: _string,
+    Family.ENUM: _enum,
+    Family.SET: _set,
+    Family.JSON: _prefixed,
+    Family.DATE: _clock,
+    Family.TIME: _clock,
+    Family.DATETIME: _clock,
+    Family.TIMESTAMP: _clock,
+    Family.YEAR: lambda request, form: Op(form.native_op),
+    Family.GEOMETRY: _prefixed,
+    Family.POINT: _prefixed,
+    Family.VECTOR: _prefixed,
 }
 
 
@@ -198,5 +195,5 @@ def binlog_op(request: ColumnRequest) -> Op | None:
     Args:
         request: The column.
     """
-    make_op = _OP_BY_TYPE.get((request.column.type_name, request.wire.code))
-    return None if make_op is None else make_op(request)
+    form = request.wire_format
+    return None if form is None else OPS[request.column.family](request, form)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -21,8 +20,9 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK,
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRow, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
@@ -37,20 +37,27 @@ class _TextOpRequest(NamedTuple):
 
 
 def _integer(request: _TextOpRequest) -> Op:
+    return _BY_WIDTH.get(request.column.mysql_type.width, _plain_integer)(request)
+
+
+def _plain_integer(request: _TextOpRequest) -> Op:
     return Op("plain" if request.column.zerofill else "copy")
 
 
 def _tinyint(request: _TextOpRequest) -> Op:
     test = request.options.boolean_test(request.column)
-    return _integer(request) if test is None else Op("boolean", (int(test == "> 0"),))
+    return _plain_integer(request) if test is None else Op("boolean", (int(test == "> 0"),))
 
 
 def _bigint(request: _TextOpRequest) -> Op:
     if not request.column.unsigned:
-        return _integer(request)
+        return _plain_integer(request)
     if request.options.bigint_unsigned_mode == "precise":
         return Op("unsigned_base64")
     return Op("wrapped", (int(request.column.zerofill),))
+
+
+_BY_WIDTH = {1: _tinyint, 8: _bigint}
 
 
 def _decimal(request: _TextOpRequest) -> Op:
@@ -71,12 +78,21 @@ def _bit(request: _TextOpRequest) -> Op:
 
 def _string(request: _TextOpRequest) -> Op:
     if request.column.charset == "binary":
-        return Op(request.options.binary_mode)
+        return _binary(request)
     return Op("text", (int(request.column.type_name == "CHAR"),))
 
 
-def _clock(kind: str, request: _TextOpRequest) -> Op:
+def _binary(request: _TextOpRequest) -> Op:
+    return Op(request.options.binary_mode)
+
+
+def _named(request: _TextOpRequest) -> Op:
+    return Op(request.column.mysql_type.formats[0].native_op)
+
+
+def _clock(request: _TextOpRequest) -> Op:
     column, options = request.column, request.options
+    kind = column.mysql_type.formats[0].native_op
     mode, digits, day_mode = options.time_mode, column.length or 0, 0
     iso = mode == "isostring"
     unit = 0 if iso or kind in ("date", "timestamp") else datetime_unit(mode, digits)
@@ -91,28 +107,25 @@ def _clock(kind: str, request: _TextOpRequest) -> Op:
     return Op(kind, numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
 
 
-_OP_BY_TYPE: dict[str, Callable[[_TextOpRequest], Op]] = {
-    **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
-    **dict.fromkeys(COLLATED_TYPES, _string),
-    **dict.fromkeys(BINARY_TYPES, lambda request: Op(request.options.binary_mode)),
-    **dict.fromkeys(
-        ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
-        lambda request: Op("geometry"),
-    ),
-    "TINYINT": _tinyint,
-    "BIGINT": _bigint,
-    "DECIMAL": _decimal,
-    "FLOAT": _float,
-    "DOUBLE": _double,
-    "BIT": _bit,
-    "YEAR": lambda request: Op("plain"),
-    "JSON": lambda request: Op("json"),
-    "POINT": lambda request: Op("point"),
-    "VECTOR": lambda request: Op("vector"),
-    "DATE": partial(_clock, "date"),
-    "TIME": partial(_clock, "time"),
-    "DATETIME": partial(_clock, "datetime"),
-    "TIMESTAMP": partial(_clock, "timestamp"),
+OPS: dict[Family, Callable[[_TextOpRequest], Op]] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _double,
+    Family.BIT: _bit,
+    Family.TEXT: _string,
+    Family.BYTES: _binary,
+    Family.ENUM: _string,
+    Family.SET: _string,
+    Family.JSON: _named,
+    Family.DATE: _clock,
+    Family.TIME: _clock,
+    Family.DATETIME: _clock,
+    Family.TIMESTAMP: _clock,
+    Family.YEAR: lambda request: Op("plain"),
+    Family.GEOMETRY: _named,
+    Family.POINT: _named,
+    Family.VECTOR: _named,
 }
 
 
@@ -128,7 +141,7 @@ def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
         Declined: The kernel has no operation for them.
     """
     require_plain_values(column, options)
-    make_op = _OP_BY_TYPE.get(column.type_name)
+    make_op = OPS.get(column.family)
     if make_op is None:
         raise Declined(f"column {column.name} is {column.type_name}")
     return make_op(_TextOpRequest(column, options, null))

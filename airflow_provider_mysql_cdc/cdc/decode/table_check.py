@@ -9,91 +9,54 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, charset_by_id
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
-from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table, folded_name
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, Metadata
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, folded_name
 
-_INTEGERS = {"TINYINT": wt.TINY, "SMALLINT": wt.SHORT, "MEDIUMINT": wt.INT24, "INT": wt.LONG, "BIGINT": wt.LONGLONG}
-_BLOB_PREFIX = {
-    **{"TINYTEXT": 1, "TEXT": 2, "MEDIUMTEXT": 3, "LONGTEXT": 4},
-    **{"TINYBLOB": 1, "BLOB": 2, "MEDIUMBLOB": 3, "LONGBLOB": 4},
-}
-_SPATIAL = (
-    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
-)  # fmt: skip
-_NUMERIC = (*_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE")
 _MATCHED: set[tuple[Interned[tuple[Column, ...]], bytes]] = set()
 """Columns that agreed with a TABLE_MAP event; thousands of tables may share both."""
 _MAX_MATCHED = 1_024
 
 
 def _bytes_per_character(column: Column) -> int:
-    if column.type_name in ("BINARY", "VARBINARY"):
+    if column.family is Family.BYTES:
         return 1
     return MAX_CHARACTER_BYTES.get(column.charset or "utf8mb4", 4)
 
 
-def _fixed(code: int, a: int = 0) -> Callable[[Column], tuple[WireType, ...]]:
-    return lambda column: (WireType(code, a),)
+def _default_length(column: Column) -> int:
+    return (column.mysql_type.default_length or 0) if column.length is None else column.length
 
 
-def _temporal(new: int, old: int) -> Callable[[Column], tuple[WireType, ...]]:
-    # Tables of MySQL 5.5 that were never rebuilt keep the old types, which have no fraction.
-    return lambda column: (
-        WireType(new, column.length or 0),
-        *((WireType(old, 0),) if not column.length else ()),
-    )
-
-
-def _decimal(column: Column) -> tuple[WireType, ...]:
-    return (WireType(wt.NEWDECIMAL, 10 if column.length is None else column.length, column.scale or 0),)
-
-
-def _char(column: Column) -> tuple[WireType, ...]:
-    length = 1 if column.length is None else column.length
-    return (WireType(wt.STRING, length * _bytes_per_character(column)),)
-
-
-def _varchar(column: Column) -> tuple[WireType, ...]:
-    return (WireType(wt.VARCHAR, (column.length or 0) * _bytes_per_character(column)),)
-
-
-def _enum(column: Column) -> tuple[WireType, ...]:
-    return (WireType(wt.ENUM, 1 if len(column.enum_values) < 256 else 2),)
-
-
-def _set(column: Column) -> tuple[WireType, ...]:
+def _member_bytes(column: Column) -> int:
     size = (len(column.enum_values) + 7) // 8
-    return (WireType(wt.SET, size if size <= 4 else 8),)
+    return size if size <= 4 else 8
 
 
-_WIRE_TYPES: dict[str, Callable[[Column], tuple[WireType, ...]]] = {
-    **{name: _fixed(code) for name, code in _INTEGERS.items()},
-    **{name: _fixed(wt.BLOB, size) for name, size in _BLOB_PREFIX.items()},
-    **dict.fromkeys(_SPATIAL, _fixed(wt.GEOMETRY, 4)),
-    "DECIMAL": _decimal,
-    "FLOAT": _fixed(wt.FLOAT, 4),
-    "DOUBLE": _fixed(wt.DOUBLE, 8),
-    "BIT": lambda column: (WireType(wt.BIT, column.length or 1),),
-    "CHAR": _char,
-    "BINARY": _char,
-    "VARCHAR": _varchar,
-    "VARBINARY": _varchar,
-    "DATE": lambda column: (WireType(wt.DATE), WireType(wt.NEWDATE)),
-    "TIME": _temporal(wt.TIME2, wt.TIME),
-    "DATETIME": _temporal(wt.DATETIME2, wt.DATETIME),
-    "TIMESTAMP": _temporal(wt.TIMESTAMP2, wt.TIMESTAMP),
-    "YEAR": _fixed(wt.YEAR),
-    "ENUM": _enum,
-    "SET": _set,
-    "JSON": _fixed(wt.JSON, 4),
-    "VECTOR": _fixed(wt.VECTOR, 4),
+METADATA: dict[Metadata, Callable[[Column], tuple[int, ...]]] = {
+    Metadata.NONE: lambda column: (),
+    Metadata.WIDTH: lambda column: (column.mysql_type.width,),
+    Metadata.FRACTION: lambda column: (column.length or 0,),
+    Metadata.PRECISION: lambda column: (_default_length(column), column.scale or 0),
+    Metadata.BITS: lambda column: (column.length or 1,),
+    Metadata.LENGTH: lambda column: (_default_length(column) * _bytes_per_character(column),),
+    Metadata.MEMBER_NUMBER: lambda column: (1 if len(column.enum_values) < 256 else 2,),
+    Metadata.MEMBER_BITS: lambda column: (_member_bytes(column),),
 }
+"""Length and scale in the wire type of a column, by what TABLE_MAP holds of it."""
+
+
+def _expected_types(column: Column) -> list[WireType]:
+    formats = column.mysql_type.formats
+    # Tables of MySQL 5.5 that were never rebuilt keep the old formats, which have no fraction.
+    if column.length and len(formats) > 1 and formats[0].metadata is Metadata.FRACTION:
+        formats = formats[:1]
+    return [WireType(form.code, *METADATA[form.metadata](column)) for form in formats]
 
 
 def _raise_mismatch(table: Table, what: str, why: str) -> NoReturn:
@@ -145,8 +108,7 @@ def _check(table: Table, table_map: TableMap) -> None:
     require_width(table, len(table_map.column_types))
     for column, code, meta in zip(table.columns, table_map.column_types, table_map.column_meta, strict=True):
         actual = wire_type(code, meta)
-        expected_types = _WIRE_TYPES.get(column.type_name)
-        expected = expected_types(column) if expected_types else ()
+        expected = _expected_types(column)
         if actual not in expected:
             _raise_mismatch(
                 table,
@@ -179,7 +141,7 @@ def _check_nullability(table: Table, table_map: TableMap) -> None:
 
 def _check_signedness(table: Table, table_map: TableMap) -> None:
     for column, unsigned in zip(table.columns, table_map.unsigned or (), strict=False):
-        if column.type_name in _NUMERIC and unsigned is not None and column.unsigned != unsigned:
+        if column.mysql_type.unsigned and unsigned is not None and column.unsigned != unsigned:
             _raise_mismatch(
                 table,
                 f"Column {column.name}",
@@ -190,7 +152,7 @@ def _check_signedness(table: Table, table_map: TableMap) -> None:
 def _check_charsets(table: Table, table_map: TableMap) -> None:
     for column, number in zip(table.columns, table_map.charsets or (), strict=False):
         name = None if number is None else charset_by_id(number)
-        if column.type_name in COLLATED_TYPES and name is not None and name != column.charset:
+        if column.mysql_type.collated and name is not None and name != column.charset:
             _raise_mismatch(
                 table, f"Column {column.name}", f"character set {column.charset} is known, the binlog has {name}"
             )

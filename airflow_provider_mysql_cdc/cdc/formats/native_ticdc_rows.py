@@ -8,9 +8,7 @@ from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import avro_op, utf8_characters
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
@@ -27,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import (
     SinglePartition,
     TransactionPartitioner,
 )
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_column_format
@@ -35,30 +34,34 @@ from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_typ
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
-# Operations that format values as MySQL prints them, by wire type; the kernel has the same names.
-_TEMPORAL_OPS = {
-    wt.DATE: "date", wt.NEWDATE: "date", wt.TIME: "old_time", wt.DATETIME: "old_datetime",
-    wt.TIMESTAMP: "old_timestamp", wt.TIME2: "time", wt.DATETIME2: "datetime", wt.TIMESTAMP2: "timestamp",
-}  # fmt: skip
 # Number of partitions, checksum of the table's name, and of each column that the dispatcher uses: its index, the
 # checksum of its name, its operation.
 _KernelColumn = tuple[int, int, str, list[int], list[bytes]]
 _KernelPartitioner = tuple[int, int, list[_KernelColumn]]
 
 
+def _temporal_op(request: ColumnRequest) -> Op | None:
+    """Return the operation that formats values as MySQL prints them; None for other types."""
+    form = request.wire_format
+    if form is None or request.column.family not in TEMPORAL_FAMILIES:
+        return None
+    return Op(f"flat:{form.native_op}", (request.wire.length,))
+
+
 def _ticdc_only_op(request: ColumnRequest, modes: TicdcModes) -> tuple[str, Op] | None:
     """Return the encoding and operation of a column that Confluent's Avro writes differently; None for others."""
     column, wire = request.column, request.wire
-    if (column.type_name, wire.code) in literal_temporal_renderers.RENDERERS:
-        return "shown", Op(f"flat:{_TEMPORAL_OPS[wire.code]}", (wire.length,))
-    if column.type_name == "BIGINT" and tidb_type(column, modes).avro_type == "string":
+    temporal_op = _temporal_op(request)
+    if temporal_op is not None:
+        return "shown", temporal_op
+    if column.family is Family.INTEGER and tidb_type(column, modes).avro_type == "string":
         return "shown", Op("flat:unsigned")
-    ops: dict[tuple[str, int], tuple[str, Op]] = {
-        ("BIT", wt.BIT): ("stored", Op("flat:bits", ((wire.length + 7) // 8, int(wire.length == 1)))),
-        ("FLOAT", wt.FLOAT): ("stored", Op("float_as_double")),
-        ("VECTOR", wt.VECTOR): ("shown", Op("flat:vector", (wire.length,))),
+    ops: dict[Family, tuple[str, Op]] = {
+        Family.BIT: ("stored", Op("flat:bits", ((wire.length + 7) // 8, int(wire.length == 1)))),
+        Family.FLOAT: ("stored", Op("float_as_double")),
+        Family.VECTOR: ("shown", Op("flat:vector", (wire.length,))),
     }
-    return ops.get((column.type_name, wire.code))
+    return None if request.wire_format is None else ops.get(column.family)
 
 
 def ticdc_op(request: ColumnRequest, fmt: ColumnFormat, null: str, modes: TicdcModes) -> Op | None:
@@ -78,7 +81,7 @@ def ticdc_op(request: ColumnRequest, fmt: ColumnFormat, null: str, modes: TicdcM
     return Op(f"avro-{encoding}:{op.name}", op.numbers, texts)
 
 
-_NO_TEXT_OPS = ("boolean", "float", "float_as_double", "double", "double_as_float", "geometry", "point", "vector")
+_NO_TEXT_OPS = ("boolean", "float", "float_as_double", "double", "double_as_float")
 
 
 def dispatch_op(request: ColumnRequest) -> Op:
@@ -91,10 +94,11 @@ def dispatch_op(request: ColumnRequest) -> Op:
         Declined: The kernel has no operation for it.
     """
     column = request.column
-    if (column.type_name, request.wire.code) in literal_temporal_renderers.RENDERERS:
-        return Op(f"flat:{_TEMPORAL_OPS[request.wire.code]}", (request.wire.length,))
+    temporal_op = _temporal_op(request)
+    if temporal_op is not None:
+        return temporal_op
     op = binlog_op(request)
-    if op is None or op.name in _NO_TEXT_OPS:
+    if op is None or op.name in _NO_TEXT_OPS or not column.mysql_type.direct_avro:
         raise Declined(f"column {column.name}, which the dispatcher uses, is {column.type_name}")
     return Op(op.name, op.numbers, _plain_texts(op, column))
 

@@ -6,14 +6,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, MySqlType, mysql_type
+
 _UNRESERVED = re.compile("[A-Za-z0-9_~-]*")
-# Names of types (Column.type_name) that are treated alike; the four of a kind by size.
-TEXT_FAMILY = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
-BLOB_FAMILY = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
-CHARACTER_TYPES = ("CHAR", "VARCHAR", *TEXT_FAMILY)
-BINARY_TYPES = ("BINARY", "VARBINARY", *BLOB_FAMILY)
-COLLATED_TYPES = (*CHARACTER_TYPES, "ENUM", "SET")
-"""Types that have a character set."""
 
 
 def quote_name(name: str) -> str:
@@ -73,10 +68,7 @@ class Column:
     Args:
         name: Column name.
         position: 1-based place in the table.
-        type_name: Base type in upper case after resolving synonyms: one of TINYINT SMALLINT MEDIUMINT INT BIGINT
-            DECIMAL FLOAT DOUBLE BIT CHAR VARCHAR TINYTEXT TEXT MEDIUMTEXT LONGTEXT BINARY VARBINARY TINYBLOB BLOB
-            MEDIUMBLOB LONGBLOB DATE TIME DATETIME TIMESTAMP YEAR ENUM SET JSON GEOMETRY POINT LINESTRING POLYGON
-            MULTIPOINT MULTILINESTRING MULTIPOLYGON GEOMETRYCOLLECTION VECTOR.
+        type_name: Base type in upper case after resolving synonyms: the name of a row in ``mysql_types``.
         declared_type: The type words as the DDL wrote them, upper case without arguments and attributes
             (``INTEGER``, ``BOOL``, ``NUMERIC``, ``REAL``); equals ``type_name`` when no synonym was used.
         length: Display width, precision, character length, fraction digits (temporal) or dimensions, as declared.
@@ -119,6 +111,16 @@ class Column:
     srid: int | None = None
     invisible: bool = False
     on_update: bool = False
+
+    @property
+    def mysql_type(self) -> MySqlType:
+        """Return the row of its type."""
+        return mysql_type(self.type_name)
+
+    @property
+    def family(self) -> Family:
+        """Return the family of its type."""
+        return mysql_type(self.type_name).family
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import ChangeKind, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_name, default_collation
-from airflow_provider_mysql_cdc.cdc.ddl.data_types import BASE_TYPE_BY_WORDS
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, column_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, MySqlType, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
-from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 MAX_COLUMNS = 4096
 """Most columns of a MySQL table."""
@@ -28,8 +28,6 @@ MAX_CHANGE_BYTES = 512 * 1024
 _MAX_NAME = 64
 _CHANGE_KINDS: dict[str, ChangeKind] = {"CREATE": "CREATE", "ALTER": "ALTER", "DROP": "DROP"}
 _QUALIFIED_NAME = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))\.(?:"((?:[^"]|"")+)"|([^".]+))')
-_LENGTH_REQUIRED = frozenset(("VARCHAR", "VARBINARY", "VECTOR"))
-_TIMESTAMP_TYPES = frozenset(("TIMESTAMP", "DATETIME"))
 _BIT_LITERAL = re.compile(r"[01]+")
 _MAX_FLOAT_BITS = 24  # bits of a FLOAT's precision; above that it is a DOUBLE
 
@@ -148,14 +146,15 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
     declared = type_text.removesuffix(" ZEROFILL")
     unsigned = declared.endswith(" UNSIGNED") or zerofill
     declared = declared.removesuffix(" UNSIGNED").removesuffix(" SIGNED")
-    base = BASE_TYPE_BY_WORDS.get(declared)
-    if base is None:
+    words = TYPE_BY_WORDS.get(declared)
+    if words is None:
         raise members.member_error("typeName", "a type of MySQL, without its length")
+    base = mysql_type(words.type_name)
     length, scale = _read_length(members, declared, base)
-    if base == "FLOAT" and scale is None and length is not None and length > _MAX_FLOAT_BITS:
-        base = "DOUBLE"
-    charset = (_read_charset(members, "charsetName") or default_charset) if base in COLLATED_TYPES else None
-    if base in COLLATED_TYPES and charset is None:
+    if base.name == "FLOAT" and scale is None and length is not None and length > _MAX_FLOAT_BITS:
+        base = mysql_type("DOUBLE")
+    charset = (_read_charset(members, "charsetName") or default_charset) if base.collated else None
+    if base.collated and charset is None:
         raise members.member_error("charsetName", "a character set, because the table has no default")
     auto_incremented = members.flag("autoIncremented", False)
     nullable = members.flag("optional")
@@ -163,7 +162,7 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
     return Column(
         name=name,
         position=members.integer("position", number, high=MAX_COLUMNS),
-        type_name=base,
+        type_name=base.name,
         declared_type=declared,
         length=length,
         scale=scale,
@@ -173,30 +172,30 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
         charset=charset,
         collation=None if charset is None else default_collation(charset),
         has_default=literal is not None or members.flag("hasDefaultValue", False) or nullable,
-        default=f"b'{literal}'" if literal and base == "BIT" and _BIT_LITERAL.fullmatch(literal) else literal,
-        auto_increment=auto_incremented and base not in _TIMESTAMP_TYPES,
+        default=f"b'{literal}'" if literal and base.name == "BIT" and _BIT_LITERAL.fullmatch(literal) else literal,
+        auto_increment=auto_incremented and not base.updates_itself,
         enum_values=_read_enum_values(members, base),
         comment=members.text_or_none("comment"),
-        on_update=auto_incremented and base in _TIMESTAMP_TYPES,
+        on_update=auto_incremented and base.updates_itself,
     )
 
 
-def _read_length(members: Members, declared: str, base: str) -> tuple[int | None, int | None]:
+def _read_length(members: Members, declared: str, base: MySqlType) -> tuple[int | None, int | None]:
     """Return length and scale as in a CREATE TABLE statement; those of ENUM and SET are ignored."""
     length, scale = members.integer_or_none("length"), members.integer_or_none("scale")
-    if base in _LENGTH_REQUIRED and length is None:
-        raise members.member_error("length", f"set for a {base}")
-    if base in ("ENUM", "SET"):
+    if base.needs_length and length is None:
+        raise members.member_error("length", f"set for a {base.name}")
+    if base.has_members:
         return None, None
     return (1, None) if declared in ("BOOL", "BOOLEAN") else (length, scale)
 
 
-def _read_enum_values(members: Members, base: str) -> tuple[str, ...]:
-    if base not in ("ENUM", "SET"):
+def _read_enum_values(members: Members, base: MySqlType) -> tuple[str, ...]:
+    if not base.has_members:
         return ()
     values = members.values("enumValues") if members.value("enumValues", None) is not None else []
     if not values or not all(isinstance(value, str) for value in values):
-        raise members.member_error("enumValues", f"the members of the {base}")
+        raise members.member_error("enumValues", f"the members of the {base.name}")
     return tuple(_unquoted(value) for value in values)
 
 

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import RowsHeader, check_rows
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
@@ -29,6 +28,8 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEXT_BY_SIZE, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -267,7 +268,7 @@ def matching_structure(table: Table | None, table_map: TableMap) -> tuple[Table 
     return Table(TableId(table_map.db, table_map.table), text_columns), ""
 
 
-_TEXT_TYPE_NAMES = {1: "TINYTEXT", 2: "TEXT", 3: "MEDIUMTEXT", 4: "LONGTEXT"}
+_TEXT_TYPE_NAMES = {mysql_type(name).width: name for name in TEXT_BY_SIZE}
 
 
 def _column_from_table_map(table_map: TableMap, index: int) -> Column | None:

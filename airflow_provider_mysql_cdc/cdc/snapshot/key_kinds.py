@@ -25,19 +25,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME, Collation
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.stored_record import is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.model.table import Column, quote_name
 
 KeyValue = int | str
 
-INTEGER_TYPES = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
-TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
 SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
 _DATE_TYPES = ("DATE", "DATETIME", "TIMESTAMP")
 _UNICODE_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "ascii"})
@@ -89,22 +88,50 @@ def kind_name(column: Column) -> str | None:
     Args:
         column: The column.
     """
-    kind = column.type_name
-    if kind in TEXT_TYPES and column.charset == "binary":
-        kind = "BINARY" if kind == "CHAR" else "VARBINARY"
-    if kind in INTEGER_TYPES:
-        return UNSIGNED if column.unsigned else SIGNED
-    if kind in TEXT_TYPES:
-        return f"{column.charset} {column.collation}"
-    if kind in ("DATETIME", "TIMESTAMP", "TIME"):
-        return f"{kind} {column.length or 0}"
-    if kind == "DECIMAL":
-        # DECIMAL alone is DECIMAL(10,0) (MySQL manual, "Fixed-Point Types").
-        digits = f"DECIMAL {10 if column.length is None else column.length or 10} {column.scale or 0}"
-        return f"{digits} UNSIGNED" if column.unsigned else digits
-    if kind == "BINARY":
+    return KIND_NAMES[column.family](column) if column.mysql_type.key_range else None
+
+
+def _integer_name(column: Column) -> str:
+    return UNSIGNED if column.unsigned else SIGNED
+
+
+def _decimal_name(column: Column) -> str:
+    # DECIMAL alone is DECIMAL(10,0) (MySQL manual, "Fixed-Point Types").
+    digits = f"DECIMAL {10 if column.length is None else column.length or 10} {column.scale or 0}"
+    return f"{digits} UNSIGNED" if column.unsigned else digits
+
+
+def _text_name(column: Column) -> str:
+    if column.charset == "binary":
+        return _bytes_name(replace(column, type_name=column.mysql_type.binary_type))
+    return f"{column.charset} {column.collation}"
+
+
+def _bytes_name(column: Column) -> str:
+    if column.type_name == "BINARY":
         return f"BINARY {1 if column.length is None else column.length}"
-    return kind if kind in ("DATE", "YEAR", "VARBINARY") else None
+    return column.type_name
+
+
+def _type_name(column: Column) -> str:
+    return column.type_name
+
+
+def _fraction_name(column: Column) -> str:
+    return f"{column.type_name} {column.length or 0}"
+
+
+KIND_NAMES: dict[Family, Callable[[Column], str]] = {
+    Family.INTEGER: _integer_name,
+    Family.DECIMAL: _decimal_name,
+    Family.TEXT: _text_name,
+    Family.BYTES: _bytes_name,
+    Family.DATE: _type_name,
+    Family.TIME: _fraction_name,
+    Family.DATETIME: _fraction_name,
+    Family.TIMESTAMP: _fraction_name,
+    Family.YEAR: _type_name,
+}
 
 
 def key_roundtrip_condition(columns: Iterable[str], kinds: Iterable[str]) -> str:

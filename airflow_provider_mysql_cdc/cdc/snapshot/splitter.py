@@ -9,11 +9,11 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import ER_UNKNOWN_SYSTEM_VARIABLE
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, bound_condition, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
-    INTEGER_TYPES,
     key_kind_of,
     key_roundtrip_condition,
     stored_dates_allowed,
@@ -69,7 +69,7 @@ def _estimated_rows(conn: Any, table: Table) -> int:
 def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, chunk_rows: int) -> list[Bound] | None:
     """Return evenly spaced bounds of a single integer key without large gaps, or None."""
     column = table.column(columns[0])
-    if len(table.key_columns()) != 1 or column is None or column.type_name not in INTEGER_TYPES:
+    if len(table.key_columns()) != 1 or column is None or column.family is not Family.INTEGER:
         return None
     name = quote_name(columns[0])
     with conn.cursor() as cursor:

@@ -14,7 +14,6 @@ from airflow_provider_mysql_cdc.cdc.avro import avro_binary, avro_renderers
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import avro_column_code
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.avro.column_form import CODE_NAMESPACE, ColumnFormat
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -30,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TemporalRequest
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import PRESENT, column_encoder
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
@@ -95,7 +95,7 @@ def _bit(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
 def _temporal(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     column = request.column
     temporal = TemporalRequest(request.wire, request.options, column.nullable, request.null, column.length or 0)
-    wire, quoted = literal_temporal_renderers.RENDERERS[column.type_name, request.wire.code](temporal)
+    wire, quoted = literal_temporal_renderers.RENDERERS[request.wire.code](temporal)
 
     def render(emitter: Emitter, names: list[str]) -> str:
         name = quoted(emitter, names)[1:-1]
@@ -106,16 +106,16 @@ def _temporal(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
 
 
 # Types that Confluent's Avro writes differently; spatial types and VECTOR have no renderer there either.
-_RENDERERS: Mapping[tuple[str, int], Callable[[ColumnRequest, ColumnFormat], ColumnRenderer]] = {
-    ("FLOAT", wt.FLOAT): _float,
-    ("BIT", wt.BIT): _bit,
-    **dict.fromkeys(literal_temporal_renderers.RENDERERS, _temporal),
+_RENDERERS: Mapping[Family, Callable[[ColumnRequest, ColumnFormat], ColumnRenderer]] = {
+    Family.FLOAT: _float,
+    Family.BIT: _bit,
+    **dict.fromkeys(TEMPORAL_FAMILIES, _temporal),
 }
 
 
 def _direct_renderer(modes: TicdcModes, request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
-    build = _RENDERERS.get((request.column.type_name, request.wire.code))
-    if request.column.type_name == "BIGINT" and tidb_type(request.column, modes).avro_type == "string":
+    build = None if request.wire_format is None else _RENDERERS.get(request.column.family)
+    if request.column.family is Family.INTEGER and tidb_type(request.column, modes).avro_type == "string":
         build = _unsigned_text
     return avro_renderers.avro_renderer(request, fmt, null) if build is None else build(request, fmt)
 

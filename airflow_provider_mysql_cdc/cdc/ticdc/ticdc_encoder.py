@@ -15,6 +15,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import Encode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
@@ -122,13 +123,13 @@ def _required(name: str, encode: Encode) -> Encode:
 
 
 def _value_encoder(column: Column, modes: TicdcModes) -> Encode:
-    type_encoder = _BY_MYSQL_TYPE.get(column.type_name)
+    type_encoder = _BY_FAMILY.get(column.family)
     if type_encoder is not None:
         return type_encoder
     kind = tidb_type(column, modes)
     if kind.name == "BIGINT UNSIGNED" and kind.avro_type == "string":
         return _unsigned_text
-    return _BY_AVRO_TYPE[kind.avro_type]
+    return BY_AVRO_TYPE[kind.avro_type]
 
 
 def _unsigned_text(value: int) -> str:
@@ -164,8 +165,8 @@ def _bytes(value: str) -> str:
     return avro_binary.data(a2b_base64(value))
 
 
-_BY_MYSQL_TYPE: dict[str, Encode] = {"BIT": _bit, "FLOAT": _single, "VECTOR": _vector}
-_BY_AVRO_TYPE: dict[str, Encode] = {
+_BY_FAMILY: dict[Family, Encode] = {Family.BIT: _bit, Family.FLOAT: _single, Family.VECTOR: _vector}
+BY_AVRO_TYPE: dict[str, Encode] = {
     "int": _integer,
     "long": _integer,
     "double": _double,

@@ -7,12 +7,13 @@ Source: AVRO-16 to AVRO-53; where the seed is silent (VECTOR, the escape in ``al
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, mysql_type
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _NO_MEMBERS: Mapping[str, Any] = MappingProxyType({})
 # Precision and scale of a DECIMAL without any.
@@ -56,57 +57,53 @@ class TidbType:
 _TypeBuilder = Callable[[Column, TicdcModes], TidbType]
 
 
-def _fixed_type(name: str, avro: str) -> _TypeBuilder:
-    return lambda column, modes: TidbType(name, avro)
+def _plain(column: Column, modes: TicdcModes) -> TidbType:
+    return TidbType(column.mysql_type.tidb_type, column.mysql_type.tidb_avro_type)
 
 
 def _integer(column: Column, modes: TicdcModes) -> TidbType:
-    wide = column.unsigned and column.type_name == "INT"
-    return TidbType("INT UNSIGNED" if column.unsigned else "INT", "long" if wide else "int")
-
-
-def _bigint(column: Column, modes: TicdcModes) -> TidbType:
+    row = column.mysql_type
     if not column.unsigned:
-        return TidbType("BIGINT", "long")
-    return TidbType("BIGINT UNSIGNED", "string" if modes.bigint_unsigned == "string" else "long")
+        return _plain(column, modes)
+    as_text = row.width == 8 and modes.bigint_unsigned == "string"
+    avro_type = "string" if as_text else row.unsigned_tidb_avro_type or row.tidb_avro_type
+    return TidbType(f"{row.tidb_type} UNSIGNED", avro_type)
 
 
 def _decimal(column: Column, modes: TicdcModes) -> TidbType:
+    row = column.mysql_type
     if modes.decimal == "string":
-        return TidbType("DECIMAL", "string")
+        return TidbType(row.tidb_type, "string")
     precision = _DEFAULT_DECIMAL[0] if column.length is None else column.length
     scale = _DEFAULT_DECIMAL[1] if column.scale is None else column.scale
     members = {"logicalType": "decimal", "precision": precision, "scale": scale}
-    return TidbType("DECIMAL", "bytes", members=members)
+    return TidbType(row.tidb_type, row.tidb_avro_type, members=members)
 
 
 def _character(column: Column, modes: TicdcModes) -> TidbType:
-    return TidbType("BLOB", "bytes") if column.charset == "binary" else TidbType("TEXT", "string")
+    row = column.mysql_type
+    row = mysql_type(row.binary_type) if column.charset == "binary" else row
+    return TidbType(row.tidb_type, row.tidb_avro_type)
 
 
 def _bit(column: Column, modes: TicdcModes) -> TidbType:
-    return TidbType("BIT", "bytes", {"length": str(column.length or 1)})
+    return replace(_plain(column, modes), parameters={"length": str(column.length or 1)})
 
 
 def _enum_or_set(column: Column, modes: TicdcModes) -> TidbType:
     allowed = ",".join(member.replace(",", "\\,") for member in column.enum_values)
-    return TidbType(column.type_name, "string", {"allowed": allowed})
+    return replace(_plain(column, modes), parameters={"allowed": allowed})
 
 
-_TYPES: dict[str, _TypeBuilder] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT"), _integer),
-    "BIGINT": _bigint,
-    "DECIMAL": _decimal,
-    "FLOAT": _fixed_type("FLOAT", "double"),
-    "DOUBLE": _fixed_type("DOUBLE", "double"),
-    "BIT": _bit,
-    **dict.fromkeys(CHARACTER_TYPES, _character),
-    **dict.fromkeys(BINARY_TYPES, _fixed_type("BLOB", "bytes")),
-    **{name: _fixed_type(name, "string") for name in ("DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON")},
-    "YEAR": _fixed_type("YEAR", "int"),
-    **dict.fromkeys(("ENUM", "SET"), _enum_or_set),
-    "VECTOR": _fixed_type("TiDBVECTORFloat32", "string"),
+_BUILDERS: dict[Family, _TypeBuilder] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.BIT: _bit,
+    Family.TEXT: _character,
+    Family.ENUM: _enum_or_set,
+    Family.SET: _enum_or_set,
 }
+"""Families whose types depend on modes and on other properties of the column."""
 
 
 def tidb_type(column: Column, modes: TicdcModes) -> TidbType:
@@ -119,10 +116,9 @@ def tidb_type(column: Column, modes: TicdcModes) -> TidbType:
     Raises:
         SchemaError: TiDB has no such type (spatial ones).
     """
-    build = _TYPES.get(column.type_name)
-    if build is None:
+    if not column.mysql_type.tidb_type:
         raise SchemaError(
             f"column {column.name} has type {column.type_name}, which TiCDC's Avro protocol does not know",
             remedy="exclude the column (column.exclude.list), or write Debezium events (value.format=debezium)",
         )
-    return build(column, modes)
+    return _BUILDERS.get(column.family, _plain)(column, modes)

@@ -21,7 +21,6 @@ from unit.decode.test_values import datetime2
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -29,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret

@@ -19,7 +19,6 @@ from kit.json_builder import document
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import control_events as control
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import (
     parse_gtid,
@@ -37,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecod
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import read_tree
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, CdcError, UnsupportedEventError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 START = BinlogOffset("binlog.000001", 4)

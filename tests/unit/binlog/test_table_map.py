@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 # CREATE TABLE b_test.f (id BIGINT UNSIGNED NOT NULL, b_ INT, name VARCHAR(20) CHARSET latin1, txt TEXT,
 #   bin VARBINARY(5), e ENUM('a','ö') CHARSET latin1, s SET('x','y') CHARSET utf8mb4, v VECTOR(3), g LINESTRING,
@@ -45,7 +46,7 @@ def test_names_types_and_metadata() -> None:
     assert (found.table_id, found.flags, found.db, found.table) == (3691, 1, "b_test", "f")
     assert found.names == ("id", "b_", "name", "txt", "bin", "e", "s", "v", "g", "gg", "d", "y", "h", "c", "dt")
     meta = by_name(found, found.column_meta)
-    assert (meta["name"], meta["d"], meta["dt"], meta["e"]) == (20, 5 | 2 << 8, 3, c.ENUM | 1 << 8)
+    assert (meta["name"], meta["d"], meta["dt"], meta["e"]) == (20, 5 | 2 << 8, 3, wt.ENUM | 1 << 8)
     assert [found.nullable(i) for i in range(15)] == [False, True, False] + [True] * 12
 
 
@@ -106,7 +107,7 @@ def test_three_hundred_columns() -> None:
     names = [b"c%d" % i for i in range(300)]
     metadata = b"".join(bytes([len(n)]) + n for n in names)
     body = (
-        bytes(8) + b"\x01d\0\x01t\0" + lenenc(300) + bytes([c.LONG]) * 300 + lenenc(0) + bytes(38)
+        bytes(8) + b"\x01d\0\x01t\0" + lenenc(300) + bytes([wt.LONG]) * 300 + lenenc(0) + bytes(38)
         + b"\x04" + lenenc(len(metadata)) + metadata
     )  # fmt: skip
     assert parse(body).names == tuple(n.decode() for n in names)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from kit.decode_builder import NO_SCHEMA, column, context, image, packet, table, table_map, write
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
@@ -19,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 

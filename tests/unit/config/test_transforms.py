@@ -13,7 +13,6 @@ import pytest
 from kit.decode_builder import column, context, image, packet, table, table_map, write
 from kit.drain_rig import routes_of
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -32,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import topic_share
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, parse_replacement
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId

@@ -13,7 +13,6 @@ import pytest
 from kit.decode_builder import body, column, context, image, packet, table, table_map, write
 from kit.json_builder import change, document
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
@@ -21,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Toler
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REPLACE
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.snapshot.select import single_chunk_required
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kit.decode_builder import column, one_text, one_value
 from kit.json_builder import document
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import compact_text, double_text, json_text
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 NESTED = (
     "0004007500200001002100040025000400290004000a2d000c3500004200025f00616e616d656e65737474616773355c9323bd0000000c61"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, member_text, table, table_map
 from unit.decode.test_values import date, datetime2, time2
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 pytestmark = pytest.mark.quick
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
@@ -17,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 

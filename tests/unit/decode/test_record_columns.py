@@ -10,7 +10,6 @@ from kit.avro_identity import Sides
 from kit.decode_builder import NO_SCHEMA, body, column, context, image, packet, table, table_map, write
 from kit.ticdc_identity import TICDC
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import (
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader, compil
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import folded_name
 

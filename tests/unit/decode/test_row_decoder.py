@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map, write
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import PARTIAL_UPDATE_ROWS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import header_text
@@ -24,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     UnsupportedEventError,
     ValueDecodeError,
 )
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 T = table(
     column("id", "INT", nullable=False),

@@ -12,7 +12,6 @@ import pytest
 from kit.decode_builder import DEFAULT, column, context, table, table_map
 from kit.json_builder import change, document
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
@@ -20,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REMOVE, REPLACE
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from kit.decode_builder import column, table
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 
 def announced(*wires: tuple[int, int], nulls: int = 0xFF, **more: Any) -> TableMap:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from kit.decode_builder import column, table, table_map
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen import table_shape
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -17,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 T = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))

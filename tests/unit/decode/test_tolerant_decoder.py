@@ -11,7 +11,6 @@ import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 from kit.json_builder import change, document
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.formats.dead_letter import (
     dead_letter_headers,
     dead_letter_value,
 )
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 
 T = table(

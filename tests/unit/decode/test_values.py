@@ -7,9 +7,9 @@ import struct
 import pytest
 from kit.decode_builder import column, one_text, one_value
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 DECIMAL_10_2 = (wt.NEWDECIMAL, 10 | 2 << 8)
 

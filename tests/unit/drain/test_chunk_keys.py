@@ -10,13 +10,13 @@ import pytest
 from kit.decode_builder import body, column, context, image, table, table_map
 from kit.memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
 from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 

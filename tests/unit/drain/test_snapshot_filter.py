@@ -12,12 +12,12 @@ from kit.decode_builder import body, column, image, table, table_map
 from kit.memory_job import config
 from kit.store_contract import plan
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
 from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
 from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import UNKNOWN_TRANSACTION, ChunkVisibility
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

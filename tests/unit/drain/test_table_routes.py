@@ -12,11 +12,11 @@ from kit.drain_rig import routes_of
 from kit.memory_job import config
 from kit.store_contract import plan
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.drain import table_route
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))

@@ -11,7 +11,6 @@ import pytest
 from golden.golden_data import sample
 from kit.decode_builder import body, column, context, image, table, table_map, write
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
@@ -23,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.source_block import fill
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}

@@ -13,7 +13,6 @@ import pytest
 from kit.decode_builder import body, column, context, image, table, table_map
 from unit.config.test_ticdc_properties import TICDC
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
@@ -22,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_format as ticdc_forms
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts

@@ -15,7 +15,6 @@ from kit.ticdc_identity import AT, TICDC, FlatSides
 from unit.drain.test_table_routes import AS_IT_IS, make
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -30,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger

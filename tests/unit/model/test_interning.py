@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from kit.decode_builder import column, table, table_map
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.decode import table_check
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import interning as alike_of
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.interning import interned
 
 

@@ -14,10 +14,10 @@ from kit.fake_kernel import FakeKernel, installed
 
 from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts

@@ -15,15 +15,16 @@ from kit.decode_builder import DEFAULT, NO_SCHEMA, column, table, table_map
 from kit.fake_kernel import installed
 
 from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 T = table(column("id", "INT", nullable=False), key=("id",))
 MAP = table_map((wt.LONG, 0))
-WIRES = wt.wire_types(MAP)
+WIRES = wire_types(MAP)
 PLAN: Any = SimpleNamespace()
 
 

@@ -13,7 +13,6 @@ from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image,
 from kit.fake_kernel import FakeKernel, installed
 from kit.native_identity import TABLES
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
@@ -29,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition

@@ -11,7 +11,6 @@ from kit.native_identity import BothWalks
 from kit.walk_bytes import COMMIT_US, Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
     MarkedContext,
     NativeTransactions,
 )
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
 

@@ -15,12 +15,12 @@ from kit.memory_kafka import MemoryKafka
 from kit.signal_stream import BINARY, FILE, LATIN1, Binlog, log_signals, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals import table_rows

@@ -14,11 +14,11 @@ from kit.decode_builder import column, context, image, packet, table, table_map,
 from unit.decode.test_values import date, datetime2, time2
 from unit.ticdc.test_ticdc_schema import TYPE_TABLE
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text, row_options

@@ -29,7 +29,6 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -42,11 +41,12 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     java_float,
     quote_byte_text,
 )
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.custom_column import ConverterError, CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, COLLATED_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 ConvertText = Callable[[str], str]
-_TEMPORAL_TYPES = ("DATE", "TIME", "DATETIME", "TIMESTAMP")
 _BITS = {f"int{bits}": bits for bits in (8, 16, 32, 64)}
 _FLOAT = struct.Struct("<f")
 
@@ -153,7 +153,7 @@ def value_converter(column: Column, custom: CustomColumn, *, hidden: bool) -> Co
         custom: What the converter said of it.
         hidden: As for ``converted_text``.
     """
-    parse = _parser(column)
+    parse = PARSERS[column.family](column)
 
     def run(text: str) -> str:
         return converted_text(custom, parse(text), hidden=hidden)
@@ -202,8 +202,8 @@ def plain_renderer(column: Column, wire: WireType, options: DecoderOptions) -> t
     Raises:
         SchemaMismatchError: The binlog's type cannot be that of the column.
     """
-    build = _TEMPORAL_RENDERERS.get((column.type_name, wire.code))
-    if build is not None:
+    build = _TEMPORAL_RENDERERS.get(wire.code)
+    if build is not None and column.mysql_type.wire_format(wire.code) is not None:
         return build(wire)
     plain, modes = _lossless(column, options)
     digits = wire.length if wire.code == wt.TIMESTAMP2 else 0
@@ -221,7 +221,7 @@ def plain_text(request: TextRequest) -> TextCode:
     Raises:
         SchemaError: The column's type is not known.
     """
-    if request.column.type_name in _TEMPORAL_TYPES:
+    if request.column.family in TEMPORAL_FAMILIES:
         return TextCode((), "s")
     plain, modes = _lossless(request.column, request.options)
     return text_code(replace(request, column=plain, options=modes))
@@ -307,13 +307,13 @@ def _old_time(wire: WireType) -> tuple[WireLayout, Render]:
     return WireLayout((("<", "H"), ("", "b"))), _function("plain_old_time", text)
 
 
-_TEMPORAL_RENDERERS: dict[tuple[str, int], Callable[[WireType], tuple[WireLayout, Render]]] = {
-    ("DATE", wt.DATE): _date,
-    ("DATE", wt.NEWDATE): _date,
-    ("TIME", wt.TIME): _old_time,
-    ("TIME", wt.TIME2): _time,
-    ("DATETIME", wt.DATETIME): _old_datetime,
-    ("DATETIME", wt.DATETIME2): _datetime,
+_TEMPORAL_RENDERERS: dict[int, Callable[[WireType], tuple[WireLayout, Render]]] = {
+    wt.DATE: _date,
+    wt.NEWDATE: _date,
+    wt.TIME: _old_time,
+    wt.TIME2: _time,
+    wt.DATETIME: _old_datetime,
+    wt.DATETIME2: _datetime,
 }
 
 
@@ -360,23 +360,40 @@ def _vector(text: str) -> list[float]:
     return [float(v) for v in json.loads(text)]
 
 
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR"), int),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), float),
-    **dict.fromkeys((*COLLATED_TYPES, "JSON"), _string),
-    **dict.fromkeys(BINARY_TYPES, _bytes),
-    **dict.fromkeys(("DATE", "TIME", "DATETIME"), str),
-    "DECIMAL": _decimal,
-    "TIMESTAMP": _timestamp,
-    "VECTOR": _vector,
+def _parse_integer(column: Column) -> Callable[[str], Any]:
+    return _unsigned if column.unsigned and column.mysql_type.width == 8 else int
+
+
+def _parse_bit(column: Column) -> Callable[[str], Any]:
+    return _bit if (column.length or 1) == 1 else _bits
+
+
+def _parse_text(column: Column) -> Callable[[str], Any]:
+    return _bytes if column.charset == "binary" else _string
+
+
+def _always(parse: Callable[[str], Any]) -> Callable[[Column], Callable[[str], Any]]:
+    return lambda column: parse
+
+
+PARSERS: dict[Family, Callable[[Column], Callable[[str], Any]]] = {
+    Family.INTEGER: _parse_integer,
+    Family.DECIMAL: _always(_decimal),
+    Family.FLOAT: _always(float),
+    Family.DOUBLE: _always(float),
+    Family.BIT: _parse_bit,
+    Family.TEXT: _parse_text,
+    Family.BYTES: _always(_bytes),
+    Family.ENUM: _always(_string),
+    Family.SET: _always(_string),
+    Family.JSON: _always(_string),
+    Family.DATE: _always(str),
+    Family.TIME: _always(str),
+    Family.DATETIME: _always(str),
+    Family.TIMESTAMP: _always(_timestamp),
+    Family.YEAR: _always(int),
+    Family.GEOMETRY: _always(_spatial),
+    Family.POINT: _always(_spatial),
+    Family.VECTOR: _always(_vector),
 }
-
-
-def _parser(column: Column) -> Callable[[str], Any]:
-    if column.type_name == "BIGINT" and column.unsigned:
-        return _unsigned
-    if column.type_name == "BIT":
-        return _bit if (column.length or 1) == 1 else _bits
-    if column.charset == "binary" and column.type_name in CHARACTER_TYPES:
-        return _bytes
-    return _PARSERS.get(column.type_name, _spatial)
+"""The function that parses a column's plain text."""

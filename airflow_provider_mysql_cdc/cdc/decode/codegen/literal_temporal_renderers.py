@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     FRACTION_FIELDS,
@@ -19,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     time2_renderer,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 
 def _clock(hours: int, minutes: int, seconds: int) -> str:
@@ -156,13 +156,14 @@ def _renderer(
     return lambda request: (WireLayout(fields), _call(hint, function))
 
 
-RENDERERS: dict[tuple[str, int], Callable[[TemporalRequest], ColumnRenderer]] = {
-    ("DATE", wt.DATE): _date,
-    ("DATE", wt.NEWDATE): _date,
-    ("TIME", wt.TIME): _renderer("old_time_literal", _old_time, ("<", "H"), ("", "b")),
-    ("DATETIME", wt.DATETIME): _renderer("old_datetime_literal", _old_datetime, ("<", "Q")),
-    ("TIMESTAMP", wt.TIMESTAMP): _old_timestamp,
-    ("TIME", wt.TIME2): _time,
-    ("DATETIME", wt.DATETIME2): _datetime,
-    ("TIMESTAMP", wt.TIMESTAMP2): _timestamp,
+RENDERERS: dict[int, Callable[[TemporalRequest], ColumnRenderer]] = {
+    wt.DATE: _date,
+    wt.NEWDATE: _date,
+    wt.TIME: _renderer("old_time_literal", _old_time, ("<", "H"), ("", "b")),
+    wt.DATETIME: _renderer("old_datetime_literal", _old_datetime, ("<", "Q")),
+    wt.TIMESTAMP: _old_timestamp,
+    wt.TIME2: _time,
+    wt.DATETIME2: _datetime,
+    wt.TIMESTAMP2: _timestamp,
 }
+"""By the number of the format."""

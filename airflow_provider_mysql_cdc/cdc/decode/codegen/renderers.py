@@ -13,7 +13,6 @@ from functools import partial
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers, temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -34,7 +33,9 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
 )
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_groups, decimal_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, WireFormat
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _FLOAT_TEXTS = FloatTexts()
 
@@ -55,6 +56,11 @@ class ColumnRequest:
     options: DecoderOptions
     null: str
 
+    @property
+    def wire_format(self) -> WireFormat | None:
+        """Return the format of its values, or None for a type number that contradicts the schema."""
+        return self.column.mysql_type.wire_format(self.wire.code)
+
     def unique(self, hint: str) -> str:
         """Return a name for an object that belongs to this column."""
         return f"{hint}_{self.column.position}"
@@ -64,8 +70,12 @@ def _plain(emitter: Emitter, names: list[str]) -> str:
     return f"{{{names[0]}}}"
 
 
+def _integer(request: ColumnRequest) -> ColumnRenderer:
+    return _BY_WIDTH[request.column.mysql_type.width](request)
+
+
 def _tinyint(request: ColumnRequest) -> ColumnRenderer:
-    layout, render = _integer("b", request)
+    layout, render = _plain_integer("b", request)
     test = request.options.boolean_test(request.column)
     return layout, render if test is None else _boolean(test)
 
@@ -78,7 +88,7 @@ def _boolean(test: str) -> Render:
     return render
 
 
-def _integer(fmt: str, request: ColumnRequest) -> ColumnRenderer:
+def _plain_integer(fmt: str, request: ColumnRequest) -> ColumnRenderer:
     return WireLayout((("<" if fmt not in "bB" else "", fmt.upper() if request.column.unsigned else fmt),)), _plain
 
 
@@ -99,6 +109,15 @@ def _bigint(request: ColumnRequest) -> ColumnRenderer:
         return _base64_of_int(emitter, names[0])
 
     return WireLayout((("<", "Q"),)), render
+
+
+_BY_WIDTH: dict[int, Callable[[ColumnRequest], ColumnRenderer]] = {
+    1: _tinyint,
+    2: partial(_plain_integer, "h"),
+    3: _mediumint,
+    4: partial(_plain_integer, "i"),
+    8: _bigint,
+}
 
 
 def _base64_of_int(emitter: Emitter, name: str) -> str:
@@ -369,31 +388,36 @@ def _json_string(data: bytes) -> str:
     return escape_utf8(json_byte_text(data))
 
 
-_geometry = partial(_call, "geometry_text", geometry_text, False)
+def _temporal(request: ColumnRequest) -> ColumnRenderer:
+    column, code = request.column, request.wire.code
+    literals = literal_temporal_renderers.RENDERERS if request.options.flat else {}
+    build = literals.get(code) or temporal_renderers.RENDERERS[code]
+    return build(
+        temporal_renderers.TemporalRequest(
+            request.wire, request.options, column.nullable, request.null, column.length or 0
+        )
+    )
 
-# By (Column.type_name, wire type): a pair that is missing here contradicts the schema.
-SPATIAL_TYPES = (
-    "GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
-)  # fmt: skip
 
-RENDERERS: dict[tuple[str, int], Callable[[ColumnRequest], ColumnRenderer]] = {
-    ("TINYINT", wt.TINY): _tinyint,
-    ("SMALLINT", wt.SHORT): partial(_integer, "h"),
-    ("MEDIUMINT", wt.INT24): _mediumint,
-    ("INT", wt.LONG): partial(_integer, "i"),
-    ("BIGINT", wt.LONGLONG): _bigint,
-    ("DECIMAL", wt.NEWDECIMAL): _decimal,
-    ("FLOAT", wt.FLOAT): _float,
-    ("DOUBLE", wt.DOUBLE): _double,
-    ("BIT", wt.BIT): _bit,
-    ("ENUM", wt.ENUM): _enum,
-    ("SET", wt.SET): _set,
-    **{(name, code): _character for name in CHARACTER_TYPES for code in wt.STRING_CODES},
-    **{(name, code): _bytes for name in BINARY_TYPES for code in wt.STRING_CODES},
-    ("JSON", wt.JSON): partial(_call, "json_string", _json_string, True),
-    ("POINT", wt.GEOMETRY): partial(_call, "point_text", point_text, False),
-    **{(name, wt.GEOMETRY): _geometry for name in SPATIAL_TYPES},
-    ("VECTOR", wt.VECTOR): partial(_call, "vector_text", vector_text, False),
+RENDERERS: dict[Family, Callable[[ColumnRequest], ColumnRenderer]] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _double,
+    Family.BIT: _bit,
+    Family.TEXT: _character,
+    Family.BYTES: _bytes,
+    Family.ENUM: _enum,
+    Family.SET: _set,
+    Family.JSON: partial(_call, "json_string", _json_string, True),
+    Family.DATE: _temporal,
+    Family.TIME: _temporal,
+    Family.DATETIME: _temporal,
+    Family.TIMESTAMP: _temporal,
+    Family.YEAR: _temporal,
+    Family.GEOMETRY: partial(_call, "geometry_text", geometry_text, False),
+    Family.POINT: partial(_call, "point_text", point_text, False),
+    Family.VECTOR: partial(_call, "vector_text", vector_text, False),
 }
 
 
@@ -403,20 +427,9 @@ def column_renderer(request: ColumnRequest) -> ColumnRenderer:
     Raises:
         SchemaMismatchError: When the binlog's type cannot be that of the column.
     """
-    key = (request.column.type_name, request.wire.code)
-    build = RENDERERS.get(key)
-    if build is not None:
-        return build(request)
-    table = literal_temporal_renderers.RENDERERS if request.options.flat else {}
-    temporal_build = table.get(key) or temporal_renderers.RENDERERS.get(key)
-    if temporal_build is None:
+    if request.wire_format is None:
         raise SchemaMismatchError(
             f"Column {request.column.name} is {request.column.type_name}, but the binlog has type {request.wire.code}",
             remedy="the schema history does not describe this table version: take a new snapshot of the table",
         )
-    column = request.column
-    return temporal_build(
-        temporal_renderers.TemporalRequest(
-            request.wire, request.options, column.nullable, request.null, column.length or 0
-        )
-    )
+    return RENDERERS[request.column.family](request)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
+from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 
 Fields = tuple[tuple[str, str], ...]
 FRACTION_FIELDS: dict[int, Fields] = {0: (), 1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H"))}
@@ -311,14 +311,15 @@ def _function(hint: str, text: Callable[..., str]) -> Render:
     return render
 
 
-RENDERERS: dict[tuple[str, int], Callable[[TemporalRequest], ColumnRenderer]] = {
-    ("DATE", wt.DATE): _date,
-    ("DATE", wt.NEWDATE): _date,
-    ("YEAR", wt.YEAR): _year,
-    ("TIME", wt.TIME): _old_time,
-    ("DATETIME", wt.DATETIME): _old_datetime,
-    ("TIMESTAMP", wt.TIMESTAMP): _old_timestamp,
-    ("TIME", wt.TIME2): _time,
-    ("DATETIME", wt.DATETIME2): _datetime,
-    ("TIMESTAMP", wt.TIMESTAMP2): _timestamp,
+RENDERERS: dict[int, Callable[[TemporalRequest], ColumnRenderer]] = {
+    wt.DATE: _date,
+    wt.NEWDATE: _date,
+    wt.YEAR: _year,
+    wt.TIME: _old_time,
+    wt.DATETIME: _old_datetime,
+    wt.TIMESTAMP: _old_timestamp,
+    wt.TIME2: _time,
+    wt.DATETIME2: _datetime,
+    wt.TIMESTAMP2: _timestamp,
 }
+"""By the number of the format."""

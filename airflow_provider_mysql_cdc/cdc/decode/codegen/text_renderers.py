@@ -27,7 +27,8 @@ from airflow_provider_mysql_cdc.cdc.decode.values.geometry import geometry_text,
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import BASE64_PAIRS, base64_int, base64_text, escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _NANO = 1_000_000_000
 
@@ -69,6 +70,10 @@ class TextCode:
 
 
 def _integer(request: TextRequest) -> TextCode:
+    return _BY_WIDTH.get(request.column.mysql_type.width, _plain_integer)(request)
+
+
+def _plain_integer(request: TextRequest) -> TextCode:
     if request.column.zerofill:
         return TextCode((), f"{request.bind('plain_number', text_values.plain_number)}(s)")
     return TextCode((), "s")
@@ -76,16 +81,19 @@ def _integer(request: TextRequest) -> TextCode:
 
 def _tinyint(request: TextRequest) -> TextCode:
     test = request.options.boolean_test(request.column)
-    return _integer(request) if test is None else TextCode((), f"'true' if int(s) {test} else 'false'")
+    return _plain_integer(request) if test is None else TextCode((), f"'true' if int(s) {test} else 'false'")
 
 
 def _bigint(request: TextRequest) -> TextCode:
     if not request.column.unsigned:
-        return _integer(request)
+        return _plain_integer(request)
     if request.options.bigint_unsigned_mode == "precise":
         return TextCode(("u = int(s)",), _base64_of_int(request))
-    plain = _integer(request).result
+    plain = _plain_integer(request).result
     return TextCode((), f"{plain} if n < 19 else {request.bind('wrap_int64', text_values.wrap_int64)}(s)")
+
+
+_BY_WIDTH = {1: _tinyint, 8: _bigint}
 
 
 def _base64_of_int(request: TextRequest) -> str:
@@ -225,35 +233,25 @@ def _literal(request: TextRequest) -> TextCode:
     return TextCode((), "f'\"{s}\"'")
 
 
-_geometry = partial(_call, "geometry_text", geometry_text)
-
-# The connection's zone is UTC, and the text protocol is MySQL's own text.
-_LITERALS: dict[str, Callable[[TextRequest], TextCode]] = dict.fromkeys(
-    ("DATE", "TIME", "DATETIME", "TIMESTAMP"), _literal
-)
-
-RENDERERS: dict[str, Callable[[TextRequest], TextCode]] = {
-    **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
-    **dict.fromkeys(COLLATED_TYPES, _string),
-    **dict.fromkeys(BINARY_TYPES, _binary),
-    **dict.fromkeys(
-        ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
-        _geometry,
-    ),
-    "TINYINT": _tinyint,
-    "BIGINT": _bigint,
-    "DECIMAL": _decimal,
-    "FLOAT": _float,
-    "DOUBLE": _double,
-    "BIT": _bit,
-    "DATE": _date,
-    "TIME": _time,
-    "DATETIME": _datetime,
-    "TIMESTAMP": _timestamp,
-    "YEAR": _year,
-    "JSON": _json,
-    "POINT": partial(_call, "point_text", point_text),
-    "VECTOR": partial(_call, "vector_text", vector_text),
+RENDERERS: dict[Family, Callable[[TextRequest], TextCode]] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.FLOAT: _float,
+    Family.DOUBLE: _double,
+    Family.BIT: _bit,
+    Family.TEXT: _string,
+    Family.BYTES: _binary,
+    Family.ENUM: _string,
+    Family.SET: _string,
+    Family.JSON: _json,
+    Family.DATE: _date,
+    Family.TIME: _time,
+    Family.DATETIME: _datetime,
+    Family.TIMESTAMP: _timestamp,
+    Family.YEAR: _year,
+    Family.GEOMETRY: partial(_call, "geometry_text", geometry_text),
+    Family.POINT: partial(_call, "point_text", point_text),
+    Family.VECTOR: partial(_call, "vector_text", vector_text),
 }
 
 
@@ -263,8 +261,11 @@ def text_code(request: TextRequest) -> TextCode:
     Raises:
         SchemaError: When the column's type is not known.
     """
-    literal_renderers = _LITERALS if request.options.flat else {}
-    build = literal_renderers.get(request.column.type_name) or RENDERERS.get(request.column.type_name)
+    family = request.column.family
+    if request.options.flat and family in TEMPORAL_FAMILIES:
+        # The connection's zone is UTC, and the text protocol is MySQL's own text.
+        return _literal(request)
+    build = RENDERERS.get(family)
     if build is None:
         raise SchemaError(
             f"Column {request.column.name} has type {request.column.type_name}, which cannot be read",

@@ -26,13 +26,12 @@ from typing import NamedTuple
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 PLACEHOLDER = "__debezium_unavailable_value"
 ABSENT_BEFORE_IMAGE = "{}"
 """The value in before images of flat rows, which are not written: no column has such a value."""
 _HEX = "hex:"
-_TEXT_TYPES = frozenset((*COLLATED_TYPES, "JSON"))
 
 
 class UnavailableError(ValueError):
@@ -67,9 +66,10 @@ def placeholder_text(column: Column, options: DecoderOptions) -> str | None:
         if custom.type == "bytes":
             return f'"{BINARY_TEXTS["bytes"](data)}"'
         return quote_byte_text(data.decode("utf-8", "replace"))
-    if column.type_name in BINARY_TYPES or (column.type_name in _TEXT_TYPES and column.charset == "binary"):
+    written_as = column.mysql_type.unavailable
+    if written_as == "bytes" or (written_as == "text" and column.charset == "binary"):
         return f'"{BINARY_TEXTS[options.binary_mode](data)}"'
-    if column.type_name in _TEXT_TYPES:
+    if written_as == "text":
         return quote_byte_text(data.decode("utf-8", "replace"))
     return None
 
