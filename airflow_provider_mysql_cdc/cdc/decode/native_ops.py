@@ -150,7 +150,7 @@ def _clock(request: ColumnRequest, form: WireFormat) -> Op:
     return Op(f"clock:{kind}", numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
 
 
-OPS: dict[Family, _MakeOp] = {
+OPS: dict[Family, _MakeOp | None] = {
     Family.INTEGER: _integer,
     Family.DECIMAL: _decimal,
     Family.FLOAT: _float,
@@ -170,6 +170,7 @@ OPS: dict[Family, _MakeOp] = {
     Family.POINT: _prefixed,
     Family.VECTOR: _prefixed,
 }
+"""None where the kernel has no operation."""
 
 
 def require_plain_values(column: Column, options: DecoderOptions) -> None:
@@ -196,4 +197,5 @@ def binlog_op(request: ColumnRequest) -> Op | None:
         request: The column.
     """
     form = request.wire_format
-    return None if form is None else OPS[request.column.family](request, form)
+    make_op = None if form is None else OPS[request.column.family]
+    return None if form is None or make_op is None else make_op(request, form)

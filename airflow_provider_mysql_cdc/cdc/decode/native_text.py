@@ -107,7 +107,7 @@ def _clock(request: _TextOpRequest) -> Op:
     return Op(kind, numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
 
 
-OPS: dict[Family, Callable[[_TextOpRequest], Op]] = {
+OPS: dict[Family, Callable[[_TextOpRequest], Op] | None] = {
     Family.INTEGER: _integer,
     Family.DECIMAL: _decimal,
     Family.FLOAT: _float,
@@ -127,6 +127,7 @@ OPS: dict[Family, Callable[[_TextOpRequest], Op]] = {
     Family.POINT: _named,
     Family.VECTOR: _named,
 }
+"""None where the kernel has no operation."""
 
 
 def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
