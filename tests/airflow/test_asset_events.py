@@ -93,7 +93,7 @@ def test_nothing_to_do_makes_no_event(fakes: Any) -> None:
     assert events(run) == {} and pipeline.told == []
 
 
-def test_a_run_that_has_nothing_to_do_tells_what_a_run_that_was_ended_has_not(fakes: Any) -> None:
+def test_a_run_that_has_nothing_to_do_reports_what_a_run_that_was_ended_has_not(fakes: Any) -> None:
     """Otherwise who waits for a table's event would hear of its records when the next one comes, or never."""
     _, pipeline = fakes
     pipeline.nothing, pipeline.left = 1, TALLY
@@ -104,7 +104,7 @@ def test_a_run_that_has_nothing_to_do_tells_what_a_run_that_was_ended_has_not(fa
     assert pipeline.told == [(TALLY, f"events_of_an_ended_run/{run.run_id}/drain/-1#0")]
 
 
-def test_a_retry_that_has_nothing_to_do_tells_what_the_first_try_wrote(
+def test_a_retry_that_has_nothing_to_do_reports_what_the_first_try_wrote(
     fakes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
@@ -144,7 +144,7 @@ def queued(*dag_ids: str) -> list[str]:
         return sorted({q.target_dag_id for q in session.query(AssetDagRunQueue) if q.target_dag_id in dag_ids})
 
 
-def test_dags_are_scheduled_on_a_table_s_asset_under_whatever_name(fakes: Any) -> None:
+def test_dags_are_scheduled_on_a_table_s_asset_under_any_name(fakes: Any) -> None:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dag import DagModel

@@ -102,7 +102,9 @@ def stream(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> FakeStream:
     return found
 
 
-def test_a_snapshot_again_beside_a_stream_drains_with_the_lists_of_the_stream(fakes: Any, stream: FakeStream) -> None:
+def test_a_snapshot_again_of_a_running_stream_drains_with_the_lists_of_the_stream(
+    fakes: Any, stream: FakeStream
+) -> None:
     submit, pipeline = fakes
     form = {"tables": [r"shop\.orders"], "again": True}
     assert run_dag(load("mysql_cdc_snapshot"), form).state == "success"

@@ -208,7 +208,7 @@ def test_a_driver_that_may_be_starting_on_another_host_is_waited_for(
 
 
 @pytest.mark.parametrize("more", [{"at": NOW - submissions.START_TIMEOUT_S - 1}, {"worked": True}])
-def test_nobody_waits_for_one_that_should_be_at_work_by_now_or_has_been(ended: Ended, more: Any) -> None:
+def test_a_driver_that_should_be_running_by_now_or_has_been_is_not_waited_for(ended: Ended, more: Any) -> None:
     ended.holders = [None]
     followed: list[Any] = []
     follow_earlier(context(submission(host="elsewhere", **more)), followed)
@@ -270,7 +270,7 @@ def trigger(made: Any = None) -> MySqlCdcJobTrigger:
     )
 
 
-def test_the_trigger_fires_when_the_lock_stays_free_or_nobody_can_tell_for_long() -> None:
+def test_the_trigger_fires_when_the_lock_stays_free_or_is_unknown_for_long() -> None:
     found = trigger()
     assert [found.evaluate(look) for look in (7, NO_HOLDER, 7, None, NO_HOLDER)] == [None] * 5
     assert found.evaluate(NO_HOLDER) == {"ended": True}
@@ -298,7 +298,7 @@ def test_the_trigger_goes_on_while_the_server_cannot_be_asked_and_ends_when_it_n
         trigger().read(cfg)
 
 
-def test_the_trigger_s_arguments_hold_no_secret_and_make_it_anew(ended: Ended) -> None:
+def test_the_trigger_s_arguments_hold_no_secret_and_create_it_again(ended: Ended) -> None:
     path, arguments = trigger().serialize()
     assert path == "airflow_provider_mysql_cdc.triggers.job.MySqlCdcJobTrigger"
     assert "pa55" not in json.dumps(arguments)

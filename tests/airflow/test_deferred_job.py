@@ -251,7 +251,7 @@ def test_where_no_driver_can_outlive_its_task_deferring_is_refused_by_name(
 
 
 @pytest.mark.parametrize("given", [None, "false", ""])
-def test_it_is_not_deferred_where_nobody_asks_for_it_by_name_and_it_cannot_be(
+def test_it_is_not_deferred_by_default_if_it_cannot_be(
     fakes: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")

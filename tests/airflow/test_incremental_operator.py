@@ -91,7 +91,7 @@ def test_a_retry_does_not_ask_again(fakes: Any, run: Run) -> None:
     assert len(stream.sent) == 1
 
 
-def test_a_task_that_is_cleared_asks_anew_once_its_snapshot_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_is_cleared_sends_a_new_signal_once_its_snapshot_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = FakeStream(monkeypatch)
     first, second = signal_id("dag/run/task/-1"), signal_id("dag/run/task/-1", 2)
     assert first != second

@@ -118,7 +118,7 @@ def own(define: Define, stack: Any, database: str) -> Callable[[str], Any]:
 
 
 @pytest.mark.stack
-def test_a_connection_that_was_idle_for_too_long_is_opened_anew(
+def test_a_connection_that_was_idle_for_too_long_is_opened_again(
     own: Callable[[str], Any], root: Any, database: str
 ) -> None:
     store = SqlOffsetStore(open_engine(own("disabled")), "p")

@@ -213,7 +213,7 @@ def test_the_driver_s_last_words_decide_where_the_ledger_has_none(
     assert "SinkConnectionError: no broker answers." in "".join(capfd.readouterr())
 
 
-def test_words_of_a_driver_stand_however_much_its_jvm_says_behind_them(
+def test_the_error_of_a_driver_is_found_however_much_its_jvm_logs_after_it(
     fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     submit, pipeline = fakes

@@ -66,7 +66,7 @@ def test_over_airflow_it_waits_in_the_ledger(prefix: str) -> None:
 
 
 @pytest.mark.req("INC-28", "INC-29", "EX-13")
-def test_over_the_source_it_is_a_row_whatever_its_text_holds(root: Any, database: str, prefix: str) -> None:
+def test_over_the_source_it_is_a_row_with_any_text(root: Any, database: str, prefix: str) -> None:
     data = {"data-collections": ["shop.orders"], "type": "incremental"}
     data |= {"additional-conditions": [{"data-collection": "shop.orders", "filter": "a = '\\'; DROP TABLE x; -- `%s"}]}
     ti = send("over_source", data=data, channel="source")

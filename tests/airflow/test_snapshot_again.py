@@ -220,7 +220,7 @@ def test_tables_that_the_stream_does_not_capture_are_refused(stream: Pipeline, d
     assert task.modes == []
 
 
-def test_without_watermarks_the_drain_comes_first_and_what_changes_behind_it_is_not_passed_over(
+def test_without_watermarks_the_drain_comes_first_and_changes_after_it_are_not_skipped(
     stream: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without GTIDs and without a signal table."""

@@ -50,7 +50,7 @@ def texts(path: Path) -> str:
     return "".join(file.read_bytes().decode("latin1") for file in path.rglob("*") if file.is_file())
 
 
-def test_beside_a_driver_the_file_is_sealed_and_the_key_is_in_its_environment_only(tmp_path: Path) -> None:
+def test_for_a_local_driver_the_file_is_encrypted_and_the_key_is_only_in_its_environment(tmp_path: Path) -> None:
     with deliver_spec(SPEC, DriverTarget("spark://one:7077", "client")) as given:
         key = given.env[KEY_VARIABLE]
         assert JobSpec.read(Path(given.argument), lambda: key) == SPEC
@@ -100,7 +100,7 @@ def test_a_folder_that_is_being_made_is_not_taken_for_an_abandoned_one(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_task_leaves_tells_nothing_and_goes_with_the_next_one(tmp_path: Path) -> None:
+def test_files_of_a_killed_task_are_encrypted_and_removed_by_the_next_one(tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", HELD], stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None

@@ -155,7 +155,7 @@ def test_kill_driver_during_snapshot_keeps_finished_chunks(
 
 
 @pytest.mark.req("INC-17")
-def test_kill_driver_before_a_stretch_of_an_ad_hoc_snapshot_is_committed(
+def test_kill_driver_before_a_key_range_of_an_ad_hoc_snapshot_is_committed(
     pipeline: Pipeline, root: Any, database: str, tmp_path: Path
 ) -> None:
     pipeline.properties["incremental.snapshot.chunk.size"] = "10"

@@ -49,7 +49,7 @@ def test_a_minute_of_random_faults_leaves_every_event_exactly_once(tmp_path: Pat
     assert found is not None and int(found[1].replace(",", "")) > 1000, done.stdout
 
 
-def test_a_soak_that_is_told_to_end_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_soak_that_gets_a_signal_leaves_nothing_running(tmp_path: Path) -> None:
     soak = subprocess.Popen(command(tmp_path, "--minutes", "30"), stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         assert soak.stderr is not None

@@ -179,7 +179,7 @@ def test_the_key_is_the_primary_key_else_the_unique_key_and_can_be_chosen() -> N
 
 
 @pytest.mark.req("DB2-10")
-def test_tables_of_one_topic_are_told_apart_by_their_events() -> None:
+def test_events_of_tables_with_one_topic_name_their_table() -> None:
     """Db2's quoted names may hold what topics cannot, so that two tables come to one topic; case alone divides."""
     names = ("MY TABLE", "MY_TABLE", "my_table")
     tables = [replace(sample_table(), id=TableId("MYSCHEMA", name)) for name in names]
@@ -190,7 +190,7 @@ def test_tables_of_one_topic_are_told_apart_by_their_events() -> None:
 
 
 @pytest.mark.req("DB2-09")
-def test_the_types_of_the_samples_are_read_alike_by_every_path() -> None:
+def test_every_path_reads_the_types_of_the_samples_in_the_same_way() -> None:
     number, name = sample_table().columns[:2]
     assert (
         one_value(number, (wt.LONG, 0), struct.pack("<i", 1005), OPTIONS)

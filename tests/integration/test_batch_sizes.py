@@ -121,7 +121,7 @@ def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
 
 
 @pytest.mark.parametrize("size", [50_000, 2_000])
-def test_a_table_is_read_again_beside_the_stream_into_a_topic_that_takes_smaller_batches(
+def test_an_ad_hoc_snapshot_writes_to_a_topic_that_takes_smaller_batches(
     properties: dict[str, str], root: Any, database: str, size: int
 ) -> None:
     values = ", ".join(f"({n}, REPEAT('x', 900))" for n in range(2_000))
@@ -139,7 +139,7 @@ def test_a_table_is_read_again_beside_the_stream_into_a_topic_that_takes_smaller
 
 
 @pytest.mark.parametrize("table_of_signals", [False, True], ids=["place", "row"])
-def test_a_round_goes_on_where_a_topic_takes_smaller_batches_of_the_stream_beside_it(
+def test_a_window_continues_where_a_topic_takes_smaller_batches_of_the_stream(
     properties: dict[str, str],
     root: Any,
     database: str,

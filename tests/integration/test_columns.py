@@ -72,7 +72,7 @@ def test_tables_of_very_many_columns(pipeline: Pipeline, root: Any, database: st
 
 
 @pytest.mark.req("COL-02", "COL-03", "COL-04", "COL-05", "COL-18", "TYPE-62")
-def test_snapshot_and_stream_treat_columns_alike(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_snapshot_and_stream_treat_columns_in_the_same_way(pipeline: Pipeline, root: Any, database: str) -> None:
     pipeline.properties |= {
         "column.exclude.list": f"{database}.people.(id|gone)",
         "column.truncate.to.3.chars": f"{database}.people.name,{database}.people.raw,{database}.people.doc",
@@ -114,7 +114,7 @@ def test_snapshot_and_stream_treat_columns_alike(pipeline: Pipeline, root: Any, 
 
 
 @pytest.mark.req("TYPE-65")
-def test_snapshot_and_stream_convert_columns_alike(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_snapshot_and_stream_convert_columns_in_the_same_way(pipeline: Pipeline, root: Any, database: str) -> None:
     """Every kind of column as Python's text of the value that its converter is given; a key and a NULL among them."""
     pipeline.properties |= {
         "converters": "isbn,text",

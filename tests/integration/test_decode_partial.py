@@ -268,7 +268,7 @@ def test_generated_columns_follow_their_sources(stack: Any, db: tuple[Any, str],
 HELD = (PLACEHOLDER, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 
 
-def test_a_number_that_the_image_leaves_out_stops_and_is_not_told_as_null(stack: Any, db: tuple[Any, str]) -> None:
+def test_a_number_that_the_image_leaves_out_stops_and_is_not_written_as_null(stack: Any, db: tuple[Any, str]) -> None:
     conn, name = db
     run_script(conn, IMAGES)
     execute(conn, "SET SESSION binlog_row_image = 'MINIMAL'")

@@ -153,7 +153,7 @@ def test_a_missing_alter_is_noticed(world: World) -> None:
     assert not result.ok and result.schema
 
 
-def test_a_row_changed_behind_the_pipeline_is_noticed(world: World) -> None:
+def test_a_row_that_changes_without_an_event_is_noticed(world: World) -> None:
     kept = list(world.rows["customers"])
     city = world.layout("customers").columns.index("city")
     row = kept[0]
@@ -218,7 +218,7 @@ def test_reading_stops_at_the_end_and_names_a_topic_that_is_not_there(world: Wor
         list(verify.read_topic(world.stack.kafka, "no_such_topic"))
 
 
-def test_the_writer_runs_alters_and_stops_when_told(stack: Any, database: str, tmp_path: Path) -> None:
+def test_the_writer_runs_alters_and_stops_on_a_signal(stack: Any, database: str, tmp_path: Path) -> None:
     conn = connect(stack)
     shop.load(conn, database, shop.Size(SCALE), lambda _: None)
     report = tmp_path / "report.json"

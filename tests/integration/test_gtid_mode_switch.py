@@ -55,7 +55,7 @@ def test_a_drained_stream_goes_on(
 
 @pytest.mark.native
 @pytest.mark.parametrize("ids", ["true", "false"])
-def test_transactions_with_and_without_gtids_are_walked(
+def test_transactions_with_and_without_gtids_are_decoded_as_a_whole(
     properties: dict[str, str], server: PrivateServer, source: Any, database: str, ids: str
 ) -> None:
     """Those that the server names, those that it does not, and both in turn; what is walked is compared (conftest)."""

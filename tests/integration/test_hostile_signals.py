@@ -280,6 +280,6 @@ def test_tables_without_rows_are_passed_in_one_drain(
     assert states(pipeline) == ["done"] * 3
 
 
-def test_airflow_is_told_at_once(pipeline: Pipeline, database: str) -> None:
+def test_airflow_gets_the_error_at_once(pipeline: Pipeline, database: str) -> None:
     with pytest.raises(ConfigError):
         send(pipeline.cfg, "execute-snapshot", {"data-collections": [f"{database}.a"], "x": "\x01" * 600_000})

@@ -34,7 +34,7 @@ def two_stretches_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.req("TYPE-72", "INC-35", "CFG-68")
 @pytest.mark.parametrize("allowed", ["false", "true"])
-def test_structures_may_change_while_a_snapshot_is_at_work_whatever_the_setting_says(
+def test_structures_may_change_during_a_snapshot_with_any_setting(
     properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, allowed: str
 ) -> None:
     """A default changes, and a column comes: each row has the structure of its place, never one of before."""
@@ -77,7 +77,7 @@ def check_exact_by_name(pipeline: Pipeline, root: Any, database: str) -> None:
 
 
 @pytest.mark.req("FAULT-26", "INC-35")
-def test_a_key_that_changes_in_the_middle_is_read_anew_under_the_new_key(
+def test_a_key_that_changes_in_the_middle_is_read_again_under_the_new_key(
     properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline, places = Pipeline(properties | FLAT, slots=1), Places(monkeypatch)

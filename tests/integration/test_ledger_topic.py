@@ -191,7 +191,7 @@ def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
     zombie.close()
 
 
-def test_two_attempts_of_one_owner_are_told_apart(ledger: Ledger) -> None:
+def test_two_attempts_of_one_owner_are_distinguished(ledger: Ledger) -> None:
     older = ledger.begin(plan()).plan_in_force()
     newer = ledger.begin(plan()).plan_in_force()
     assert older.same_work(newer) and older.attempt != newer.attempt
@@ -223,7 +223,7 @@ def test_an_open_transaction_of_a_dead_writer_is_named_and_never_read_past(
     dead.close()
 
 
-def test_reading_may_fence_the_dead_writer_and_then_sees_what_stands_behind_it(
+def test_reading_may_fence_the_dead_writer_and_then_sees_the_records_after_it(
     settings: dict[str, str], ledger: Ledger, unique: str
 ) -> None:
     ledger.begin(plan())

@@ -147,7 +147,7 @@ def test_a_history_lost_inside_a_batch_that_changed_a_table_is_not_rebuilt(
     check(pipeline, root, database)
 
 
-def test_current_behind_an_empty_history_writes_the_structures(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_current_after_an_empty_history_writes_the_structures(pipeline: Pipeline, root: Any, database: str) -> None:
     lose_history(pipeline, "made anew")
     reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
     execute(root, f"UPDATE `{database}`.a SET v = 1")
@@ -155,7 +155,7 @@ def test_current_behind_an_empty_history_writes_the_structures(pipeline: Pipelin
     check(pipeline, root, database)
 
 
-def test_a_snapshot_is_not_finished_over_a_history_made_anew(
+def test_a_snapshot_is_not_finished_over_a_history_created_again(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pipeline.slots = 1

@@ -107,7 +107,7 @@ def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
         recorded_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
 
 
-def test_a_writer_joins_fast_beside_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
+def test_a_writer_joins_fast_with_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
     record_chunks(job, 1, chunks_of(100_000))
     began = time.process_time()  # of the whole process, so that a busy machine makes no difference
     kafka_clients.ledger(Pipeline(properties).cfg).peek()

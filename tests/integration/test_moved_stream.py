@@ -183,7 +183,7 @@ def test_places_where_the_stream_cannot_go_on_are_refused_and_the_drain_goes_on(
     assert before is not None and after is not None and after.epoch == before.epoch + 2
 
 
-def test_a_place_whose_structures_nobody_knows_is_refused(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_a_position_whose_structures_are_not_known_is_refused(pipeline: Pipeline, root: Any, database: str) -> None:
     """What was skipped is not in the history, and the server's structures are those behind the statement."""
     insert(root, database, 1)
     unknown = place(root)[0]
@@ -239,7 +239,7 @@ def test_a_session_ends_with_the_move_and_the_next_one_reads_on(pipeline: Pipeli
     assert ops == ["c", "c", "r"]
 
 
-def test_signals_do_not_act_again_behind_an_operators_reset(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_signals_are_not_processed_again_after_a_reset(pipeline: Pipeline, root: Any, database: str) -> None:
     """Also those that a batch handed over which is set aside."""
     early = place(root)[0]
     ask(root, database, "first", {"message": "first said"}, "log")

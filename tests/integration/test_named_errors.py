@@ -290,7 +290,7 @@ def test_statement_format_of_one_session(text: str, pipeline: Pipeline, root: An
 
 
 @pytest.mark.req("SETUP-16")
-def test_statement_format_elsewhere_is_nobodys_business(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_statement_format_in_other_tables_is_allowed(pipeline: Pipeline, root: Any, database: str) -> None:
     execute(root, f"CREATE DATABASE `{database}_x`", f"CREATE TABLE `{database}_x`.t (id INT)", f"USE `{database}`")
     as_statement(root, f"INSERT INTO `{database}_x`.t VALUES (3)")
     execute(root, f"DROP DATABASE `{database}_x`")

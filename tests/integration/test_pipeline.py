@@ -164,9 +164,7 @@ def test_a_batch_that_would_be_larger_ends_with_a_file(pipeline: Pipeline, root:
 
 
 @pytest.mark.req("EVT-23", "EVT-35", "STRM-18")
-def test_an_event_tells_who_changed_the_row_when_and_when_it_was_handled(
-    pipeline: Pipeline, root: Any, database: str
-) -> None:
+def test_an_event_contains_the_origin_of_the_change_and_its_times(pipeline: Pipeline, root: Any, database: str) -> None:
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     pipeline.snapshot()
     asked = time.time_ns()

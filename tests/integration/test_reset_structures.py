@@ -56,7 +56,7 @@ def place(conn: Any) -> str:
     return f"{file}:{pos}"
 
 
-def test_current_behind_swapped_names(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_current_after_swapped_names(pipeline: Pipeline, root: Any, database: str) -> None:
     swap(root, database)
     reset(pipeline, "current")
     insert(root, database, 1)
@@ -69,7 +69,7 @@ def test_current_behind_swapped_names(pipeline: Pipeline, root: Any, database: s
     assert afters(pipeline) == right(1, 2, 3)
 
 
-def test_a_later_place_behind_swapped_names(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_a_later_position_after_swapped_names(pipeline: Pipeline, root: Any, database: str) -> None:
     swap(root, database)
     later = place(root)
     insert(root, database, 1)

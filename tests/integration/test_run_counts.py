@@ -78,7 +78,7 @@ def test_counts_by_topic_and_table_over_snapshot_and_batches_whose_ends_the_offs
     assert outcome.counts[f"{prefix}.all"] == 3
 
 
-def test_a_snapshot_whose_driver_dies_behind_its_books_is_counted(
+def test_a_snapshot_whose_driver_dies_after_its_records_is_counted(
     properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Who waits for an event of the table's asset would wait for ever."""

@@ -158,7 +158,7 @@ def test_a_file_keeps_its_fingerprint_and_no_other_has_it(
     assert not any(same_fingerprint(a, b) for i, a in enumerate(seen) for b in seen[:i])
 
 
-def test_two_files_made_in_one_second_are_told_apart_by_their_first_transactions(
+def test_two_files_of_one_second_are_distinguished_by_their_first_transactions(
     source: Any, settings: ConnectionSettings, unique: str
 ) -> None:
     for _ in range(10):

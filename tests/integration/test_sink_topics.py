@@ -86,7 +86,7 @@ def test_a_topic_that_cannot_be_created_is_named_with_the_property_to_correct(
     assert "topic." in caught.value.remedy
 
 
-def test_a_topic_made_anew_has_another_id(settings: dict[str, str], unique: str) -> None:
+def test_a_topic_created_again_has_another_id(settings: dict[str, str], unique: str) -> None:
     admin = make_admin(settings)
     assert topic_id(admin, unique) is None
     ensure_topics(admin, {unique: TopicSpec(1, 1)})

@@ -239,7 +239,7 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
     assert values(settings, topic) == [b"next"]
 
 
-def test_small_records_in_a_batch_that_is_larger_than_the_broker_takes_are_told_how_to_fit(
+def test_a_batch_that_is_larger_than_the_broker_takes_says_how_to_make_it_smaller(
     settings: dict[str, str], topic: str, unique: str
 ) -> None:
     def write(more: dict[str, str]) -> None:

@@ -129,7 +129,7 @@ def test_a_person_may_decide_to_leave_changes_out(two: Pipeline, root: Any) -> N
     assert any("set by hand" in line for line in two.lines)
 
 
-def test_an_interrupted_snapshot_beside_a_stream_keeps_no_row_that_is_gone(
+def test_an_interrupted_snapshot_of_a_running_stream_keeps_no_row_that_is_gone(
     two: Pipeline, root: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that were told of before, and that went between the two views of the new snapshot."""

@@ -158,7 +158,7 @@ def test_all_tasks_see_the_same_moment_while_others_write(
 
 
 @pytest.mark.req("SNAP-19", "SETUP-08")
-def test_an_account_that_may_take_no_lock_is_told_which_grant_it_lacks(
+def test_the_error_of_an_account_that_may_take_no_lock_names_the_missing_grant(
     pipeline: Pipeline, root: Any, database: str, account: Any
 ) -> None:
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
@@ -388,7 +388,7 @@ def test_resumed_snapshot_knows_unsigned_keys_in_every_mode(
 
 
 @pytest.mark.req("SNAP-14", "COL-13")
-def test_the_key_is_another_one_behind_a_resumed_snapshot(
+def test_the_key_is_another_one_after_a_resumed_snapshot(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The events' keys do not hold the columns that bound the chunks; rows change them, and move between chunks."""

@@ -26,7 +26,7 @@ context.stop()
 
 
 @pytest.mark.spark
-def test_a_gang_fits_a_cluster_with_one_core_whose_default_parallelism_is_two(tmp_path: Path) -> None:
+def test_a_barrier_stage_fits_a_cluster_with_one_core_whose_default_parallelism_is_two(tmp_path: Path) -> None:
     home = tmp_path / "spark"
     home.mkdir()
     # The cluster's worker leaves its folder in Spark's home.

@@ -86,7 +86,7 @@ def test_a_table_like_a_temporary_one_is_never_taken_for_one_like_the_hidden(
         ("CREATE TABLE made (id INT PRIMARY KEY) SELECT id FROM keyed", "CREATE TABLE made"),
     ],
 )
-def test_rows_that_only_a_text_tells_of_are_refused_by_name(
+def test_rows_that_are_logged_as_text_are_refused_by_name(
     pipeline: Pipeline, session: Any, database: str, statement: str, logged: str
 ) -> None:
     pipeline.properties["schema.history.internal.skip.unparseable.ddl"] = "true"

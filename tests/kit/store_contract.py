@@ -83,7 +83,7 @@ class StoreContract:
             make_store(name).save(StoredState(epoch=number), None)
         assert [make_store(name).load().epoch for name in names] == [1, 2, 3, 4, 5]  # type: ignore[union-attr]
 
-    def test_a_state_made_anew_is_not_taken_for_the_one_before_it(
+    def test_a_state_that_was_created_again_is_not_taken_for_the_one_before_it(
         self, make_store: Callable[[str], OffsetStore]
     ) -> None:
         lost = make_store("other").save(StoredState().with_plan(plan()), None)

@@ -48,7 +48,7 @@ origins = st.none() | heads.map(fingerprint)
 @example((1, b"a", b"x"), (1, b"a", None))
 @example((1, b"a", b"x"), (1, b"b", b"x"))
 @example((1, b"a", b"x"), (2, b"a", b"x"))
-def test_two_files_are_told_apart_by_all_that_both_have(a: Head, b: Head) -> None:
+def test_two_files_are_distinguished_by_all_that_both_have(a: Head, b: Head) -> None:
     can_be_one = a[:2] == b[:2] and (a[2] is None or b[2] is None or a[2] == b[2])
     assert same_fingerprint(fingerprint(a), fingerprint(b)) == can_be_one
 

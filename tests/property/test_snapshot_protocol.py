@@ -74,7 +74,7 @@ SHOWN_BY = {"fence_at_begin": 24, "compare_after_taking_over": 218, "pins_compar
 
 
 @pytest.mark.parametrize("name", list(Protections.__dataclass_fields__))
-def test_without_a_protection_a_walk_finds_a_violation(name: str) -> None:
+def test_without_a_protection_an_interleaving_finds_a_violation(name: str) -> None:
     weakened = replace(Protections(), **{name: False})
     shown_by = SHOWN_BY.get(name, 0)
     assert breaks_a_promise(lambda seed: random_walk(seed, weakened), shown_by, range(20_000)), f"{name} is not needed"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from first_seeds import WALKS, breaks_a_promise
 from memo import read_once
+from stream_interleaving import random_walk
 from stream_stage import ModelWriter, on_stage
-from stream_walk import random_walk
 from stream_world import StagedLedger
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump, position
@@ -206,7 +206,7 @@ SHOWN_BY = {
 
 
 @pytest.mark.parametrize("take_away", WITHOUT, ids=lambda f: f.__name__.strip("_"))
-def test_without_a_protection_a_walk_finds_a_violation(
+def test_without_a_protection_an_interleaving_finds_a_violation(
     take_away: Callable[[pytest.MonkeyPatch], None], stage: pytest.MonkeyPatch
 ) -> None:
     take_away(stage)

@@ -359,7 +359,7 @@ def test_any_rows(rows: list[bytes], options: DecoderOptions, first_row: int) ->
     both.event("update", MAP, *body(*(r for r in rows for _ in "12"), columns=5, images=2), first_row=first_row)
 
 
-def test_a_fraction_of_more_digits_than_it_should_have_is_as_long_as_is_told() -> None:
+def test_a_fraction_of_more_digits_than_it_should_have_has_its_stated_length() -> None:
     """Three bytes hold seven digits, in damaged rows; the length of a TIMESTAMP's text stands before it."""
     made = table(column("id", "INT", nullable=False), column("t", "TIMESTAMP", length=6), key=("id",))
     announced = table_map((wt.LONG, 0), (wt.TIMESTAMP2, 6))

@@ -110,7 +110,7 @@ def test_an_insert_that_names_no_column_is_one_row_of_defaults() -> None:
     assert [json.loads(value)["after"] for _, value, *_ in out] == [{"a": 1, "b": 2}]
 
 
-def test_a_row_of_defaults_that_cannot_be_told_is_not_lost() -> None:
+def test_a_row_of_defaults_that_cannot_be_recognised_is_not_lost() -> None:
     given = rows_event(WRITE_ROWS, 2, b"\x00", b"")
     failed: list[Any] = []
     made = TolerantDecoder(compile_decoder(T, MAP, DecoderOptions(), EnvelopeText()), failed)

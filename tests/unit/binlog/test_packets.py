@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.packets import PacketReader
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 
 
-def test_what_has_arrived_is_taken_along_and_a_broken_connection_shows_behind_it() -> None:
+def test_packets_that_have_arrived_are_read_and_a_broken_connection_raises_after_them() -> None:
     near, far = socket.socketpair()
     with near, far:
         reader = PacketReader(near, "source:3306", 5.0)
@@ -67,7 +67,7 @@ def test_pieces_that_are_there_come_at_once_and_are_waited_for_no_longer() -> No
     assert sock.timeouts == [5.0, 0, 5.0]
 
 
-def test_a_connection_that_breaks_behind_whole_packets_shows_behind_them() -> None:
+def test_a_connection_that_breaks_after_whole_packets_raises_after_them() -> None:
     sock = Pieces([packets(b"a"), packets(b"b")], ConnectionResetError(104, "Connection reset by peer"))
     reader = PacketReader(cast(Any, sock), "source:3306", 5.0)
     chunk = reader.next_chunk(b"", 0)

@@ -151,7 +151,7 @@ def without(*names: str) -> str:
 
 
 @pytest.mark.req("SETUP-06")
-def test_who_may_not_attach_to_the_server_is_told_which_privilege_reads_the_binlog() -> None:
+def test_an_account_that_may_not_attach_to_the_server_gets_the_name_of_the_privilege() -> None:
     """The preflight asks the grants; the server itself refuses the registration as a replica (error 1045)."""
     finding = only(find_problems(facts(without("REPLICATION SLAVE")), DRAIN))
     assert "to read the binlog" in finding.why and "GRANT REPLICATION SLAVE ON *.*" in finding.fix

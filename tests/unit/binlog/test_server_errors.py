@@ -82,7 +82,7 @@ def test_the_number_decides_otherwise(code: int, error: type[SourceError], retri
     assert f"MySQL error {code}: text" in found.why
 
 
-def test_a_lost_transaction_is_told_from_a_purged_one() -> None:
+def test_a_lost_transaction_is_distinguished_from_a_purged_one() -> None:
     ahead = server_error(1236, "Replica has more GTIDs than the source has", "")
     assert "lacks transactions" in ahead.what and "replica that has caught up" in ahead.remedy
 

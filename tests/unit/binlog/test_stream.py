@@ -118,13 +118,13 @@ def test_real_rotate_events_are_yielded_and_made_up_ones_are_not() -> None:
     assert [e.file for e in events] == ["binlog.999999"] * 6 + ["binlog.1000000"] * 5
 
 
-def test_the_start_of_the_next_file_ends_the_stream_behind_rotate() -> None:
+def test_the_start_of_the_next_file_ends_the_stream_after_rotate() -> None:
     dump = Dump().begin().transaction().rotate("binlog.000002").transaction()
     with stream_of(dump.data, START) as stream:
         assert seen(stream.events(BinlogOffset("binlog.000002", 4)))[-1][0] == c.ROTATE_EVENT
 
 
-def test_the_end_of_a_file_ends_the_stream_behind_its_rotate() -> None:
+def test_the_end_of_a_file_ends_the_stream_after_its_rotate() -> None:
     dump = Dump().begin().transaction().rotate("binlog.000002").transaction()
     rotate = next(e for e in dump.events if e[0] == c.ROTATE_EVENT)
     with stream_of(dump.data, START) as stream:
@@ -220,7 +220,7 @@ def test_positions_beyond_four_gigabytes_are_counted() -> None:
     assert dump.pos > 1 << 32
 
 
-def test_an_end_that_is_no_event_boundary_is_refused_before_anything_behind_it_comes() -> None:
+def test_an_end_that_is_no_event_boundary_is_refused_before_anything_after_it_comes() -> None:
     dump = Dump().begin().transaction()
     inside = BinlogOffset("binlog.000001", dump.events[-1][2] + 1)
     got: list[Event] = []
@@ -254,7 +254,7 @@ def test_positions_may_jump_where_the_server_leaves_out_transactions_by_gtid() -
         assert seen(stream.events(dump.offset())) == dump.events
 
 
-def test_a_heartbeat_behind_the_end_ends_a_stream_by_gtid() -> None:
+def test_a_heartbeat_after_the_end_ends_a_stream_by_gtid() -> None:
     dump = Dump("binlog.000005").begin()
     dump.pos += 1000
     dump.heartbeat()

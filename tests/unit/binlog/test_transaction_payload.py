@@ -54,7 +54,7 @@ def test_a_payload_may_be_uncompressed() -> None:
     assert inner_events(payload_body(RAW, compression=255)) == INNER
 
 
-def test_an_end_behind_a_compressed_transaction_yields_all_of_it() -> None:
+def test_an_end_after_a_compressed_transaction_yields_all_of_it() -> None:
     dump = dump_of(payload_body(compressed(RAW)))
     end = BinlogOffset("binlog.000001", dump.events[1][3])
     with stream_of(dump.data, START) as stream:

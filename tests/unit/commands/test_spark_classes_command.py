@@ -70,7 +70,7 @@ def test_the_file_is_there_once_a_job_has_started_from_it(tmp_path: Path, monkey
         ('echo classes > "$file"', "echo Unable to use shared archive; exit 1", "Unable to use shared archive"),
     ],
 )
-def test_what_a_jvm_cannot_keep_or_use_is_told_and_the_file_before_stays(
+def test_what_a_jvm_cannot_keep_or_use_is_reported_and_the_file_before_stays(
     leave: str, map_: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark(tmp_path, monkeypatch, leave, map_)
@@ -81,7 +81,7 @@ def test_what_a_jvm_cannot_keep_or_use_is_told_and_the_file_before_stays(
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "calls") == ["java", "kept.jsa", "spark"]
 
 
-def test_settings_on_the_classpath_are_told_before_spark_starts(
+def test_settings_on_the_classpath_are_reported_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A JVM ends with "Cannot have non-empty directory in paths", behind a minute of work."""
@@ -96,14 +96,14 @@ def test_settings_on_the_classpath_are_told_before_spark_starts(
     assert str(settings) in caught.value.message() and not calls.exists()
 
 
-def test_without_spark_or_java_it_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_or_java_there_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark(tmp_path, monkeypatch)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="Java was not found"):
         write(tmp_path / "kept.jsa")
 
 
-def test_a_folder_that_is_not_there_is_told_before_spark_starts(
+def test_a_folder_that_is_not_there_is_reported_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = spark(tmp_path, monkeypatch)
@@ -112,7 +112,7 @@ def test_a_folder_that_is_not_there_is_told_before_spark_starts(
     assert str(tmp_path / "none" / "kept.jsa") in caught.value.message() and not calls.exists()
 
 
-def test_a_job_without_an_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_an_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark(tmp_path, monkeypatch, leave="exec sleep 60")
     monkeypatch.setattr(spark_classes, "_JOB_TIMEOUT_S", 0.5)
     with pytest.raises(ConfigError, match="took more than"):

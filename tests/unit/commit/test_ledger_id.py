@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 
 @pytest.mark.parametrize(("told", "found", "questions"), [("first", "first", 0), (None, "asked", 1)])
-def test_the_id_is_asked_for_only_where_it_was_not_told(
+def test_the_id_is_requested_only_if_it_was_not_returned(
     told: str | None, found: str, questions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

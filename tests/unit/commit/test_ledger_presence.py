@@ -90,7 +90,7 @@ def test_a_ledger_that_stays_away_is_gone(waits: list[float], shown: LedgerState
     assert read_existing(lambda: shown, expect_plan=False) is shown and waits == []
 
 
-def test_a_plan_behind_a_ledger_that_is_gone_is_refused(waits: list[float]) -> None:
+def test_a_plan_without_its_ledger_is_refused(waits: list[float]) -> None:
     made = MemoryLedger(MemoryKafka(), "ledger.p", "p")
     made.ensure()
     with pytest.raises(LedgerMissingError):

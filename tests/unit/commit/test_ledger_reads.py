@@ -62,7 +62,7 @@ def test_another_record_has_another_meaning(parsed: list[bytes]) -> None:
     assert build_ledger_state(ledger()).plan == PLAN
 
 
-def test_a_part_that_is_damaged_missing_or_another_plans_is_found_behind_a_good_one(parsed: list[bytes]) -> None:
+def test_a_part_that_is_damaged_missing_or_another_plans_is_found_after_a_good_one(parsed: list[bytes]) -> None:
     records = ledger()
     build_ledger_state(records)
     other = plan_records(replace(PLAN, writers=2, assignment=dict.fromkeys(NAMES, (1,))))

@@ -59,7 +59,7 @@ def test_plan_and_marker_survive_json() -> None:
     assert Marker.from_json(json.loads(value)) == half
 
 
-def test_a_topic_unknown_to_the_plan_goes_whole_to_one_writer_that_all_compute_alike() -> None:
+def test_a_topic_unknown_to_the_plan_goes_to_one_writer_on_which_all_agree() -> None:
     assert [FULL.assigned_writer("p.d.hot", n) for n in range(4)] == [0, 1, 2, 0]
     expected = zlib.crc32(b"p.d.new") % 3
     assert {FULL.assigned_writer("p.d.new", n) for n in range(9)} == {expected}

@@ -205,7 +205,7 @@ def test_the_ledgers_plan_is_carried_on_whole(narrow: None, ledger: MemoryLedger
     assert "another run" in reconcile(stored(other), ledger.read()).reason
 
 
-def test_a_plan_that_never_reached_the_ledger_is_dealt_out_anew(narrow: None) -> None:
+def test_a_plan_that_never_reached_the_ledger_is_assigned_again(narrow: None) -> None:
     state = stored(plan_of(60))
     assert reconcile(state, None).action == "resume"
     assert state.pending is not None

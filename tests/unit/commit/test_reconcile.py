@@ -217,7 +217,7 @@ def test_of_two_plans_of_one_epoch_the_snapshot_in_the_ledger_may_begin_elsewher
     assert (result.action, result.state.pending, result.state.committed) == ("resume", again, END)
 
 
-def test_what_is_left_to_do_is_told() -> None:
+def test_the_rest_of_the_work_is_returned() -> None:
     assert reconcile(None, ledger(SECOND, 1)).reason.endswith("epoch 2 is to be carried out")
     assert f"everything up to {LATER} is done" in reconcile(None, ledger(SECOND, 2)).reason
 

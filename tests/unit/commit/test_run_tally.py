@@ -93,7 +93,7 @@ def test_all_batches_of_a_driver_are_counted(drivers: Drivers) -> None:
     assert tally.tables == {"d.orders": 4, "d.items": 5}
 
 
-def test_a_second_try_goes_on_counting_and_another_run_begins_anew(drivers: Drivers) -> None:
+def test_a_second_try_continues_counting_and_another_run_starts_again(drivers: Drivers) -> None:
     drivers.start("a")
     drivers.batch(PLANS[0], orders=3)
     drivers.start("a")
@@ -107,7 +107,7 @@ def test_a_second_try_goes_on_counting_and_another_run_begins_anew(drivers: Driv
 
 
 @pytest.mark.parametrize("written", ["", "marker", "outcome"])
-def test_what_a_dead_run_has_not_told_is_told_by_who_goes_on(drivers: Drivers, written: str) -> None:
+def test_what_a_dead_run_has_not_reported_is_reported_by_the_next_one(drivers: Drivers, written: str) -> None:
     """Its task has not succeeded, so no event was made of its batches."""
     drivers.start("a")
     drivers.batch(PLANS[0], orders=3)
@@ -127,7 +127,7 @@ def test_what_a_dead_run_has_not_told_is_told_by_who_goes_on(drivers: Drivers, w
     assert tally.start == START
 
 
-def test_what_its_task_has_told_of_is_told_once_whether_the_outcome_was_written_or_not(drivers: Drivers) -> None:
+def test_a_report_of_its_task_is_made_once_whether_the_outcome_was_written_or_not(drivers: Drivers) -> None:
     drivers.start("a")
     drivers.begin(PLANS[0])
     drivers.write(PLANS[0], orders=3)
@@ -137,7 +137,7 @@ def test_what_its_task_has_told_of_is_told_once_whether_the_outcome_was_written_
     assert (drivers.tally().batches, drivers.tally().tables) == (1, {"d.items": 2})
 
 
-def test_what_another_task_has_told_of_is_not_the_run_s_any_more(drivers: Drivers) -> None:
+def test_what_another_task_has_reported_is_not_the_run_s_any_more(drivers: Drivers) -> None:
     """A deferred task learns of its driver's end seconds later; meanwhile a run that finds nothing to do has told."""
     drivers.start("a")
     drivers.batch(PLANS[0], orders=3)
@@ -150,7 +150,7 @@ def test_what_another_task_has_told_of_is_not_the_run_s_any_more(drivers: Driver
     assert drivers.tally().tables == {"d.orders": 3, "d.items": 2}
 
 
-def test_a_run_without_a_task_has_nobody_who_tells(drivers: Drivers) -> None:
+def test_a_run_without_a_task_is_not_reported(drivers: Drivers) -> None:
     run = taskless_run_id()
     drivers.start(run)
     drivers.batch(PLANS[0], orders=3)
@@ -185,7 +185,7 @@ def test_a_reset_is_no_batch_and_an_error_changes_nothing(drivers: Drivers) -> N
     assert drivers.tally().counts == {"p.orders": 3}
 
 
-def test_a_ledger_of_an_older_version_tells_nothing(drivers: Drivers) -> None:
+def test_a_ledger_of_an_older_version_reports_nothing(drivers: Drivers) -> None:
     drivers.batch(PLANS[0], orders=3)
     assert current_tally(drivers.job.read()) is None
 

@@ -185,5 +185,5 @@ def test_a_damaged_job_spec_never_shows_a_property() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {}, {"what": 1, "type": []}, {"type": "ConfigError", "what": "w"}])
-def test_an_error_is_rebuilt_of_whatever_was_recorded(data: object) -> None:
+def test_an_error_is_rebuilt_from_any_record(data: object) -> None:
     assert isinstance(from_json(data), CdcError)

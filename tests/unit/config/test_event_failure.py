@@ -29,7 +29,7 @@ def config(**more: Any) -> ConnectorConfig:
 
 
 @pytest.mark.req("STRM-23", "CFG-28")
-def test_a_bad_row_stops_the_run_unless_told_otherwise() -> None:
+def test_a_bad_row_stops_the_run_by_default() -> None:
     assert config()[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is F.RowFailureMode.FAIL
     assert config()[F.DEAD_LETTER_TOPIC] == ""
 

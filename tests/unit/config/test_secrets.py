@@ -121,7 +121,7 @@ def test_what_only_sounds_like_a_secret_is_none(name: str) -> None:
         ("column.mask.hash.SHA-256.slat.a", "slat.a"),
     ],
 )
-def test_a_salt_is_all_that_stands_behind_the_algorithm(name: str, salt: str) -> None:
+def test_a_salt_is_everything_after_the_algorithm(name: str, salt: str) -> None:
     assert salt_of(name) == salt
     assert salt not in hide_salt(name)
 

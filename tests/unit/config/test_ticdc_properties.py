@@ -161,7 +161,7 @@ def test_a_changefeed_without_an_equivalent_is_named(uri: str, registry: str, fi
     assert "word" not in str(caught.value).replace("password", "")
 
 
-def test_what_a_changefeeds_file_says_beside_its_topics_counts_or_has_no_effect() -> None:
+def test_other_settings_of_a_changefeeds_file_count_or_have_no_effect() -> None:
     more = """
 protocol = "avro"
 encoder-concurrency = 16
@@ -218,7 +218,7 @@ def test_statements_give_no_record() -> None:
 
 
 @pytest.mark.req("AVRO-54")
-def test_truncate_gives_no_record_whatever_is_skipped() -> None:
+def test_truncate_gives_no_record_for_any_skipped_operations() -> None:
     cfg = ConnectorConfig.from_properties(TICDC | {"skipped.operations": "none"})
     assert table_options.decoder_options(cfg).skipped_ops == {"t"}
     assert any("TRUNCATE gives no record" in note for note in cfg.notes)
@@ -226,7 +226,7 @@ def test_truncate_gives_no_record_whatever_is_skipped() -> None:
     assert table_options.decoder_options(cfg).skipped_ops == {"d", "t"}
 
 
-def test_keys_beside_rows_keep_the_schema_from_which_avro_is_made() -> None:
+def test_keys_of_other_records_keep_the_schema_from_which_avro_is_made() -> None:
     given = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
     cfg = ConnectorConfig.from_properties(TICDC | given)
     assert cfg[F.KEY_SCHEMAS_ENABLE] and cfg[F.VALUE_SCHEMAS_ENABLE]

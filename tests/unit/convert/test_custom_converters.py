@@ -339,7 +339,7 @@ PLAIN = [
     {"event.contract": "1.9", "decimal.handling.mode": "double", "binary.handling.mode": "hex",
      "time.precision.mode": "connect", "bigint.unsigned.handling.mode": "long", "enable.time.adjuster": "false"},
 ])  # fmt: skip
-def test_plain_values_are_exact_alike_and_independent_of_modes(
+def test_plain_values_are_exact_equal_and_independent_of_modes(
     col: Column, wire: tuple[int, int], stored: bytes, selected: bytes, value: Any, modes: dict[str, str]
 ) -> None:
     made = table(col)

@@ -90,7 +90,7 @@ some words of the future
 
 @pytest.mark.req("FAULT-15")
 @pytest.mark.parametrize("sql", IGNORED.strip().splitlines())
-def test_statements_without_effect_on_tables_are_told_by_their_leading_words(sql: str) -> None:
+def test_statements_without_effect_on_tables_are_recognised_by_their_leading_words(sql: str) -> None:
     before = run("CREATE TABLE t (a INT)").state
     after = apply_ddl(before, sql, CONTEXT)
     assert (after.kind, after.changes) == ("ignored", ())
@@ -124,7 +124,7 @@ def test_a_relevant_statement_that_is_not_understood_is_an_error(sql: str) -> No
         apply_ddl(state, sql, CONTEXT)
 
 
-def test_a_statement_not_understood_about_tables_nobody_captures_makes_them_unknown() -> None:
+def test_a_statement_not_understood_about_tables_not_captured_makes_them_unknown() -> None:
     state = run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)").state
     after = apply_ddl(state, "ALTER TABLE t FROB y", CONTEXT, lambda i: i.table == "u")
     assert list(after.state.tables) == [TableId("db", "u")]
@@ -151,7 +151,7 @@ def test_classify_names_the_tables_a_statement_touches(sql: str, tables: list[st
     assert not classify_ddl(sql, CONTEXT, lambda table: False).relevant
 
 
-def test_a_statement_of_which_nothing_can_be_told_counts_as_relevant() -> None:
+def test_a_statement_that_cannot_be_classified_counts_as_relevant() -> None:
     assert classify_ddl("DROP TABLE 'x", CONTEXT, lambda table: False).relevant
 
 

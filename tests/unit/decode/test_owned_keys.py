@@ -120,7 +120,7 @@ def test_of_a_row_of_another_writer_only_the_key_is_read(kind: str) -> None:
         decoded(kind, *[bad] * (1 + (kind == "update")), owned=None)
 
 
-def test_what_is_wrong_with_an_own_row_is_told() -> None:
+def test_an_error_in_an_own_row_is_raised() -> None:
     number = next(n for n in range(99) if MINE.owns(b'{"id":%d}' % n))
     bad = image(3, b"\2\xff\xff" + struct.pack("<ii", number, 1))
     with pytest.raises(ValueDecodeError, match="A value of column name"):

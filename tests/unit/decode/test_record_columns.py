@@ -90,7 +90,7 @@ def test_flat_rows_have_the_same_columns(name: str, given: str) -> None:
     assert len(schemas) == 2 and [len(names) for names in schemas] == [2, 1]
 
 
-def test_names_that_mysql_tells_apart_are_two_columns() -> None:
+def test_names_that_mysql_distinguishes_are_two_columns() -> None:
     """Unicode 5.1 made ẞ the capital of ß, which MySQL does not know; Python does."""
     made = numbers("ẞ", "ß")
     for index, name in enumerate(("ẞ", "ß")):

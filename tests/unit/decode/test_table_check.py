@@ -110,5 +110,5 @@ def test_optional_metadata_are_compared_when_there(more: dict[str, Any], why: st
         (wt.BIT, 0 | 8 << 8, WireType(wt.BIT, 64)),
     ],
 )
-def test_real_types_behind_the_metadata(code: int, meta: int, real: WireType) -> None:
+def test_real_types_in_the_metadata(code: int, meta: int, real: WireType) -> None:
     assert wire_type(code, meta) == real

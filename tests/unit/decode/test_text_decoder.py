@@ -114,7 +114,7 @@ def test_a_key_is_read_as_the_decoder_writes_it(size: int, middle: bytes | None)
     assert json.loads(made[0][0]) == {"d": 'ü"\\', "b": -7}
 
 
-def test_a_value_beside_the_key_is_not_looked_at_and_one_of_the_key_is_named() -> None:
+def test_a_value_outside_the_key_is_not_read_and_one_of_the_key_is_named() -> None:
     read_key = KeyReader(MIXED, DEFAULT, MIXED.columns)
     assert read_key(packet(b"\xff", b"5", b"no number", b"k", b"none")) == b'{"d":"k","b":5}'
     with pytest.raises(ValueDecodeError, match=r"column d of table db\.t"):

@@ -57,7 +57,7 @@ def decode(kind: str, *rows: bytes, images: int = 1, options: DecoderOptions = D
     return out, failed
 
 
-def test_the_rows_beside_a_bad_one_are_the_same_as_without_it() -> None:
+def test_the_other_rows_of_an_event_are_the_same_as_without_the_bad_one() -> None:
     rows = [row(i, BAD if i in (2, 5) else b"ok") for i in range(7)]
     out, failed = decode("write", *rows, first=3)
     clean, none = decode("write", *[row(i, b"ok") for i in range(7)], first=3)
@@ -148,7 +148,7 @@ def bad_row() -> BadRow:
 
 
 @pytest.mark.req("STRM-23", "CFG-28")
-def test_a_dead_letter_tells_place_row_values_and_the_full_cause() -> None:
+def test_a_dead_letter_has_position_row_values_and_the_full_cause() -> None:
     value = json.loads(dead_letter_value("cap.db.t", bad_row(), context()))
     assert list(value) == ["topic", "op", "source", "key", "before", "after", "failed", "error"]
     assert value["source"] == {"row": 1} and value["key"] == {"id": 2}

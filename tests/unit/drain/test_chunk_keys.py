@@ -49,7 +49,7 @@ PLAIN, OTHER = DecoderOptions(key_columns=("id",)), DecoderOptions(key_columns=(
 
 
 @pytest.mark.parametrize("options", [PLAIN, OTHER], ids=["the table's key", "message.key.columns"])
-def test_rows_are_told_by_the_chunks_own_columns(options: DecoderOptions) -> None:
+def test_rows_are_recognised_by_the_chunks_own_columns(options: DecoderOptions) -> None:
     assert kept(options, row(5, 7), row(5, 7), row(6, 7), row(6, 7)) == [(1, 0)]
 
 
@@ -61,7 +61,7 @@ def test_a_changed_key_leaves_and_enters_chunks_by_what_it_was_and_is() -> None:
     assert kept(PLAIN, row(6, 1), row(7, 1)) == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_of_rows_that_were_gone_those_under_a_changed_key_are_told() -> None:
+def test_of_rows_that_were_gone_those_under_a_changed_key_are_reported() -> None:
     """Where nothing tells what a key meant, nothing is held back, and the stream goes on."""
     rows = (row(4, 7), row(4, 8))
     assert kept(PLAIN, *rows, chunk=CHUNK, gone=True) == kept(PLAIN, *rows) == []

@@ -62,7 +62,7 @@ def test_what_debezium_filters_is_no_schema_change(sql: str) -> None:
     assert noise(sql) == []
 
 
-def test_what_a_session_does_to_its_temporary_table_is_no_schema_change_of_the_table_behind_it() -> None:
+def test_a_change_of_a_session_s_temporary_table_is_no_schema_change_of_the_base_table() -> None:
     assert noise("ALTER TABLE t ADD x INT", temporary=True) == []
     assert noise("FLUSH TABLES", temporary=True)
 

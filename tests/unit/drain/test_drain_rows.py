@@ -115,7 +115,7 @@ def test_rows_that_no_table_was_announced_for_are_refused(monkeypatch: pytest.Mo
         Looked(monkeypatch).run(event(WRITE_ROWS, USUAL + b"a", table=8))
 
 
-def test_a_dead_letter_tells_the_whole_source_of_a_record_that_shows_little_of_it(
+def test_a_dead_letter_has_the_whole_source_of_a_record_that_shows_little_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig, letters = Rig(monkeypatch, **{"heartbeat.interval.ms": "0"}), list[tuple[str, str]]()

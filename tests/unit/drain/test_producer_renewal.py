@@ -54,11 +54,11 @@ def test_each_few_tables_there_is_a_commit_and_a_new_client(monkeypatch: pytest.
     assert not any(marker.done for marker in taken)
 
 
-def test_tables_of_an_earlier_attempt_are_not_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_an_earlier_attempt_are_not_new(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run(monkeypatch, 50, 2)[1]) == 0
 
 
-def test_no_new_client_is_made_behind_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_new_client_is_made_after_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
     rig.writer.committer.renewal = ProducerRenewal(
         iter([0, 5000]).__next__, lambda last: pytest.fail("nothing follows")

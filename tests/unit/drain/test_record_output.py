@@ -59,18 +59,18 @@ def route(share: TopicShare = SHARE) -> Any:
     return TableRoute(TableId("d", "t"), "t", share, None, None, (), path="d.t")
 
 
-def test_walked_records_of_other_partitions_are_left_out() -> None:
+def test_records_of_whole_transactions_in_other_partitions_are_left_out() -> None:
     found = Output().walked(0)
     assert (found.one, found.all, found.plain, found.counts, found.tables) == ([], [], [], {}, {})
 
 
-def test_walked_records_go_to_their_partition() -> None:
+def test_records_of_whole_transactions_go_to_their_partition() -> None:
     found = Output().walked(2)
     assert (found.one, found.all, found.plain) == ([], [], [("t", RECORDS, CONTEXT, 2, 9)])
     assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
 
 
-def test_walked_records_with_ids_go_to_their_partition() -> None:
+def test_records_of_whole_transactions_with_ids_go_to_their_partition() -> None:
     found = Output(identity=True).walked(1)
     assert found.all == found.plain == [] and found.counts == {"t": 2} and found.met == [("t", 1)]
     assert found.one == [
@@ -80,7 +80,9 @@ def test_walked_records_with_ids_go_to_their_partition() -> None:
 
 
 @pytest.mark.parametrize("identity", [True, False])
-def test_walked_flat_rows_go_to_their_partition_and_those_of_other_writers_are_left_out(identity: bool) -> None:
+def test_flat_rows_of_whole_transactions_go_to_their_partition_and_those_of_other_writers_are_left_out(
+    identity: bool,
+) -> None:
     found, formed = Output(identity=identity), replace(route(), record_format=FORM)
     flat = [(b"k1", b"v1", 0, 0, None, 0), (b"k2", b"v2", 1, 0, None, 2), (b"k3", None, 2, 0, None, 1)]
     for record in flat:
@@ -99,7 +101,7 @@ def test_walked_flat_rows_go_to_their_partition_and_those_of_other_writers_are_l
 
 
 @pytest.mark.parametrize(("share", "partitions"), [(SHARE, 3), (TopicShare("", 0, frozenset(), False), 1)])
-def test_a_walker_is_told_how_many_partitions_there_are(share: TopicShare, partitions: int) -> None:
+def test_a_transaction_decoder_gets_the_number_of_partitions(share: TopicShare, partitions: int) -> None:
     told: list[Any] = []
     walker: Any = SimpleNamespace(needs_table=lambda _: True, learn=lambda *given: told.append(given))
     none: Any = None

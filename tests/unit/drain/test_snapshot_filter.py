@@ -117,21 +117,21 @@ def learned(*held: ChunkLookup) -> SnapshotFilter:
     return found
 
 
-def test_written_updated_and_deleted_rows_are_told_by_their_keys() -> None:
+def test_written_updated_and_deleted_rows_are_recognised_by_their_keys() -> None:
     found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     assert kept(found, WRITE, row(5, 0), row(6, 0)) == [1]
     assert kept(found, DELETE, row(6, 0), row(5, 0)) == [0]
     assert kept(found, UPDATE, row(5, 0), row(5, 1), row(6, 0), row(6, 1)) == [1]
 
 
-def test_an_update_whose_event_key_stays_is_told_by_the_row_afterwards() -> None:
+def test_an_update_whose_event_key_stays_is_recognised_by_the_row_afterwards() -> None:
     """message.key.columns: the chunk's key changes, the event's does not."""
     found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     assert kept(found, UPDATE, row(6, 0), row(5, 0)) == []
     assert kept(found, UPDATE, row(5, 0), row(6, 0)) == [0]
 
 
-def test_events_behind_the_view_are_kept_and_each_view_counts_for_its_own_chunks() -> None:
+def test_events_after_the_view_are_kept_and_each_view_counts_for_its_own_chunks() -> None:
     found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))), ChunkLookup([upto(9)], ChunkVisibility(at(200))))
     rows = [row(5, 0), row(7, 0), row(10, 0)]
     assert kept(found, WRITE, *rows, pos=100) == [2]

@@ -52,7 +52,7 @@ def of(**more: str) -> TableRoutes:
 
 
 @pytest.mark.parametrize(("mode", "stops"), [("fail", True), ("warn", False), ("skip", False)])
-def test_rows_of_a_table_that_the_history_does_not_know_stop_unless_told_otherwise(mode: str, stops: bool) -> None:
+def test_rows_of_a_table_that_the_history_does_not_know_stop_by_default(mode: str, stops: bool) -> None:
     made = of(inconsistent__schema__handling__mode=mode)
     if stops:
         with pytest.raises(SchemaError, match="does not know"):

@@ -10,7 +10,7 @@ import pytest
 from kit.binlog_bytes import UUID_TEXT, Dump, stream_of
 from kit.drain_rig import Rig
 from kit.fake_kernel import installed
-from kit.walk_bytes import begin_body, gtid_body
+from kit.transaction_bytes import begin_body, gtid_body
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
@@ -64,7 +64,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("first", [c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT])
-def test_events_of_walked_transactions_are_not_yielded(first: int) -> None:
+def test_events_of_whole_transactions_are_not_yielded(first: int) -> None:
     dump = transaction(transaction(Dump().begin(), first))
     walked = len(dump.events)
     dump.add(c.ROWS_QUERY_LOG_EVENT, b"\1x")
@@ -74,7 +74,7 @@ def test_events_of_walked_transactions_are_not_yielded(first: int) -> None:
     assert found == [(kind, start) for kind, _, start, _, _ in dump.events[walked:]]
 
 
-def test_a_walk_is_told_where_it_stands_and_ends_the_stream() -> None:
+def test_a_transaction_decoder_gets_its_position_and_ends_the_stream() -> None:
     dump, walk = transaction(transaction(Dump().begin())), Walk()
     with stream_of(dump.data, START) as stream:
         assert list(stream.events(dump.offset(), walk)) == []
@@ -132,7 +132,7 @@ FOUND = NativeTransactions(
 )
 
 
-def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
+def test_a_commit_after_whole_transactions_names_the_end_of_the_last_one() -> None:
     writer = Writer(FOUND)
     writer.at.events = writer.at.statements = 3
     assert writer.run() is FOUND
@@ -146,7 +146,7 @@ def test_what_an_earlier_attempt_committed_is_passed_event_by_event() -> None:
     assert (writer.run().at, writer.run().cut, writer.done) == (0, False, [])
 
 
-def test_a_walker_that_has_failed_is_not_asked_again() -> None:
+def test_a_transaction_decoder_that_has_failed_is_not_called_again() -> None:
     writer = Writer(FOUND)
     writer.failed = True
     assert (writer.run().at, writer.done) == (0, [])
@@ -223,7 +223,9 @@ class Learning:
         self.known.clear()
 
 
-def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_decoder_learns_tables_and_forgets_them_when_a_structure_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rig, walker = Rig(monkeypatch), Learning()
     writer, none = rig.writer, TopicShare("", 0, frozenset(), False)
     writer.whole_transactions = WholeTransactions(

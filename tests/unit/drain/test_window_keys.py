@@ -47,7 +47,7 @@ def at(pos: int, kind: int = 0, file: str = "binlog.000009") -> Any:
 
 @pytest.mark.req("INC-20")
 @pytest.mark.parametrize("kind", range(4))
-def test_rows_behind_a_place_count(kind: int) -> None:
+def test_rows_after_a_position_count(kind: int) -> None:
     keys = touched(Decoder(b"1", b"2", None), low_watermark=LOW)
     keys.add_rows(A, at(500, kind), event(500))
     assert keys.keys == {}
@@ -82,7 +82,7 @@ def test_a_second_pass_waits_for_the_watermark_again_and_keeps_what_is_known() -
     assert (keys.keys, keys.missing_watermark()) == ({A: {b"1", b"2"}}, None)
 
 
-def test_what_cannot_be_told_apart_is_not_read() -> None:
+def test_what_cannot_be_distinguished_is_not_read() -> None:
     keys = touched(Decoder(fails=True), low_watermark=LOW)
     keys.add_rows(A, at(600), event(600))
     keys.add_rows(B, at(600), event(600))

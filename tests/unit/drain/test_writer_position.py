@@ -30,14 +30,14 @@ def walk(resume: ResumePosition | None) -> list[tuple[ResumePosition, bool, bool
 
 
 @pytest.mark.parametrize("crash", range(len(STEPS)))
-def test_a_resumed_walk_passes_over_what_was_committed_and_nothing_else(crash: int) -> None:
+def test_resumed_transactions_skip_what_was_committed_and_nothing_else(crash: int) -> None:
     reached = walk(None)[crash][0]
     again = walk(ResumePosition.from_json(reached.to_json()))
     assert [done for _, done, _ in again] == [i <= crash for i in range(len(STEPS))]
     assert [behind for _, _, behind in again] == [i < crash for i in range(len(STEPS))]
 
 
-def test_a_marker_without_statements_that_stands_behind_rows_stands_behind_begin_and_create() -> None:
+def test_a_marker_without_statements_after_rows_is_after_begin_and_create() -> None:
     old = {"file": "b.000001", "pos": 4, "gtids": None, "server_uuid": None, "event": 2, "row": 0}
     assert [done for _, done, _ in walk(ResumePosition.from_json(old))][:6] == [True, True, True, True, False, False]
     second = old | {"pos": 105, "event": 1}

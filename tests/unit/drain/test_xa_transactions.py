@@ -90,7 +90,7 @@ def test_a_retry_does_not_produce_what_was_committed(monkeypatch: pytest.MonkeyP
     rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}"), gtid(700), event(c.XID_EVENT, 720)))
 
 
-def test_the_first_transaction_behind_a_crash_stands_in_the_new_file(
+def test_the_first_transaction_after_a_crash_is_in_the_new_file(
     monkeypatch: pytest.MonkeyPatch, seen: list[Any]
 ) -> None:
     """A file that the server's crash ended has no ROTATE event."""

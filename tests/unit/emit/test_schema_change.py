@@ -27,7 +27,7 @@ def payloads(*statements: str) -> list[dict[str, Any]]:
     return [json.loads(r.value) for r in records]
 
 
-def test_a_record_names_the_tables_that_stand_beside_it_in_the_same_database() -> None:
+def test_a_record_names_the_tables_of_its_statement_in_the_same_database() -> None:
     """A statement over several databases is several sets of tables, one after the other."""
     tables = [f"CREATE TABLE {name} (a INT)" for name in ("a", "b", "c")]
     found = payloads(*tables, "RENAME TABLE a TO a2, b TO e.b2, c TO c2")
@@ -36,7 +36,7 @@ def test_a_record_names_the_tables_that_stand_beside_it_in_the_same_database() -
     assert [(p["databaseName"], p["source"]["table"]) for p in found] == [("d", "a2,c2"), ("d", "a2,c2"), ("e", "b2")]
 
 
-def test_a_table_without_a_record_is_named_beside_the_others() -> None:
+def test_a_table_without_a_record_is_named_with_the_others() -> None:
     state = SchemaState()
     for sql in ("CREATE TABLE a (x INT)", "CREATE TABLE b (x INT)", "DROP TABLE a, b"):
         applied = apply_ddl(state, sql, DdlContext("d"))

@@ -106,7 +106,7 @@ def names(schema: str | None) -> list[str]:
     return [f["field"] for f in json.loads(schema or "")["fields"]]
 
 
-def test_what_an_insert_stores_without_being_told_is_known_from_the_structure_or_not_at_all() -> None:
+def test_what_an_insert_stores_by_default_is_known_from_the_structure_or_not_at_all() -> None:
     """A NOT NULL column without a default depends on sql_mode; expressions and zones are the row's own."""
     columns = (
         Column("nothing", 1, "INT"),

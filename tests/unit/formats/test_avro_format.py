@@ -138,7 +138,7 @@ def test_a_value_that_does_not_fit_is_an_error_of_its_table():
         form.key_bytes(b"{}")
 
 
-def test_records_beside_rows_are_converted_and_those_of_the_ledger_are_not():
+def test_records_other_than_rows_are_converted_and_those_of_the_ledger_are_not():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO | {"heartbeat.interval.ms": "1"}), Asked()
     forms = RecordFormats(cfg, asked)
     beats = [heartbeat(cfg) for _ in range(3)]
@@ -158,7 +158,7 @@ def guid_header(part: str, text: str) -> tuple[str, bytes]:
     return f"__{part}_schema_id", b"\x01" + UUID(guid_of(text)).bytes
 
 
-def test_guids_stand_in_headers_behind_the_others_and_nothing_before_the_bytes():
+def test_guids_are_in_headers_after_the_others_and_nothing_is_before_the_bytes():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO), Asked(guids=True)
     form = RecordFormats(cfg, asked).table_format(table(), table_options.table_options(cfg, table()), "p.shop.t")
     assert form.key_bytes(b'{"id":5}') == b"\x0a"
@@ -193,7 +193,7 @@ def test_guids_of_keys_or_of_values_alone(part):
     assert [name for name, _ in form.id_headers().append_to([], b"k", b"v")] == [f"__{part}_schema_id"]
 
 
-def test_records_beside_rows_have_guids_in_headers_too():
+def test_records_other_than_rows_have_guids_in_headers_too():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO | {"heartbeat.interval.ms": "1"}), Asked(guids=True)
     forms, beat = RecordFormats(cfg, asked), heartbeat(cfg)
     for _ in range(2):  # the second time its schemas are known

@@ -81,7 +81,7 @@ def test_each_record_is_written_once(count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("refused", [b'{"id":1}', b'{"id":2}', b'"op": "d"', b'{"id": 2,'])
-def test_a_changed_key_is_left_out_whole_and_told_of_once(refused: bytes, count: int) -> None:
+def test_a_changed_key_is_left_out_whole_and_reported_once(refused: bytes, count: int) -> None:
     written, (bad,) = told(Picky(refused), count=count)
     assert [record[0] for record in written] == [0, 2]
     assert (bad.row, bad.op, bad.key, bad.key_json) == (1, "u", b'{"id":1}', b'{"id":1}'.decode())

@@ -106,7 +106,7 @@ def test_what_is_not_written_at_once_becomes_json_first() -> None:
             getattr(decoder, kind)(*given, sides.context(), [])
 
 
-def test_null_where_none_is_allowed_is_named_whatever_the_type() -> None:
+def test_null_where_none_is_allowed_is_named_for_any_type() -> None:
     of = table(column("id", "INT", nullable=False), column("f", "FLOAT", nullable=False), key=("id",))
     sides, decoder = both(of=of, wires=wire_types(table_map((wt.LONG, 0), (wt.FLOAT, 4))))
     found = sides.event(decoder, "write", *event("write", image(2, struct.pack("<i", 1), nulls=2)))
@@ -163,7 +163,7 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
 
 
 @pytest.mark.parametrize("writers", [1, 2])
-def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_both_ways(writers: int) -> None:
+def test_other_rows_than_one_that_cannot_be_decoded_are_written_once_each(writers: int) -> None:
     of = table(column("id", "INT", nullable=False), column("v", "VARCHAR", charset="utf8mb4"), key=("id",))
     sides, decoder = both(7, KEY, of, wire_types(table_map((wt.LONG, 0), (wt.VARCHAR, 80))))
 
@@ -191,7 +191,7 @@ def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_
     assert found["at once"] == found["by way of JSON"] and found["at once"].total() == 3
 
 
-def test_a_producer_is_told_the_partition() -> None:
+def test_a_producer_gets_the_partition() -> None:
     told: list[Any] = []
     sink = TransactionalWriter.__new__(TransactionalWriter)
     sink._open, sink._serve_at, sink.bytes_pending, sink.records_pending = True, 1 << 20, 0, 0

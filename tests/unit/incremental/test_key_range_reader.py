@@ -115,7 +115,7 @@ def test_a_value_that_cannot_be_read_leaves_its_row_out_also_when_an_event_touch
     assert kafka.committed(TOPIC) == []
 
 
-def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drain_goes_on(
+def test_a_key_range_that_does_not_fit_into_a_transaction_is_abandoned_and_the_drain_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kafka, channel, counts = read(monkeypatch, 9.1)

@@ -70,7 +70,7 @@ def test_any_other_does_not(record: HistoryRecord) -> None:
 
 
 @pytest.mark.req("INC-17")
-def test_only_what_stands_behind_its_beginning_and_before_the_stream_counts() -> None:
+def test_only_rows_after_its_start_and_before_the_stream_count() -> None:
     drop = said("DROP TABLE t")
     before = replace(drop, position=SINCE)
     behind = replace(drop, position=replace(AT, pos=101))
@@ -126,7 +126,7 @@ def test_the_form_is_what_decides_how_records_look() -> None:
 
 
 @pytest.mark.req("INC-17")
-def test_scans_that_begin_anew_leave_no_stretch_behind() -> None:
+def test_scans_that_start_again_leave_no_key_range() -> None:
     done = DoneKeyRange(KeyRange(T, 0, 1, ("id",), ("SIGNED",), (10,), (20,), False), 10)
     books = restart_scans(
         IncrementalState({0: SCAN, 1: SCAN.finish()}, (done,)).with_scans(

@@ -41,7 +41,7 @@ def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.
     assert read_incremental_state(job.read()) == books
 
 
-def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
+def test_a_window_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
     books = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, {}), 1)
     part = select_scans(books.runnable_scans, frozenset())
     assert len(part) < len(TABLES)
@@ -50,7 +50,7 @@ def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
     assert [scan.order for scan in after.runnable_scans[:2]] == [len(part), len(part) + 1]
 
 
-def test_scans_that_cannot_go_on_keep_no_others_from_a_round() -> None:
+def test_scans_that_cannot_continue_keep_no_others_from_a_window() -> None:
     work = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, {}), 1).runnable_scans
     assert [scan.order for scan in select_scans(work, frozenset())] == list(range(MAX_SCANS_PER_WINDOW))
     late = frozenset(range(MAX_SCANS_PER_WINDOW))

@@ -169,7 +169,7 @@ def test_the_place_in_the_signal_topic_moves_with_the_stream(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("first", ["told", "moved"])
-def test_structures_that_are_told_and_a_move_wait_for_each_other(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+def test_reported_structures_and_a_move_wait_for_each_other(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
     """What is told between two batches holds where the stream stands, and that is what the other one changes."""
     table = {"columns": [{"name": "a", "typeName": "INT", "optional": True}]}
     data = json.dumps({"database": "d", "changes": [{"type": "CREATE", "id": "d.t", "table": table}]})

@@ -149,7 +149,7 @@ def test_who_does_not_show_the_token_gets_no_answer(hello: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b"[]", b"{}", b"nonsense", b'{"op": 1}', b"[" * 100_000, b"\xff"])
-def test_what_a_task_says_and_nobody_understands_is_named(line: bytes) -> None:
+def test_an_unknown_message_of_a_task_is_named(line: bytes) -> None:
     with driver() as d, d.raw() as sock:
         sock.sendall(json.dumps({"token": d.coordinator.token, "task": 3}).encode() + b"\n" + line + b"\n")
         assert d.heard.wait(20)
@@ -214,7 +214,7 @@ def test_a_driver_that_is_gone_is_named() -> None:
 # -- where it listens --------------------------------------------------------------------------------------------------
 
 
-def test_the_tasks_are_told_another_address_than_the_one_that_is_listened_on() -> None:
+def test_the_tasks_get_another_address_than_the_one_that_is_listened_on() -> None:
     made = Coordinator([], Endpoint(host="localhost", bind="127.0.0.1"))
     try:
         assert made.address[0] == "localhost" and made.address[1] > 0

@@ -58,7 +58,7 @@ def told(records: dict[str, bytes | None], id_: str = "one", owner: str = OWNER)
     return last_words.read_job_error(build_ledger_state(records), owner, id_)
 
 
-def test_an_error_before_the_first_batch_is_told(kafka: dict[str, bytes | None]) -> None:
+def test_an_error_before_the_first_batch_is_reported(kafka: dict[str, bytes | None]) -> None:
     given = BinlogPurgedError("gone", where="binlog.000001", remedy="take a new snapshot")
     assert end(spec_of(), given) is given
     found = told(kafka)
@@ -79,7 +79,7 @@ def test_a_job_that_nobody_asks_about_writes_nothing(kafka: dict[str, bytes | No
     assert kafka == {}
 
 
-def test_the_error_of_a_task_on_an_executor_is_told_by_its_name(kafka: dict[str, bytes | None]) -> None:
+def test_the_error_of_a_task_on_an_executor_is_reported_by_its_name(kafka: dict[str, bytes | None]) -> None:
     text = (
         "Py4JJavaError: RuntimeError: " + ERROR_MARK + '{"type": "BinlogPurgedError", "what": "gone"}\n\tat org.apache'
     )
@@ -87,7 +87,7 @@ def test_the_error_of_a_task_on_an_executor_is_told_by_its_name(kafka: dict[str,
     assert type(told(kafka)) is BinlogPurgedError
 
 
-def test_what_has_no_name_is_told_without_secrets_and_tried_again(kafka: dict[str, bytes | None]) -> None:
+def test_an_unexpected_error_is_reported_without_secrets_and_is_retriable(kafka: dict[str, bytes | None]) -> None:
     lines: list[str] = []
     error = end(spec_of(), KeyError("executor 3 lost, password=pa55"), lines)
     found = told(kafka)
@@ -104,7 +104,7 @@ def test_the_frames_of_a_java_exception_stay_in_the_log(kafka: dict[str, bytes |
     assert found is not None and "why it failed\nCaused by: y" in found.why and "A.scala" not in found.why
 
 
-def test_what_cannot_be_told_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_cannot_be_reported_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise SinkConnectionError("no broker answers")
 

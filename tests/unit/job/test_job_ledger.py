@@ -54,7 +54,7 @@ def test_many_records_are_written_in_transactions_of_bounded_size(
     assert [len(keys) for keys in transactions(kafka, CFG.ledger_topic)] == [10, 10, 5]
 
 
-def test_a_driver_that_was_taken_over_says_so_whatever_else_it_met(
+def test_a_driver_that_was_taken_over_reports_that_and_no_other_error(
     monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
 ) -> None:
     older = memory_job(monkeypatch, CFG, kafka)

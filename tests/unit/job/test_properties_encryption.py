@@ -41,7 +41,7 @@ def test_a_text_is_opened_by_its_own_key_only(properties: dict[str, Any]) -> Non
         decrypt_properties(text, "")
 
 
-def test_neither_half_tells_anything() -> None:
+def test_neither_half_contains_a_secret() -> None:
     first, second = encrypt_properties(BASE), encrypt_properties(BASE)
     assert first[0] != second[0] and first[1] != second[1]
     assert MARK not in "".join((*first, *second))
@@ -61,7 +61,7 @@ def test_a_changed_text_is_found_out(at: int) -> None:
             decrypt_properties(text, noise)
 
 
-def test_a_sealed_spec_file_tells_no_secret_and_is_its_owner_s_alone(tmp_path: Path) -> None:
+def test_an_encrypted_spec_file_contains_no_secret_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     spec = JobSpec("drain", BASE, {"epoch": 1}, "o", 3.0, "id")
     key = spec.write_encrypted(tmp_path / "spec")
     text = (tmp_path / "spec").read_text()

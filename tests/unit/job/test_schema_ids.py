@@ -67,7 +67,7 @@ def book(
     return made
 
 
-def test_the_id_of_a_key_stands_in_the_ledger_before_it_is_told(fake):
+def test_the_id_of_a_key_is_in_the_ledger_before_a_task_gets_it(fake):
     ledger = Ledger()
     assert book(fake, ledger).id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
     assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(1, 2)}
@@ -77,7 +77,7 @@ def test_the_id_of_a_key_stands_in_the_ledger_before_it_is_told(fake):
     assert ledger.commits == 1
 
 
-def test_a_driver_that_is_fenced_tells_no_id(fake):
+def test_a_driver_that_is_fenced_returns_no_id(fake):
     ledger = Ledger()
     ledger.fenced = True
     with pytest.raises(FencedError):
@@ -135,7 +135,7 @@ def test_a_snapshot_that_is_begun_does_not(fake):
 HEADERS = {f"{part}.converter.{part}.schema.id.serializer": "HeaderSchemaIdSerializer" for part in ("key", "value")}
 
 
-def test_a_guid_beside_the_bytes_of_keys_decides_nothing_and_is_not_kept(fake):
+def test_a_guid_in_a_header_of_keys_decides_nothing_and_is_not_recorded(fake):
     fake.guids, ledger = True, Ledger()
     made = book(fake, ledger, more=HEADERS)
     assert made.id_of("key", "t-key", KEY, "table a.t") == SchemaId(1, guid_of(KEY))

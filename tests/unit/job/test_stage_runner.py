@@ -107,7 +107,7 @@ def test_an_error_of_the_drivers_part_ends_the_tasks(raised: Exception, what: st
         stage_runner().run_barrier(meeting_task, leader(barrier, lead), "", [barrier.handler(READY)])
 
 
-def test_an_error_behind_the_tasks_end_is_the_stages() -> None:
+def test_an_error_after_the_tasks_end_is_the_stages() -> None:
     barrier = TaskBarrier(3, 60)
 
     def lead(stage_ended: threading.Event) -> None:

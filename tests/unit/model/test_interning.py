@@ -48,7 +48,7 @@ def announced(layout: bytes, *wires: tuple[int, int]) -> TableMap:
     return TableMap(1, 1, "db", "t", of.column_types, of.column_meta, b"\xfe", b"", layout)
 
 
-def test_a_table_map_is_compared_once_for_all_tables_that_are_announced_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_map_is_compared_once_for_all_tables_with_equal_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     as_known, other = announced(b"int int", (wt.LONG, 0), (wt.LONG, 0)), announced(b"x", (wt.LONG, 0), (wt.SHORT, 0))
     check_table_map(table(*columns("a")), as_known)
     with pytest.raises(SchemaMismatchError):

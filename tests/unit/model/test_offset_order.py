@@ -88,7 +88,7 @@ READ = place(500, f"{A}:1-20")
         "when it was committed is not known",
     ],
 )
-def test_what_a_chunk_contains_is_told_by_what_means_the_same(
+def test_what_a_chunk_contains_is_decided_by_position_or_gtid(
     start: BinlogOffset, contained: Any, not_contained: Any
 ) -> None:
     read = ChunkVisibility.for_stream(start, READ, 5000)

@@ -64,7 +64,7 @@ def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKerne
         found.update(*body(ROW, other, columns=3, images=2), ctx, out)
 
 
-def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
+def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     decoder()
     ((columns, keys, around, binary, *_),) = fake.plans
     assert columns == [

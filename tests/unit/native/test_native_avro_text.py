@@ -60,7 +60,7 @@ def native(fake: FakeKernel, options: DecoderOptions = PLAIN) -> tuple[Any, Side
     return native_text.choose_text_decoder(python, plan, AVRO_TEXT), both
 
 
-def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
+def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     native(fake, DecoderOptions(key_fields=(("k", "v"),)))
     ((columns, value, key, around, _),) = fake.plans
     assert columns == [
@@ -74,7 +74,7 @@ def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
     assert around == [*heads, b"\2", b"", b""]
 
 
-def test_a_constant_is_told_as_avro(fake: FakeKernel) -> None:
+def test_a_constant_is_passed_as_avro(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     native(fake, replace(PLAIN, treatments=(("name", mask),)))
     assert fake.plans[0][1][1] == (b"", None, b"\2\6*\xc3\xa9")

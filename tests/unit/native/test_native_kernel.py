@@ -59,9 +59,7 @@ def test_words_that_allow_the_kernel(value: str, fake: FakeKernel, monkeypatch: 
     assert kernel().module is fake
 
 
-def test_a_word_that_is_neither_leaves_the_kernel_out_and_is_told(
-    fake: FakeKernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_word_leaves_the_kernel_out_and_is_logged(fake: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_VARIABLE, "python")
     assert kernel() == (None, f"Python ({ENV_VARIABLE}=python, which is neither on nor off)")
 

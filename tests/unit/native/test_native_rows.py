@@ -98,7 +98,7 @@ def test_operations_that_are_left_out(fake: FakeKernel) -> None:
     assert fake.asked == []
 
 
-def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
+def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), tombstones=False, key_fields=(("k", "v"),))
     compile_decoder(T, MAP, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
@@ -176,13 +176,13 @@ def test_a_kernel_that_is_not_there(error: str | None, text: str, monkeypatch: p
         ("TIMESTAMP", wt.TIMESTAMP2, "connect", ("clock:timestamp", (3, 1000, 1, 1, 0))),
     ],
 )
-def test_what_dates_and_times_are_told_as(kind: str, code: int, mode: str, wanted: tuple[str, Any]) -> None:
+def test_dates_and_times_in_the_plan_for_the_kernel(kind: str, code: int, mode: str, wanted: tuple[str, Any]) -> None:
     made = column("c", kind, length=3)
     op = binlog_op(ColumnRequest(made, WireType(code, 3), replace(DEFAULT, time_mode=mode), "null"))
     assert op is not None and (op.name, op.numbers) == wanted
 
 
-def test_what_the_kernel_decoded_is_told_in_marker_tally_and_log() -> None:
+def test_what_the_kernel_decoded_is_in_marker_tally_and_log() -> None:
     offset, seven = BinlogOffset("binlog.000001", 4), NativeCounts(7, {"key_change": 2})
     marker = Marker(1, 0, offset, offset, ResumePosition(offset), native=seven)
     assert Marker.from_json(marker.to_json()) == marker

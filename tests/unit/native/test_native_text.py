@@ -111,7 +111,7 @@ def test_a_row_number_without_a_text_is_one_for_python(fake: FakeKernel) -> None
     assert fake.asked == [] and b'"row":}' in record[1]
 
 
-def test_text_around_the_row_is_given_as_bytes_are(fake: FakeKernel) -> None:
+def test_text_around_the_row_is_passed_as_bytes_are(fake: FakeKernel) -> None:
     ctx = context()
     ctx.src_head, ctx.src_tail = '{"file":"語","row":', ',"query":"語"}'
     compile_text_decoder(T, DEFAULT, NO_SCHEMA)(ROW, 0, ctx, [])
@@ -120,7 +120,7 @@ def test_text_around_the_row_is_given_as_bytes_are(fake: FakeKernel) -> None:
     assert behind.encode("latin-1").decode().startswith(',"query":"語"},"transaction":null')
 
 
-def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
+def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), key_fields=(("k", "v"),))
     compile_text_decoder(T, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))

@@ -73,7 +73,7 @@ def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKerne
         found.update(*body(ROW, other, columns=5, images=2), both.context(), out)
 
 
-def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
+def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
     made(7, COLUMNS)
     ((columns, keys, heads, spread, _),) = fake.plans
     assert columns == [
@@ -100,7 +100,7 @@ def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
         (7, {"partition": "index-value"}, (7, crc32(b"t", crc32(b"db")), [(0, crc32(b"id"), "signed", [4], [])])),
     ],
 )
-def test_what_it_is_told_of_partitions(count: int, rule: dict[str, Any], told: Any, fake: FakeKernel) -> None:
+def test_the_plan_of_partitions_for_the_kernel(count: int, rule: dict[str, Any], told: Any, fake: FakeKernel) -> None:
     made(count, rule)
     ((*_, spread, _),) = fake.plans
     assert spread == told
@@ -114,7 +114,7 @@ def test_where_transactions_decide_python_puts_the_partition_in(fake: FakeKernel
     assert out == ["before", (b"k", b"v", 3, 0, None, commit_ts(AT.commit_us, 9).value % 7)]
 
 
-def test_a_time_that_values_cannot_hold_is_told_by_way_of_json(fake: FakeKernel) -> None:
+def test_a_time_that_values_cannot_hold_is_written_via_json(fake: FakeKernel) -> None:
     both, found = made()
     at = SimpleNamespace(gtid=None, commit_us=(1 << 55) - 1, thread=9, query=None)
     given = body(ROW, columns=5)
@@ -158,7 +158,7 @@ def test_its_events_are_counted(fake: FakeKernel) -> None:
 
 
 @pytest.mark.parametrize(("rule", "walks"), [(None, True), (COLUMNS, True), ({"partition": "ts"}, False)])
-def test_transactions_are_walked_where_they_do_not_decide(rule: Any, walks: bool) -> None:
+def test_transactions_are_decoded_as_a_whole_where_they_do_not_decide(rule: Any, walks: bool) -> None:
     both, found = made(7, rule)
     around = row_context(SimpleNamespace(source=both.source, decoder=found))  # type: ignore[arg-type]
     assert (around is not None) is walks

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit.binlog_bytes import UUID_TEXT, error_packet, event_bytes, packets
 from kit.native_identity import BothWalks
-from kit.walk_bytes import COMMIT_US, Sent, begin_body, gtid_body, learn, map_body, route, rows_body
+from kit.transaction_bytes import COMMIT_US, Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
@@ -193,7 +193,7 @@ def test_what_is_left_to_python(what: str) -> None:
     assert walk.of(bytes(sent.data), at=found.at).last_transaction is None
 
 
-def test_events_are_told_apart_by_gtid_and_number() -> None:
+def test_events_are_distinguished_by_gtid_and_number() -> None:
     sent, walk = Sent(), Walk(by_event=True)
     sent.begin(4).add(c.TABLE_MAP_EVENT, map_body(90, SKIPPED)).add(c.TABLE_MAP_EVENT, map_body(91, MAP))
     for table, some in ((91, (1, 2)), (90, (3,)), (91, (4,)), (91, (5,))):
@@ -206,14 +206,14 @@ def test_events_are_told_apart_by_gtid_and_number() -> None:
     assert told == [(2, four, 1), (1, four, 3), (1, four, 4), (1, five, 1)]
 
 
-def test_events_without_a_gtid_are_not_told_apart() -> None:
+def test_events_without_a_gtid_are_not_distinguished() -> None:
     sent = Sent().add(c.ANONYMOUS_GTID_LOG_EVENT, gtid_body()).add(c.QUERY_EVENT, begin_body())
     sent.add(c.TABLE_MAP_EVENT, map_body(90, MAP))
     sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, row(1))).end()
     assert Walk().of(sent).last_transaction is not None and Walk(by_event=True).of(sent).last_transaction is None
 
 
-def test_rows_that_nobody_wants_are_passed_over() -> None:
+def test_rows_of_other_tables_are_skipped() -> None:
     sent = insert(insert(Sent(), 1), 2, number=2, table=SKIPPED)
     found = Walk().of(sent)
     assert (found.at, found.pos) == sent.ends[1] and keys(found) == [b'{"id":1}']
@@ -221,7 +221,7 @@ def test_rows_that_nobody_wants_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("by_event", [True, False])
-def test_records_are_told_apart_by_partition(by_event: bool) -> None:
+def test_records_are_distinguished_by_partition(by_event: bool) -> None:
     sent, walk = Sent(), Walk(by_event=by_event, partitions=3)
     insert(insert(sent, *range(50)), *range(40, 90), number=2)
     found = walk.of(sent)
@@ -283,7 +283,7 @@ def test_an_operation_that_is_left_out_is_left_to_python() -> None:
     assert Walk(skipped_ops=frozenset("c")).of(sent).last_transaction is None
 
 
-def test_a_walk_ends_when_its_records_are_many() -> None:
+def test_decoding_of_transactions_ends_when_its_records_are_many() -> None:
     sent = Sent()
     for number in range(1, 5000):
         insert(sent, *range(number, number + 3), number=number)
@@ -298,7 +298,7 @@ def test_forgotten_tables_are_left_to_python() -> None:
     assert walk.of(sent).last_transaction is None
 
 
-def test_tables_that_cannot_be_walked_are_not_learnt() -> None:
+def test_tables_that_cannot_be_decoded_in_whole_transactions_are_not_learnt() -> None:
     walk, sent = Walk(), insert(Sent(), 1, table=b"other")
     walk.walker.learn(b"other", walk.route, object(), MarkedContext(EventContext()))
     walk.walker.learn(b"other", walk.route, walk.decoder, None)

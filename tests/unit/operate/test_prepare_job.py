@@ -185,7 +185,7 @@ def test_a_snapshot_that_waits_for_the_drain_is_set_aside_and_one_that_has_begun
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["one to be resumed", "a first one"])
-def test_a_snapshot_beside_another_run_is_refused_before_a_plan_is_stored(
+def test_a_snapshot_during_another_run_is_refused_before_a_plan_is_stored(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, begun: bool
 ) -> None:
     """Taking a plan over before the lock is asked for would fence the writers of the run that is at work."""

@@ -63,7 +63,7 @@ class Job:
         self.written.append(records)
 
 
-def test_structures_are_written_for_a_place_behind_which_nothing_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_structures_are_written_for_a_place_after_which_nothing_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     job: Any = Job()
     looked: list[tuple[BinlogOffset, BinlogOffset]] = []
 
@@ -130,7 +130,7 @@ def test_a_place_that_the_history_does_not_know_gets_structures_of_its_own(
     assert call() == END and places == [END] * written
 
 
-def test_the_end_is_taken_anew_when_a_table_changed_before_it_and_a_named_place_is_refused(
+def test_the_end_is_read_again_when_a_table_changed_before_it_and_a_named_position_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def write(cfg: Any, job: Any, offset: BinlogOffset, epoch: int) -> int:

@@ -63,7 +63,7 @@ def test_a_later_batch_reads_only_what_came_since() -> None:
     assert topic.read == 2
 
 
-def test_what_lies_behind_the_offset_waits_for_its_batch() -> None:
+def test_records_after_the_offset_wait_for_their_batch() -> None:
     kept, topic = HistoryCache(), Topic([create(1), create(3), create(2)])
     assert [t.table for t in topic.at(kept, 250).tables] == ["t1", "t2"]
     assert [t.table for t in topic.at(kept, 250, 3).tables] == ["t1", "t2"]
@@ -74,7 +74,7 @@ def test_what_lies_behind_the_offset_waits_for_its_batch() -> None:
 @pytest.mark.parametrize(
     "change", ["made anew", "without an id", "shorter", "back", "an earlier epoch", "another server"]
 )
-def test_what_was_kept_is_read_anew_where_it_may_not_hold(change: str) -> None:
+def test_cached_records_are_read_again_where_they_may_be_invalid(change: str) -> None:
     kept, topic = HistoryCache(), Topic([create(1), create(2), create(3)])
     topic.id = None if change == "without an id" else topic.id
     assert len(topic.at(kept, 300, 5).tables) == 3
@@ -94,7 +94,7 @@ def test_what_was_kept_is_read_anew_where_it_may_not_hold(change: str) -> None:
     assert topic.read == len(topic.records)
 
 
-def test_after_a_statement_that_is_not_understood_all_is_read_anew() -> None:
+def test_after_a_statement_that_is_not_understood_all_is_read_again() -> None:
     kept, topic = HistoryCache(), Topic([create(1)])
     topic.at(kept, 100)
     topic.records.append(record(200, "ALTER TABLE t1 GIBBERISH"))

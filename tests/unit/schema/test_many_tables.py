@@ -147,7 +147,7 @@ def test_a_history_record_is_written_as_json_writes_it() -> None:
     )
 
 
-def test_sessions_that_are_alike_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_sessions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _, changes = created(20)
     written = [record(n, change).to_bytes() for n, change in enumerate(changes)]
     history_record._cached_context.cache_clear()

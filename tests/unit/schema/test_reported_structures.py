@@ -89,7 +89,7 @@ def drained(monkeypatch: pytest.MonkeyPatch, **given: Any) -> Rig:
     return run(monkeypatch, stream(), **FLAT, **given)[0]
 
 
-def test_rows_are_decoded_with_what_was_told_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_decoded_with_structures_that_were_reported_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
     check(drained(monkeypatch).kafka)
 
 

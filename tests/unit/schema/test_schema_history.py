@@ -123,7 +123,7 @@ def test_a_description_takes_the_place_of_all_before_it() -> None:
     assert columns(replay([*log, again], until=until, epoch=5)) == ["id", "a"]
 
 
-def test_nothing_of_another_server_counts_beside_a_description_of_the_own_one() -> None:
+def test_records_of_another_server_do_not_count_if_there_is_a_description_of_the_own_one() -> None:
     other = described(150, ", x INT", epoch=3, server="s2")
     log = [*described(100, "", epoch=1), ADD_A, *other, replace(ADD_B, epoch=4)]
     assert columns(replay(log, until=place(160, server="s2"), epoch=5)) == ["id", "x"]
@@ -137,7 +137,7 @@ def test_statements_that_a_description_contains_or_that_a_fenced_writer_left_do_
     assert columns(replay([CREATE, *base, replace(ADD_B, epoch=6)], until=place(300), epoch=7)) == ["id", "a", "b"]
 
 
-def test_a_description_behind_the_offset_does_not_count() -> None:
+def test_a_description_after_the_offset_does_not_count() -> None:
     log = [*described(100, "", epoch=1), ADD_A, *described(250, ", z INT", epoch=3)]
     assert columns(replay(log, until=place(249), epoch=4)) == ["id", "a"]
     assert columns(replay(log, until=place(250), epoch=4)) == ["id", "z"]
@@ -153,7 +153,7 @@ def test_a_history_reaches_what_it_followed_in_one_piece() -> None:
 
 
 @pytest.mark.req("SCH-09", "FAULT-15")
-def test_a_statement_not_understood_stops_with_its_place_unless_told_otherwise() -> None:
+def test_a_statement_not_understood_stops_with_its_position_by_default() -> None:
     bad = record(150, "ALTER TABLE t FROBNICATE")
     with pytest.raises(DdlParseError, match=r"binlog\.000001:150"):
         replay([CREATE, bad], until=place(150), epoch=1)
@@ -309,7 +309,7 @@ OTHERS = {
         ("DROP DATABASE d; CREATE DATABASE d; CREATE TABLE d.o1 (x INT)", "o1", ["x"]),
     ],
 )
-def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
+def test_a_table_that_is_not_captured_is_read_when_a_statement_needs_it(
     statement: str, captured: str, expected: list[str]
 ) -> None:
     definitions = replace(DEFINITIONS, uncaptured=OTHERS)
@@ -353,7 +353,7 @@ def test_what_the_history_and_the_schema_changes_describe() -> None:
 
 
 @pytest.mark.req("SCH-09", "FAULT-15")
-def test_a_statement_not_understood_about_tables_nobody_captures_does_not_stop_the_replay() -> None:
+def test_a_statement_not_understood_about_tables_not_captured_does_not_stop_the_replay() -> None:
     """The stream went on past it, too."""
     bad = record(150, "ALTER TABLE t FROBNICATE")
     state = replay([CREATE, bad], until=place(150), epoch=1, captures=lambda table: table.table != "t")

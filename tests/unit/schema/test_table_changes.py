@@ -55,7 +55,7 @@ def test_what_schema_changes_tell_of_a_table_is_read_back() -> None:
     assert table_dict(alone.tables[T], comments=True) == table_dict(before.tables[T], comments=True)
 
 
-def test_the_key_that_is_told_counts() -> None:
+def test_the_key_of_the_signal_counts() -> None:
     unique = "CREATE TABLE t (a INT NOT NULL, b INT NOT NULL, UNIQUE KEY uk (b))"
     assert told(change(made(unique).tables[T]), made(unique)) == made(unique)
     other = change(made("CREATE TABLE t (a INT NOT NULL PRIMARY KEY, b INT NOT NULL)").tables[T])
@@ -142,7 +142,7 @@ def names(records: list[HistoryRecord], until: int, epoch: int = 9) -> list[str]
     return [c.name for c in replay(records, until=place(until), epoch=epoch).tables[T].columns]
 
 
-def test_what_was_told_is_replayed_at_its_place() -> None:
+def test_reported_structures_are_replayed_at_their_position() -> None:
     log = [statement(100, "CREATE TABLE t (id INT PRIMARY KEY)"), signal(200, "CREATE TABLE t (id INT, a INT)")]
     log += [statement(300, "ALTER TABLE t ADD b INT")]
     assert [names(log, until) for until in (199, 200, 300)] == [["id"], ["id", "a"], ["id", "a", "b"]]
@@ -154,7 +154,7 @@ def test_two_signals_at_one_place_count_both_and_a_repeated_one_once() -> None:
     assert names(log, 200) == ["b"]
 
 
-def test_what_is_told_where_a_description_stands_is_told_behind_it() -> None:
+def test_structures_at_the_position_of_a_description_are_applied_after_it() -> None:
     """A snapshot's view and the batch behind it may end at the same place."""
     described = [
         HistoryRecord("p", place(200), 1, 0, db, ddl, CONTEXT, snapshot=True)

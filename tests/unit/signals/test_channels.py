@@ -117,7 +117,7 @@ def test_each_poll_begins_where_the_ledger_says(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
-def test_the_first_poll_begins_with_the_topic_or_where_it_is_told_to(
+def test_the_first_poll_begins_with_the_topic_or_at_a_configured_offset(
     monkeypatch: pytest.MonkeyPatch, reset: str, place: int
 ) -> None:
     Topic(monkeypatch, LOG, LOG)
@@ -128,7 +128,7 @@ def test_the_first_poll_begins_with_the_topic_or_where_it_is_told_to(
     assert len(other.signals) == 2 - place, "another topic is begun anew"
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_created_again_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG, LOG, id_="T2")
     found = poll(place=at(1))
     assert len(found.signals) == 2 and found.new_offset == at(2, "T2") and "was recreated" in found.log_lines[0]

@@ -127,7 +127,7 @@ def test_the_list_of_very_many_tables_does_not_make_a_record_too_large() -> None
     "type_, aggregate", [("execute-snapshot", "Incremental Snapshot"), ("stop-snapshot", "Incremental Snapshot"),
                          ("log", "Signal"), ("nonsense", "Signal")],
 )  # fmt: skip
-def test_a_refused_signal_is_told_of_in_the_log_and_as_a_notification(
+def test_a_refused_signal_is_reported_in_the_log_and_as_a_notification(
     type_: str, aggregate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     signal = Signal("ad-hoc-1", type_, "{", "kafka")

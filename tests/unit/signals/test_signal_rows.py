@@ -317,7 +317,7 @@ def test_further_columns_and_other_character_sets_are_borne(monkeypatch: pytest.
         ({"columns": ((wt.VARCHAR, 168), (wt.VARCHAR, 168))}, "it has only 2 columns"),
     ],
 )
-def test_a_table_that_nothing_tells_of_is_passed_over_with_a_warning(
+def test_a_table_without_a_structure_is_skipped_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, announced: dict[str, Any], why: str
 ) -> None:
     log = Binlog()

@@ -149,7 +149,7 @@ def test_without_writing_a_multi_threaded_replica_must_keep_the_order(
     assert found(TABLE, facts(replica_preserve_commit_order="OFF")) == [], "rows of the table need no such order"
 
 
-def test_whoever_asks_for_a_snapshot_is_told_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_snapshot_signal_is_answered_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def reason(given: dict[str, str], found_facts: SignalTableFacts) -> str | None:
         monkeypatch.setattr(signal_table, "read_table_facts", lambda conn, cfg: found_facts)
         return signal_table.watermark_obstacle(None, ConnectorConfig.from_properties(BASE | given))

@@ -26,7 +26,7 @@ def require(*columns: Column) -> None:
     require_same_keys([ResolvedChunk.unmoved(CHUNK)], {T: table(*columns, key=("id", "n"))})
 
 
-def test_columns_beside_the_key_may_change() -> None:
+def test_columns_outside_the_key_may_change() -> None:
     require(ID, NAME, column("more", "JSON"))
     require(column("id", "BIGINT", nullable=False), NAME)
 

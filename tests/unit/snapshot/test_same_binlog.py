@@ -81,7 +81,7 @@ def test_a_position_in_a_file_that_the_server_no_longer_has_is_refused(
     assert READ.file in caught.value.where and "new snapshot" in caught.value.remedy and not caught.value.can_retry
 
 
-def test_a_position_behind_transactions_that_the_server_never_executed_is_refused(server: dict[str, Any]) -> None:
+def test_a_position_after_transactions_that_the_server_never_executed_is_refused(server: dict[str, Any]) -> None:
     assert position.check_available(None, SETTINGS, END) is not None
     server["executed"] = 0
     with pytest.raises(BinlogPurgedError):

@@ -66,7 +66,7 @@ def finish(job: JobLedger, view: BinlogOffset, *read_at: BinlogOffset) -> None:
         job.put(CHUNK_PREFIX + chunk.id, {"epoch": 1, **places[chunk.id], **record})
 
 
-def test_books_are_not_closed_while_a_chunk_is_missing(job: JobLedger) -> None:
+def test_a_snapshot_is_not_completed_while_a_chunk_is_missing(job: JobLedger) -> None:
     made = snapshot(job)
     finish(job, END, END, END)
     with pytest.raises(StateError, match="1 of 3 chunks of the snapshot are not committed") as caught:
@@ -142,12 +142,12 @@ def test_tables_that_keep_still_are_read(still: dict[str, Any], fresh: Any) -> N
     assert fresh._read_remaining(LedgerState()) == (CHUNKS, []) and still["read"] == 1
 
 
-def test_a_table_that_is_gone_when_it_shall_be_held_is_looked_for_anew(still: dict[str, Any], fresh: Any) -> None:
+def test_a_table_that_is_gone_when_it_shall_be_held_is_looked_up_again(still: dict[str, Any], fresh: Any) -> None:
     still["gone"] = TABLE
     assert fresh._read_remaining(LedgerState()) == ([], ["d.t no longer exists"]) and still["read"] == 0
 
 
-def test_a_table_that_moved_before_it_was_held_is_looked_for_anew(still: dict[str, Any], fresh: Any) -> None:
+def test_a_table_that_moved_before_it_was_held_is_looked_up_again(still: dict[str, Any], fresh: Any) -> None:
     """Between the look at the binlog and the guard a rename may put another table under the name."""
     still["left"] = [RemainingChunks(), RemainingChunks((ResolvedChunk.unmoved(CHUNKS[0]),))]
     assert fresh._read_remaining(LedgerState())[1] and still["read"] == 0

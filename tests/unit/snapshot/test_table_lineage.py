@@ -98,7 +98,7 @@ def test_a_view_that_takes_the_name_has_no_rows_of_its_own() -> None:
     )
 
 
-def test_a_table_created_under_the_name_is_told_by_its_events() -> None:
+def test_a_table_created_under_the_name_comes_from_its_events() -> None:
     (found,) = left_after("RENAME TABLE a TO old", "CREATE TABLE a (i INT)").to_read
     assert found.table_reads == [(name("old"), name("old"))]
 
@@ -143,11 +143,11 @@ def test_chunks_of_rows_that_are_gone_are_passed_over(statements: list[str]) -> 
         (["ALTER TABLE a ADD x INT"], []),
     ],
 )
-def test_what_became_of_a_table_is_told(statements: list[str], reasons: list[str]) -> None:
+def test_the_lineage_of_a_table_is_returned(statements: list[str], reasons: list[str]) -> None:
     assert list(left_after(*statements).reasons) == reasons
 
 
-def test_a_name_that_a_view_has_now_is_nobodys_table() -> None:
+def test_a_name_that_a_view_has_now_is_no_table() -> None:
     lives = TableLineages.of([name("a"), name("b")])
     for sql in ("DROP TABLE a", "RENAME TABLE b TO a"):
         for effect in statement_effects(sql, DdlContext("d")):
@@ -217,7 +217,7 @@ def test_a_server_that_lowers_names_drops_the_lower_one() -> None:
     assert kinds("DROP DATABASE E", lower_case_table_names=2) == [("drop database", "E.")]
 
 
-def test_the_lives_behind_names() -> None:
+def test_the_lineages_of_names() -> None:
     lives = TableLineages.of([name("a"), name("b"), TableId("e", "a")])
     (a, b, other) = lives.lineages
 

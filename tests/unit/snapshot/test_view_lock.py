@@ -145,7 +145,7 @@ def test_tables_are_locked_where_the_global_lock_is_refused(opened: Any, code: i
         ("minimal_percona_no_table_locks", {FLUSH: 1227}, "may not take the global read lock", "no_table_locks"),
     ],
 )
-def test_an_account_that_may_not_lock_is_told_what_it_lacks(
+def test_the_error_of_an_account_that_may_not_lock_names_what_it_lacks(
     opened: Any, mode: str, refused: dict[str, int], what: str, where: str
 ) -> None:
     with pytest.raises(SourcePrivilegeError, match=what) as caught:

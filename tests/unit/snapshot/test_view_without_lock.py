@@ -83,7 +83,7 @@ def test_a_commit_in_flight_that_does_not_end_refuses(monkeypatch: pytest.Monkey
         opened(monkeypatch, [(place(100), False)], [place(100)])
 
 
-def test_without_gtids_nothing_tells_so_the_view_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gtids_the_view_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = opened(monkeypatch, [(place(100, None), False)], [place(100, None)])
     assert not found.exact
 

@@ -80,7 +80,7 @@ def test_without_a_number_all_that_come_are_taken(executors: Any) -> None:
         ),
     ],
 )
-def test_the_coordinator_listens_where_spark_s_driver_does_unless_it_is_told(conf: Any, expected: Endpoint) -> None:
+def test_the_coordinator_listens_where_spark_s_driver_does_unless_configured(conf: Any, expected: Endpoint) -> None:
     assert spark_tasks.endpoint(conf) == expected
 
 
@@ -157,7 +157,7 @@ def test_an_application_that_spark_has_ended_is_named_and_can_be_tried_again(tex
         spark_tasks.SparkRunner(context).run(print, 2, {}, barrier=False)
 
 
-def test_a_cluster_that_gives_nothing_is_told_of_with_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_slots_is_reported_with_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starvation, "POLL_S", 0.01)
     monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.02)
     lines: list[str] = []
@@ -225,7 +225,7 @@ def test_executors_that_end_one_after_the_other_end_the_job(
     assert told.value.can_retry
 
 
-def test_ends_before_a_task_ran_do_not_count_behind_it() -> None:
+def test_ends_before_a_task_ran_do_not_count_after_it() -> None:
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {}
     context._jsc.sc.return_value.getExecutorMemoryStatus.return_value.size.return_value = 1
@@ -239,7 +239,7 @@ def test_ends_before_a_task_ran_do_not_count_behind_it() -> None:
     assert context.cancelAllJobs.called
 
 
-def test_a_call_that_met_a_stopped_context_is_told_as_its_end() -> None:
+def test_a_call_on_a_stopped_context_is_reported_as_its_end() -> None:
     """What was gone first decides what Spark says: SparkEnv.get() is null, SparkContext has been shutdown, ..."""
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {}
@@ -295,7 +295,7 @@ def test_executors_that_do_not_come_are_waited_for_once(executors: Any) -> None:
 
 
 @pytest.mark.parametrize("conf", [{"spark.dynamicAllocation.enabled": "TRUE"}, {}])
-def test_a_gang_has_a_barrier_where_spark_has_one(conf: dict[str, str]) -> None:
+def test_a_stage_has_a_barrier_where_spark_has_one(conf: dict[str, str]) -> None:
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = conf
     rdd = context.parallelize.return_value

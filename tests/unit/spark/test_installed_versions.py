@@ -42,7 +42,7 @@ def test_newer_ones_are_accepted(found: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("part", ["operators", "hooks", "sensors", "triggers", "example_dags"])
-def test_whatever_of_airflow_s_side_is_imported_first_says_so(part: str, tmp_path: Path) -> None:
+def test_any_first_import_of_the_airflow_side_says_so(part: str, tmp_path: Path) -> None:
     """Not the package itself, which executors import without Airflow."""
     (tmp_path / "apache_airflow_task_sdk-1.2.2.dist-info").mkdir()
     (tmp_path / "apache_airflow_task_sdk-1.2.2.dist-info" / "METADATA").write_text(

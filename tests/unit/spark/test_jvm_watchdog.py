@@ -59,7 +59,7 @@ def test_a_driver_ends_when_its_jvm_is_killed(tmp_path: Path) -> None:
                 os.kill(driver, signal.SIGKILL)
 
 
-def test_hunger_is_told_at_first_soon_and_then_ever_more_rarely() -> None:
+def test_missing_slots_are_reported_at_first_soon_and_then_ever_more_rarely() -> None:
     hunger = StarvationTimer()
     told = [said for _ in range(500) if (said := hunger.update(0)) is not None]
     assert told[:5] == [15, 30, 60, 120, 240] and told[-1] - told[-2] == starvation.MAX_WARNING_INTERVAL_S
@@ -68,7 +68,7 @@ def test_hunger_is_told_at_first_soon_and_then_ever_more_rarely() -> None:
     assert hunger.update(None) is None and hunger.idle_s == 0, "between two stages nobody waits"
 
 
-def test_it_is_told_while_a_stage_waits_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_reported_only_while_a_stage_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starvation, "POLL_S", 0.01)
     monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.02)
     told: list[float] = []

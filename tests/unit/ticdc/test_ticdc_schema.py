@@ -79,7 +79,7 @@ def test_key_and_value_are_the_seeds_records() -> None:
 
 
 @pytest.mark.req("AVRO-09", "AVRO-10", "AVRO-11", "AVRO-12", "AVRO-13", "EX-26", "CFG-124", "DIS-40")
-def test_the_extension_stands_behind_the_columns_of_values_only() -> None:
+def test_the_extension_is_after_the_columns_of_values_only() -> None:
     modes = TicdcModes(extension=True)
     plain, extended = value_schema(ORDERS, ORDERS.columns, DEFAULT), value_schema(ORDERS, ORDERS.columns, modes)
     more = (

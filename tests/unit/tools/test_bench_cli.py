@@ -104,7 +104,7 @@ def test_what_needs_another_server_is_measured_together_and_last(
     assert begun == [["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
 
 
-def test_what_cannot_be_fetched_is_told_once_and_the_others_are_measured(
+def test_what_cannot_be_fetched_is_reported_once_and_the_others_are_measured(
     begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, usual = tmp_path / "result.json", cli.measure_workloads
@@ -122,7 +122,7 @@ def test_what_cannot_be_fetched_is_told_once_and_the_others_are_measured(
     assert {run.workload for run in read(path)[0].runs} == {START, "compressed"}
 
 
-def test_a_server_ends_when_the_bench_is_told_to_end_between_two_runs(
+def test_a_server_ends_when_the_bench_gets_a_signal_between_two_runs(
     begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(*_: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_server_ends_when_the_bench_is_told_to_end_between_two_runs(
 
 
 @pytest.mark.parametrize(("told", "ends"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(told: signal.Signals, ends: int, tmp_path: Path) -> None:
+def test_a_bench_that_gets_a_signal_ends_what_it_has_started(told: signal.Signals, ends: int, tmp_path: Path) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     code = (
         "import runpy, time, benchlib.cli\n"
@@ -167,7 +167,7 @@ def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(told: signal.Signals
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sessions": [{}]}', '{"sessions": [{"runs": [{}]}]}'])
-def test_a_result_file_that_is_damaged_is_told_and_left_as_it_is(
+def test_a_result_file_that_is_damaged_is_reported_and_left_as_it_is(
     text: str, begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "result.json"
@@ -178,7 +178,7 @@ def test_a_result_file_that_is_damaged_is_told_and_left_as_it_is(
     assert error.startswith("error: reading measurements") and str(path) in error and error.count("\n") == 1
 
 
-def test_an_output_that_cannot_be_written_is_told_before_anything_is_measured(
+def test_an_output_that_cannot_be_written_is_reported_before_anything_is_measured(
     begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

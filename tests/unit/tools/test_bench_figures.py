@@ -40,7 +40,7 @@ def test_a_process_is_what_it_became_and_one_that_has_ended_keeps_its_kind() -> 
     ]
 
 
-def test_memory_is_told_for_each_quarter_of_the_time() -> None:
+def test_memory_is_reported_for_each_quarter_of_the_time() -> None:
     """Two processes of a kind do not add up: each has a memory of its own."""
     samples = [at(t, pid, "python", 0.0, mb) for t, mb in enumerate((10, 20, 30, 40, 50)) for pid in (1, 2)]
     samples.append(at(3.9, 2, "python", 0.0, 5, 90))
@@ -66,7 +66,7 @@ def test_a_tree_is_sampled_until_it_is_over() -> None:
         process.communicate(b"\n")
 
 
-def test_a_job_ends_with_all_its_processes_when_the_bench_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_ends_with_all_its_processes_when_the_bench_gets_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     tree: list[int] = []
 
@@ -89,7 +89,7 @@ def test_a_job_ends_with_all_its_processes_when_the_bench_is_told_to_end(monkeyp
     assert len(tree) == 2 and time.monotonic() < limit
 
 
-def test_rows_that_were_read_are_told_from_changes() -> None:
+def test_rows_that_were_read_are_distinguished_from_changes() -> None:
     def record(op: str, text: str = "") -> bytes:
         return json.dumps({"after": {"note": text}, "op": op}, separators=(",", ":")).encode()
 
@@ -112,5 +112,5 @@ def run(reads: int, changes: int, cpu_s: float, keys: int | None = None, beside_
         (run(1000, 4, 1.0), "x wrote 4 of about 50 changes of the stream"),
     ],
 )
-def test_a_run_counts_only_with_all_rows_once_and_changes_beside_them(made: Measured, complaint: str) -> None:
+def test_a_run_counts_only_with_all_rows_once_and_with_changes(made: Measured, complaint: str) -> None:
     assert invalid_reasons(made, 1000, rate=5) == ([complaint] if complaint else [])

@@ -105,7 +105,7 @@ def test_settings_and_statements_are_for_its_owner_alone(java: Java, folder: Pat
     assert f"io.tmp.dirs: {folder}/tmp\n" in (folder / "config.yaml").read_text()
 
 
-def test_what_fails_is_told_and_nothing_is_left_behind(java: Java, folder: Path) -> None:
+def test_what_fails_is_reported_and_nothing_is_left_behind(java: Java, folder: Path) -> None:
     with pytest.raises(StackError, match="ending Flink's job"), Flink(java, folder, "FAIL") as flink:
         until(lambda: flink.trouble() is not None)
         assert flink.trouble() == "Could not execute SQL statement. Reason: java.net.BindException: no"

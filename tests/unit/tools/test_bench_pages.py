@@ -48,7 +48,7 @@ def test_what_is_measured_again_replaces_what_was_there() -> None:
     assert workloads(merge_sessions([], session())) == [[START]]
 
 
-def test_a_page_is_made_anew_between_its_marks_only() -> None:
+def test_a_page_is_created_again_between_its_marks_only() -> None:
     text = "# A\n\n<!-- bench: drains -->\nold\n<!-- /bench -->\nmine\n\n<!-- bench: lag -->\n<!-- /bench -->\n"
     first = pages.page(text, [session("narrow", "lag-run-for")])
     row = "| narrow | this provider | 1,000,000 | 10 | 8.0 | 4.0 | 0% | 200 | 0.200 | 0.133 |"

@@ -138,14 +138,14 @@ def profile(**more: Any) -> Profile:
     return dataclasses.replace(make_profile("narrow", "native", [1_000_000, 500_000], [plain, sampled]), **more)
 
 
-def test_a_profile_tells_the_time_of_the_run_that_was_not_sampled() -> None:
+def test_a_profile_has_the_time_of_the_run_that_was_not_sampled() -> None:
     found = profile()
     assert (found.cpu_us, found.sampled_us, found.samples, found.records) == (4.0, 12.0, 7, 1_000_000)
     assert found.stages == {**dict.fromkeys(STAGES, 0.0), WALK: 3.0, CLIENT: 1.0}
     assert sum(found.stages.values()) == pytest.approx(found.cpu_us)
 
 
-def test_threads_of_the_client_are_told_by_name() -> None:
+def test_threads_of_the_client_are_recognised_by_name() -> None:
     spent = CpuUsage()
     spent.add_threads({(1, "python"): 1.0, (2, "rdk:broker1"): 2.0, (3, "rdk:main"): 0.5})
     spent.add_threads({(1, "python"): 1.0})

@@ -56,7 +56,7 @@ def test_ids_must_map_one_to_one() -> None:
 
 
 @pytest.mark.parametrize("named", ["payload", "other"])
-def test_what_stands_behind_a_member_of_a_schema_is_compared_whatever_its_name(named: str) -> None:
+def test_the_value_of_a_member_of_a_schema_is_compared_whatever_its_name(named: str) -> None:
     """A schema that is written alike is passed over; it does not end where a member of its own is called payload."""
 
     def told(version: int, after: str = "") -> str:
@@ -188,7 +188,7 @@ def test_each_binlog_file_begins_without_a_shift() -> None:
         assert "value.payload.source.pos" in {p for p, _ in differences(shifted, theirs)}, distance
 
 
-def test_positions_behind_compressed_transactions_may_shift_by_some_bytes_often() -> None:
+def test_positions_after_compressed_transactions_may_shift_by_some_bytes_often() -> None:
     """zstd makes the same rows longer or shorter for the times in them; no event is shorter than 23 bytes."""
     theirs = at(1000 * n for n in range(1, 41))
     assert differences(at(1000 * n - 3 * (n // 4) for n in range(1, 41)), theirs) == []
@@ -222,7 +222,7 @@ def test_header_names_are_compared() -> None:
     assert [p for p, _ in differences([bare], [line(row({"a": 1}))])] == ["headers.(names)"]
 
 
-def test_a_missing_record_is_told_once_and_shifts_nothing() -> None:
+def test_a_missing_record_is_reported_once_and_shifts_nothing() -> None:
     theirs = [line(row({"a": n}), key=n) for n in range(5)]
     found = differences(theirs[:2] + theirs[3:], theirs)
     assert [p for p, _ in found] == ['record.{"id":2}']
@@ -299,7 +299,7 @@ def test_the_project_list_parses_and_gives_reasons() -> None:
     assert all(len(e.reason) > 10 or e.reason.startswith("As above") for e in entries)
 
 
-def test_a_difference_of_many_records_is_told_once_with_its_keys() -> None:
+def test_a_difference_of_many_records_is_reported_once_with_its_keys() -> None:
     lines = ([line(row({"a": n}), key=k) for k in range(9)] for n in (1, 2))
     result = compare(*(parse_records(one, "x") for one in lines))
     (told,) = report(result.differences)

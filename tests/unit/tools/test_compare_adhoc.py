@@ -84,7 +84,7 @@ def test_a_read_that_an_event_of_the_window_replaces_may_be_missing() -> None:
         ([], ['record.{"id":1}', 'record.{"id":2}']),
     ],
 )
-def test_a_fault_beside_it_is_told(reads: list[tuple[int, int]], paths: list[str]) -> None:
+def test_another_fault_is_reported(reads: list[tuple[int, int]], paths: list[str]) -> None:
     assert left([*BEGUN, *(US.read(13, key, v) for key, v in reads)]) == paths
 
 

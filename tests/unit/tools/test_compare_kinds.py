@@ -248,7 +248,7 @@ def test_a_row_of_an_xa_transaction_is_explained_by_its_key_only() -> None:
         assert len(judge("engines/tx_skipped", result, entries)[0]) == 1
 
 
-def test_records_behind_the_end_of_a_recording_are_explained_once_and_in_no_gap() -> None:
+def test_records_after_the_end_of_a_recording_are_explained_once_and_in_no_gap() -> None:
     """zerofill_decimal: Debezium stopped, so ours goes on; none of its records may come twice, or between."""
     entries = read_explained(LIST)
     a, b, c = (line(row({"a": n}, pos=n), key=n, topic="cap.zfdb.zd") for n in (1, 2, 3))
@@ -263,7 +263,7 @@ def test_records_behind_the_end_of_a_recording_are_explained_once_and_in_no_gap(
     assert left([a, a, b], [a]) == ['repeated.{"id":1}', 'record.{"id":1}']
 
 
-def test_a_record_that_ours_has_twice_is_told_even_if_the_recording_has_none() -> None:
+def test_a_record_that_ours_has_twice_is_reported_even_if_the_recording_has_none() -> None:
     """The two records of a deletion and those of a row that really comes again are not the same event."""
     deleted = [line(row(None, before={"a": 1}, op="d")), line(None)]
     again = [line(row({"a": 1}, pos=p)) for p in (200, 300)]
@@ -326,7 +326,7 @@ def test_no_kind_holds_for_another_default(
     assert schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs))) == set()
 
 
-def test_a_float4_that_lost_its_values_is_told_from_another_type() -> None:
+def test_a_float4_that_lost_its_values_is_distinguished_from_another_type() -> None:
     types = column("c", "float"), column("c", "double")
     assert schema_kinds(*types) == {"lost-float4"}
     assert schema_kinds(*types, value=1.5) == set()

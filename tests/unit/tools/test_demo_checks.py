@@ -291,7 +291,7 @@ def read_again(value: str, *, rows: int | None = 1) -> dict[str, Any]:
     return found.problems
 
 
-def test_a_row_that_is_read_again_is_what_the_topic_has_told() -> None:
+def test_a_row_that_is_read_again_is_the_topic_s_last_state() -> None:
     assert read_again("paid") == {}
     assert list(read_again("new")) == ["gap"], "an older row behind a newer change"
 

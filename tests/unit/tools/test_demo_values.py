@@ -72,7 +72,7 @@ def test_json_is_compared_by_meaning_and_not_by_text() -> None:
     assert convert('"1"') != convert("1")
 
 
-def test_a_schema_nobody_told_us_about_is_an_error() -> None:
+def test_an_unknown_schema_is_an_error() -> None:
     with pytest.raises(LookupError):
         converter_of_schema(named("data.Unheard"))
 

@@ -108,7 +108,7 @@ def test_nothing_is_left_of_the_run_before(runs: PytestRunner) -> None:
         assert _run(runs, "test_nothing_is_left_of_another_run")[0] == 0
 
 
-def test_how_a_test_went_red_is_told(runs: PytestRunner) -> None:
+def test_how_a_test_failed_is_reported(runs: PytestRunner) -> None:
     code, reds, output = _run(runs, "test_setup")
     assert (code, reds) == (1, [("setup", "OSError")]) and "no server" in output
     ended = runs.test(("test_it.py::test_says",), limit_s=120)

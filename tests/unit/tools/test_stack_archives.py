@@ -23,7 +23,7 @@ def archive_of(environment: Path) -> Path:
     return archive
 
 
-def test_modules_are_put_beside_their_text_once(tmp_path: Path) -> None:
+def test_modules_are_put_next_to_their_source_once(tmp_path: Path) -> None:
     archive = archive_of(tmp_path)
     # uv links what it installs to its cache, which other environments are made from.
     cached = tmp_path / "cached.zip"

@@ -108,7 +108,7 @@ def test_a_checkout_without_lock_file_is_named(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["stack", "bootstrap"])
-def test_a_machine_without_python_is_told_so(script: str, tmp_path: Path) -> None:
+def test_a_machine_without_python_gets_a_message(script: str, tmp_path: Path) -> None:
     """The shell part must explain a missing Python itself."""
     for tool in ("bash", "dirname"):
         (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")

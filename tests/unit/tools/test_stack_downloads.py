@@ -231,7 +231,7 @@ class TestTrustStore:
         ("no version here", None),
     ],
 )
-def test_java_versions_are_told_apart(tmp_path: Path, printed: str, version: int | None) -> None:
+def test_java_versions_are_distinguished(tmp_path: Path, printed: str, version: int | None) -> None:
     program = tmp_path / "java"
     program.write_text(f"#!/bin/sh\necho '{printed}' >&2\n")
     program.chmod(0o755)

@@ -95,7 +95,7 @@ def test_a_kernel_that_does_not_decode_is_built_again(tmp_path: Path, uv: Uv) ->
     assert len(uv.ran) == 2
 
 
-def test_a_wheel_whose_kernel_does_not_decode_is_told(
+def test_a_wheel_whose_kernel_does_not_decode_is_reported(
     tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, wheel = checkout(tmp_path / "here"), tmp_path / "kernel.whl"
@@ -106,7 +106,7 @@ def test_a_wheel_whose_kernel_does_not_decode_is_told(
     assert said.count("\n") == 1 and f"installed, but rows are decoded by {uv.installed}" in said
 
 
-def test_a_wheel_that_is_not_there_is_told_in_one_line(tmp_path: Path, uv: Uv) -> None:
+def test_a_wheel_that_is_not_there_is_reported_in_one_line(tmp_path: Path, uv: Uv) -> None:
     with pytest.raises(StackError, match=r"there is no file .*/none\.whl") as told:
         native.install(checkout(tmp_path / "here"), {"PATH": ""}, str(tmp_path / "none.whl"))
     assert "\n" not in str(told.value) and uv.ran == []

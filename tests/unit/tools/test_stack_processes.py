@@ -88,7 +88,7 @@ def test_a_damaged_record_counts_as_none(tmp_path: Path, text: str) -> None:
     assert processes.stop("test", tmp_path / "p.json") is False
 
 
-def test_a_server_that_dies_at_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_server_that_dies_at_start_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("line of an earlier start\n")
     code = "import sys; print('cannot open the data folder'); sys.exit(3)"

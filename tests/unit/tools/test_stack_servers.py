@@ -120,7 +120,7 @@ def test_kafka_settings_fit_a_cluster_of_one() -> None:
 
 
 class TestProbes:
-    def test_a_mysql_greeting_tells_the_version(self) -> None:
+    def test_a_mysql_greeting_has_the_version(self) -> None:
         with server(greet) as port:
             assert mysql.handshake_version(port) == "8.4.2-test"
 

@@ -82,7 +82,7 @@ def test_an_error_reaches_everybody_and_ends_the_poll() -> None:
     assert read.reads == 2
 
 
-def test_whoever_comes_after_an_error_starts_anew_while_others_still_leave() -> None:
+def test_a_task_that_comes_after_an_error_starts_again_while_others_still_leave() -> None:
     async def again() -> int:
         with pytest.raises(ValueError, match="the read failed"):
             await first_at_least(Counter(fails_at=1), 1)

@@ -110,7 +110,7 @@ def half_read(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("FAULT-11")
-def test_a_binlog_that_was_reset_between_two_rounds(
+def test_a_binlog_that_was_reset_between_two_windows(
     pipeline: Pipeline, source: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half_read(pipeline, monkeypatch)

@@ -40,7 +40,7 @@ def states(pipeline: Pipeline) -> list[str]:
 
 
 @pytest.mark.req("INC-03", "INC-04", "INC-09", "INC-10", "INC-13", "INC-26", "EX-12", "EX-14", "SNAP-47")
-def test_tables_are_read_again_beside_the_stream(
+def test_tables_are_read_again_while_the_stream_runs(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, wholly = history.read_history, list[int]()
@@ -274,7 +274,7 @@ def test_a_session_that_waits_for_events_takes_signals_too(
     assert looks.count(True) == 1 and states(pipeline) == ["done"]
 
 
-def test_a_name_means_the_same_table_until_the_round_is_over(
+def test_a_name_means_the_same_table_until_the_window_is_over(
     properties: dict[str, str], root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another table takes the name at the end of the batch; what was in it before nobody may be shown."""

@@ -34,7 +34,7 @@ PROPERTIES = FLAT
 
 @pytest.mark.parametrize(("point", "nth", "slots"), POINTS, ids=[f"{p}-{slots}" for p, _, slots in POINTS])
 @pytest.mark.req("INC-17")
-def test_a_round_that_dies_is_gone_on_with(
+def test_a_window_that_dies_is_continued(
     pipeline: Pipeline,
     root: Any,
     database: str,
@@ -109,7 +109,7 @@ class Frozen:
     [("incremental.stretch_read", 1), ("incremental.before_commit", 1), ("incremental.stretch_read/2", 3)],
 )
 @pytest.mark.req("INC-17")
-def test_a_task_that_wakes_up_behind_its_retry_commits_nothing(
+def test_a_task_that_wakes_up_after_its_retry_commits_nothing(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, point: str, slots: int
 ) -> None:
     """The third task of three has no successor that takes its id over: the retry has one task, and fences by itself."""

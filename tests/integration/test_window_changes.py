@@ -199,7 +199,7 @@ DDL = {
     ],
 )
 @pytest.mark.req("INC-18", "INC-25")
-def test_a_statement_in_the_middle_of_a_round(
+def test_a_statement_in_the_middle_of_a_window(
     pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, ddl: str, place: str
 ) -> None:
     execute(root, *filled(database, "a", count=100))
@@ -336,7 +336,7 @@ def test_a_signal_table_that_is_dropped_stops_no_stream(pipeline: Pipeline, root
 
 
 @pytest.mark.parametrize(("skipped", "read"), [("u", 60), ("c", 40)])
-def test_a_row_that_the_stream_tells_nothing_of_is_read(
+def test_a_row_without_an_event_is_read(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, skipped: str, read: int
 ) -> None:
     """The topic has a row of neither event nor snapshot where an operation is skipped that changed it in the window."""

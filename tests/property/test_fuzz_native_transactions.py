@@ -14,7 +14,7 @@ import pytest
 from kit.avro_identity import sides
 from kit.native_identity import BothDirect, BothFlat, BothWalks
 from kit.ticdc_identity import FlatSides, flat_sides
-from kit.walk_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
+from kit.transaction_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 from test_fuzz_native import Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO

@@ -31,7 +31,7 @@ def carry_out(pipeline: Pipeline, spec: JobSpec) -> JobOutcome:
     return settle_offset(pipeline.cfg, pipeline.store, pipeline.log, spec)
 
 
-def test_errors_before_and_behind_a_batch_reach_the_run_that_submitted_it(
+def test_errors_before_and_after_a_batch_reach_the_run_that_submitted_it(
     properties: dict[str, str], root: Any, database: str
 ) -> None:
     pipeline = Pipeline(properties, slots=1)
@@ -60,9 +60,7 @@ def test_errors_before_and_behind_a_batch_reach_the_run_that_submitted_it(
     assert len(pipeline.records("t")) == 2
 
 
-def test_an_error_behind_the_last_batch_is_not_passed_over(
-    properties: dict[str, str], root: Any, database: str
-) -> None:
+def test_an_error_after_the_last_batch_is_reported(properties: dict[str, str], root: Any, database: str) -> None:
     query = {"heartbeat.interval.ms": "1000", "heartbeat.action.query": "INSERT INTO no_such_table VALUES (1)"}
     pipeline = Pipeline(properties | query, slots=1)
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")

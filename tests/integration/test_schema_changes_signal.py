@@ -117,7 +117,7 @@ def test_structures_hold_from_the_signals_place_on_and_are_written_once(
     assert told(pipeline) == [("other-names", "COMPLETED")]
 
 
-def test_structures_without_a_place_in_the_binlog_hold_behind_the_last_batch(
+def test_structures_without_a_position_in_the_binlog_apply_after_the_last_batch(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     start = pipeline.store.load()

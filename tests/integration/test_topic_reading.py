@@ -82,7 +82,7 @@ def test_each_read_is_whole_and_in_order_while_others_write(stack: Any, topic: s
     assert len(used - {None}) == 1
 
 
-def test_a_topic_made_anew_is_read_by_another_consumer(stack: Any, topic: str, kept: ConsumerCache) -> None:
+def test_a_topic_created_again_is_read_by_another_consumer(stack: Any, topic: str, kept: ConsumerCache) -> None:
     settings = {"bootstrap.servers": stack.kafka}
     admin = make_admin(settings)
     for text in ("before", "after"):
@@ -107,7 +107,7 @@ def test_a_reading_that_is_given_up_keeps_nothing(stack: Any, topic: str, kept: 
     assert kept._idle is None
 
 
-def test_one_consumer_reads_many_topics_and_one_that_was_made_anew(stack: Any, unique: str) -> None:
+def test_one_consumer_reads_many_topics_and_one_that_was_created_again(stack: Any, unique: str) -> None:
     """The reader of tests and captures: it has learnt about the first topic of a name, and reads the second."""
     settings = {"bootstrap.servers": stack.kafka}
     reader, admin = TopicReader(), make_admin(settings)

@@ -261,7 +261,7 @@ def test_an_online_schema_change_between_captured_names_leaves_the_topic_whole(
 
 
 @pytest.mark.parametrize("what", ["truncated", "dropped and created"])
-def test_a_table_emptied_between_two_views_is_told_in_order(
+def test_the_truncate_event_of_a_table_between_two_views_is_in_order(
     what: str, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A consumer that clears its table at the truncate event ends with the rows that came afterwards."""
@@ -293,7 +293,7 @@ def test_a_table_emptied_between_two_views_is_told_in_order(
 
 @pytest.mark.parametrize("skipped", ["none", "t"])
 @pytest.mark.parametrize("what", ["truncated", "dropped", "renamed and dropped", "key changed"])
-def test_of_rows_that_were_gone_before_they_were_read_nothing_is_told(
+def test_rows_that_were_deleted_before_they_were_read_have_no_event(
     what: str,
     skipped: str,
     pipeline: Pipeline,

@@ -121,7 +121,7 @@ def test_gaps_are_exactly_what_is_missing(sizes: list[int], draw: st.DataObject)
     assert all(not gap.final for gap in missing_ranges(scan, rest))
 
 
-def test_stretches_of_another_scan_or_cut_by_another_key_move_no_cursor() -> None:
+def test_key_ranges_of_another_scan_or_cut_by_another_key_move_no_cursor() -> None:
     theirs = KeyRange(TABLE, 7, 0, ("id",), ("SIGNED",), None, (5,), True)
     other = replace(theirs, scan=0, kinds=("UNSIGNED",))
     scan, rest = advance_cursor(scan_of(), [DoneKeyRange(theirs, 1), DoneKeyRange(other, 1)])
@@ -137,7 +137,7 @@ KEYS = st.one_of(st.integers(-(2**63), 2**64 - 1), st.text(max_size=8).filter(la
     st.lists(st.tuples(st.text(min_size=1, max_size=9), st.sampled_from(["incremental", "blocking"])), max_size=5),
     st.booleans(),
 )
-def test_books_come_back_as_they_were_written(asked: list[tuple[str, Any]], paused: bool) -> None:
+def test_state_is_read_as_it_was_written(asked: list[tuple[str, Any]], paused: bool) -> None:
     books = IncrementalState()
     for name, kind in asked:
         books = queue_scans(
@@ -148,7 +148,7 @@ def test_books_come_back_as_they_were_written(asked: list[tuple[str, Any]], paus
     assert state_changes(books, books) == []
 
 
-def test_no_record_grows_with_tables_and_stretches() -> None:
+def test_no_record_grows_with_tables_and_key_ranges() -> None:
     tables = [TableId("shop", f"orders_{n}" + "x" * 40) for n in range(1000)]
     books = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", tables, {}), 5)
     wide = tuple(f"column_{n}" for n in range(16))

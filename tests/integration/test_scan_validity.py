@@ -79,7 +79,7 @@ def test_a_table_whose_rows_are_others_by_now_is_read_from_its_beginning(
     assert set(said(pipeline, pipeline.table_topic("t")).values()) == {7}
 
 
-def test_ranges_of_a_table_behind_a_gap_are_not_another_tables(
+def test_ranges_of_a_table_after_an_unfinished_one_are_not_another_tables(
     pipeline: Pipeline, root: Any, database: str, places: Places
 ) -> None:
     """Three tasks read; the first stretch is the one that is not done when the run ends."""
@@ -158,7 +158,7 @@ def test_what_does_not_concern_a_tables_records_lets_its_scan_go_on(
     assert sorted(reads(pipeline, "t").values()) == [1] * 100
 
 
-def test_an_offset_moved_by_hand_lets_scans_begin_anew(
+def test_an_offset_moved_by_hand_lets_scans_start_again(
     pipeline: Pipeline, root: Any, database: str, places: Places
 ) -> None:
     """What was changed in the gap nobody tells, if not a row that is read again."""
@@ -212,7 +212,7 @@ REBUILDS = [
 
 @pytest.mark.parametrize("statement", REBUILDS)
 @pytest.mark.req("INC-18")
-def test_a_table_that_is_rebuilt_under_a_view_is_read_in_a_later_round(
+def test_a_table_that_is_rebuilt_under_a_view_is_read_in_a_later_window(
     pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, statement: str
 ) -> None:
     """The server refuses the view for it (error 1412); a condition of the request has nothing to do with that."""
