@@ -35,7 +35,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats import table_options
@@ -204,7 +204,7 @@ def events(decode: Callable[..., int], bodies: list[bytes], skip: int) -> Callab
     return run
 
 
-def decoder(table: Table, table_map: Any, schema: bool) -> RowDecoder:
+def decoder(table: Table, table_map: Any, schema: bool) -> RowEventDecoder:
     """Return a decoder, with 5 kB of schema text if requested."""
     texts = EnvelopeText('{"type":"x"}' * 20, '{"type":"x"}' * 400) if schema else EnvelopeText()
     return compile_decoder(table, table_map, DecoderOptions(), texts)
@@ -306,8 +306,8 @@ class DecodePaths:
         ):
             texts = snapshot_source(self.cfg, self.table.id, writes_avro=is_direct)
             ways[name] = partial(run, texts, decode, form)
-            if form is None and decode.many is not None:
-                ways[f"{name} in blocks"] = partial(in_blocks, texts, decode.many)
+            if form is None and decode.decode_many is not None:
+                ways[f"{name} in blocks"] = partial(in_blocks, texts, decode.decode_many)
         return ways
 
 

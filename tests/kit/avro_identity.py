@@ -12,12 +12,13 @@ import fastavro
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import avro_row_decoder
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeAvroDecoder
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import AVRO_ROWS
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
-from airflow_provider_mysql_cdc.cdc.decode import native_text
+from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -32,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat, AvroSerializer
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRowDecoder, AvroRows, FallbackToJson, ViaJsonText
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, FallbackToJson, ViaJsonText
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -111,7 +112,7 @@ class Sides:
     def event(self, kind: str, table_map: Any, buf: bytes, pos: int, end: int, first_row: int = 0) -> Outcome | None:
         """Compare the records of a row event; return them, or the error's text; None when the table is declined."""
         try:
-            direct = AvroRowDecoder(self.table, wire_types(table_map), self.options, self.texts, AVRO, self.heads())
+            direct = avro_row_decoder(self.table, wire_types(table_map), self.options, self.texts, self.heads())
         except Declined:
             return None
         decoder = compile_decoder(self.table, table_map, self.options, self.texts)
@@ -138,11 +139,15 @@ class Sides:
         if module is None:
             return
         try:
-            given = (self.table, wire_types(table_map), self.options, self.texts, module, None, AVRO, self.heads())
-            native = NativeAvroDecoder(*given)
+            wires = wire_types(table_map)
+            python = avro_row_decoder(self.table, wires, self.options, self.texts, self.heads())
+            native = native_rows.NativeRowDecoder(python, wires, AVRO_ROWS, module)
         except Declined:
             return
-        if native.natively({"write": "c", "update": "u", "delete": "d"}.get(kind, ""), buf, pos, end, ctx, out) >= 0:
+        if (
+            native.decode_natively({"write": "c", "update": "u", "delete": "d"}.get(kind, ""), buf, pos, end, ctx, out)
+            >= 0
+        ):
             self._compare(wanted, ("records", out))
 
     def row(self, packet: bytes, snapshot: str = "true") -> Outcome | None:

@@ -55,6 +55,11 @@ def write(decoder: RowDecoder, *rows: bytes, columns: int, ctx: EventContext | N
     return out
 
 
+def python_decoder(decoder: Any) -> Any:
+    """Return the decoder in Python, which a native one holds."""
+    return getattr(decoder, "python", decoder)
+
+
 def one_value(
     col: Column, wire: tuple[int, int], data: bytes | None, options: DecoderOptions = DEFAULT, null_text: str = ""
 ) -> str:

@@ -14,7 +14,6 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
@@ -27,11 +26,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import MarkedContext
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
@@ -60,11 +57,12 @@ class Difference(AssertionError):
 class _Both:
     """Decode in Python, and see that the kernel gives the same."""
 
-    compared = 0
-    python: Any = RowDecoder
-    natively: Any
+    compared: ClassVar[Counter[str]] = Counter()
+    """Events, by what is done with them (``NativeRowFormat.action``)."""
+    decode_natively: Any
+    python: Any
+    format: Any
     _native: Any
-    _images_complete: Any
 
     def __init__(self, *given: Any, **named: Any) -> None:
         try:
@@ -85,7 +83,7 @@ class _Both:
 
     def _both(self, op: str, python: Any, buf: Any, pos: int, end: int, ctx: Any, out: list[Any]) -> int:
         natively: list[Any] = ["before"]
-        rows = self.natively(op, bytes(buf), pos, end, ctx, natively)
+        rows = self.decode_natively(op, bytes(buf), pos, end, ctx, natively)
         assert natively.pop(0) == "before"
         if rows == PANIC:
             raise Difference("the kernel panicked")
@@ -93,7 +91,7 @@ class _Both:
             raise Difference(f"declined with {rows} and yet left {natively!r}")
         made = len(out)
         try:
-            wanted = python(self, buf, pos, end, ctx, out)
+            wanted = python(buf, pos, end, ctx, out)
         except Exception as error:
             if rows >= 0:
                 raise Difference(f"Python says {error!r}, the kernel {natively!r}") from error
@@ -102,31 +100,25 @@ class _Both:
             self._expected(op, rows, buf, pos, ctx, out[made:])
         elif (rows, natively) != (wanted, out[made:]):
             raise Difference(f"Python: {wanted} {out[made:]!r}\nkernel: {rows} {natively!r}")
-        type(self).compared += 1
+        self.compared[self.format.action] += 1
         return wanted
 
     def _expected(self, op: str, rows: int, buf: Any, pos: int, ctx: Any, records: list[Any]) -> None:
         asked = op in self._native and type(ctx.first_row) is int and ctx.stamp >= 0
         why = {
             KEY_CHANGE: lambda: any(record[3] == 2 for record in records),
-            INCOMPLETE: lambda: not self._images_complete(buf, pos, 2 if op == "u" else 1),
+            INCOMPLETE: lambda: not self.python._images_complete(buf, pos, 2 if op == "u" else 1),
         }.get(rows, lambda: not asked)
         if not why():
             raise Difference(f"the kernel declines rows that Python decodes ({rows}): {records!r}")
 
 
 class BothDecoders(_Both, native_rows.NativeRowDecoder):
-    """Compare records in JSON."""
-
-
-class BothDirect(_Both, native_avro.NativeAvroDecoder):
-    """Compare records in Avro."""
+    """Compare records in JSON and in Avro."""
 
 
 class BothFlat(_Both, native_flat.NativeTicdcDecoder):
     """Compare flat rows."""
-
-    python = TicdcRowDecoder
 
 
 class _Texts:
@@ -135,7 +127,7 @@ class _Texts:
     compared: ClassVar[Counter[str]] = Counter()
     """Rows, by what is done with them (``NativeTextFormat.action``)."""
     sound = True
-    natively: Any
+    decode_natively: Any
     python: Any
     format: Any
 
@@ -149,7 +141,7 @@ class _Texts:
 
     def __call__(self, packet: Any, pos: int, ctx: Any, out: list[Any]) -> None:
         natively: list[Any] = ["before"]
-        rows = self.natively(bytes(packet), pos, ctx, natively)
+        rows = self.decode_natively(bytes(packet), pos, ctx, natively)
         assert natively.pop(0) == "before"
         if rows == PANIC:
             raise Difference("the kernel panicked")
@@ -167,9 +159,9 @@ class _Texts:
             raise Difference(f"Python: {out[made:]!r}\nkernel: {rows} {natively!r}")
         self.compared[self.format.action] += 1
 
-    def many(self, data: bytes, at: int, most: int, ctx: Any, out: list[Any]) -> tuple[int, int]:
+    def decode_many(self, data: bytes, at: int, most: int, ctx: Any, out: list[Any]) -> tuple[int, int]:
         self.now, made = time.time_ns(), len(out)
-        rows, stop = super().many(data, at, most, ctx, out)  # type: ignore[misc]
+        rows, stop = super().decode_many(data, at, most, ctx, out)  # type: ignore[misc]
         tail = at_time(ctx.tail, self.now, self.format.mark)
         plain = EventContext(ctx.src_head, ctx.src_tail, tail, first_row=ctx.first_row)
         if ctx.plain is not None:
@@ -326,15 +318,16 @@ class _Reading:
         flat = isinstance(route.source, TicdcSource)
         ctx, out = EventContext(transaction=self.order if flat else "null"), list[Any]()
         route.fill_source(ctx, route.source, event, self.at)
-        python: Any = TicdcRowDecoder if flat else RowDecoder
+        python = getattr(decoder, "python", decoder)
         # Flat rows do not tell when they were written.
         if not flat:
             ctx.tail = route.source.op_tail(self.walker.now)
         decode = (python.write, python.update, python.delete)[c.ROW_EVENT_KINDS[event.type]]
-        decode(decoder, event.buf, header.pos, event.end, ctx, out)
+        decode(event.buf, header.pos, event.end, ctx, out)
         place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)
         for record in out:
-            part = partition_python(record[0], partitions)
+            key, *_, own_partition = record
+            part = partition_python(key, partitions) if own_partition is None else own_partition
             self.records.setdefault(part, []).append((route.path, record, *place))
 
 
@@ -343,6 +336,5 @@ def watch() -> None:
     native_rows.NativeRowDecoder = BothDecoders  # type: ignore[misc]
     native_text.NativeTextDecoder = BothTexts  # type: ignore[misc]
     native_keys.NativeKeyReader = BothKeys  # type: ignore[misc]
-    native_avro.NativeAvroDecoder = BothDirect  # type: ignore[misc]
     native_flat.NativeTicdcDecoder = BothFlat  # type: ignore[misc]
     native_walk.NativeTransactionDecoder = BothWalks  # type: ignore[misc]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeAvroDecoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import common_headers
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of, row_context
@@ -55,7 +55,7 @@ def route(decoder: Any, **more: Any) -> Any:
         told = TicdcSource(block, flat.modes.extension)
         fill = flat_source.fill
         return SimpleNamespace(path=table.id.path(), source=told, decoder=decoder, fill_source=fill, signals=None)
-    direct = isinstance(decoder, NativeAvroDecoder)
+    direct = decoder.python.dialect is AVRO
     source = avro_source.avro_source(table.id, "p", block) if direct else block
     fill = avro_source.fill if direct else source_of.fill
     return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill_source=fill, signals=None)

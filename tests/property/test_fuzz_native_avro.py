@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from kit.avro_identity import sides
-from kit.native_identity import BothDirect
+from kit.native_identity import BothDecoders
 from test_fuzz_native import EVENTS, Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson, avro_row_decoder
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import AVRO_ROWS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
@@ -36,7 +36,12 @@ def run(seed: int) -> None:
     if both is None:
         return
     try:
-        decoder = BothDirect(both.table, wires, both.options, both.texts, kernel().module, None, AVRO, both.heads())
+        decoder = BothDecoders(
+            avro_row_decoder(both.table, wires, both.options, both.texts, both.heads()),
+            wires,
+            AVRO_ROWS,
+            kernel().module,
+        )
     except Declined:
         return
     size = (len(columns) + 7) // 8
@@ -55,7 +60,7 @@ NOT_DIRECT = SimpleNamespace(by={})
 
 
 def test_made_up_rows_as_avro() -> None:
-    before = BothDirect.compared
+    before = BothDecoders.compared[AVRO_ROWS.action]
     each_seed(run)
     # Tables with spatial columns, damaged rows and changed keys are not compared.
-    assert BothDirect.compared - before > EVENTS // 6, NOT_DIRECT.by
+    assert BothDecoders.compared[AVRO_ROWS.action] - before > EVENTS // 6, NOT_DIRECT.by

@@ -90,7 +90,7 @@ def many(seed: int) -> None:
     rows = stop = 0
     while stop < len(block.data):
         out: list[Any] = []
-        done, stop = decoder.many(block.data, stop, len(packets) - rows, ctx, out)
+        done, stop = decoder.decode_many(block.data, stop, len(packets) - rows, ctx, out)
         assert len(out) == done
         rows += done
         if rows < len(packets):
@@ -121,7 +121,7 @@ def test_a_number_outside_of_the_range_of_its_type_is_one_for_python() -> None:
 
 def natively(decoder: NativeTextDecoder, number: int) -> int:
     out, text = list[Any](), b"%d" % number
-    made = decoder.natively(bytes([len(text)]) + text, 0, EventContext(), out)
+    made = decoder.decode_natively(bytes([len(text)]) + text, 0, EventContext(), out)
     assert len(out) == max(made, 0)
     return made
 
@@ -131,4 +131,4 @@ def test_a_moment_with_anything_to_escape_is_one_for_python(text: bytes, rows: i
     both = Sides(Table(TableId("db", "t"), (Column("c", 1, "TIMESTAMP"),)), DecoderOptions())
     decoder = both.native_text(lambda *_: None)
     assert decoder is not None
-    assert decoder.natively(bytes([len(text)]) + text, 0, EventContext(), []) == rows
+    assert decoder.decode_natively(bytes([len(text)]) + text, 0, EventContext(), []) == rows

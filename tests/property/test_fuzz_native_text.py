@@ -158,7 +158,7 @@ def many(seed: int) -> None:
     block, ctx = block_of(packets), EventContext('{"file":"é","row":', "}", SOURCE.op_tail(CURRENT_TIME), where="t")  # type: ignore[arg-type]
     rows = stop = 0
     while stop < len(block.data):
-        found, stop = decoder.many(block.data, stop, len(packets) - rows, ctx, [])
+        found, stop = decoder.decode_many(block.data, stop, len(packets) - rows, ctx, [])
         rows += found
         if rows < len(packets):
             # What is left to Python is passed over here.
@@ -251,7 +251,7 @@ def test_rows_at_once_end_where_their_records_have_a_megabyte() -> None:
     ctx = EventContext('{"row":', "}", SOURCE.op_tail(CURRENT_TIME), where="t")  # type: ignore[arg-type]
     while len(found) < 99:
         out: list[Any] = []
-        rows, at = decoder.many(block.data, at, 99 - len(found), ctx, out)
+        rows, at = decoder.decode_many(block.data, at, 99 - len(found), ctx, out)
         assert rows == len(out) and 0 < sum(len(value) for _, value, *_ in out) < (1 << 20) + len(schema) + 1000
         found += out
     assert at == len(block.data)

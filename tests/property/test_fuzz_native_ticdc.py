@@ -12,6 +12,8 @@ from test_fuzz_native import EVENTS, Made, each_seed
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.formats.native_ticdc_rows import TICDC_ROWS
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import ColumnPartitioner, TransactionPartitioner
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
@@ -25,7 +27,7 @@ def run(seed: int) -> None:
     if both is None:
         return
     try:
-        decoder = BothFlat(both.table, both.wires, both.text, kernel().module)
+        decoder = BothFlat(TicdcRowDecoder(both.table, both.wires, both.text), both.wires, kernel().module)
     except Declined as reason:
         SEEN.declined[str(reason)] = seed
         return
@@ -48,8 +50,8 @@ def run(seed: int) -> None:
 
 
 def test_made_up_flat_rows() -> None:
-    before = BothFlat.compared
+    before = BothFlat.compared[TICDC_ROWS.action]
     each_seed(run)
     # Damaged rows and changed keys are not compared.
-    assert BothFlat.compared - before > EVENTS // 6, SEEN
+    assert BothFlat.compared[TICDC_ROWS.action] - before > EVENTS // 6, SEEN
     assert SEEN.spread[ColumnPartitioner] > EVENTS // 60 and SEEN.spread[TransactionPartitioner] > EVENTS // 100, SEEN

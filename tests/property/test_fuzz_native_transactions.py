@@ -12,18 +12,21 @@ from dataclasses import replace
 
 import pytest
 from kit.avro_identity import sides
-from kit.native_identity import BothDirect, BothFlat, BothWalks
+from kit.native_identity import BothDecoders, BothFlat, BothWalks
 from kit.ticdc_identity import FlatSides, flat_sides
 from kit.transaction_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 from test_fuzz_native import Made, each_seed
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import avro_row_decoder
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import AVRO_ROWS
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import JSON_ROWS, NativeRowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
@@ -55,14 +58,15 @@ class Walks:
         if pick.random() < 0.3 and (both := self._flat(table, columns)) is not None:
             self.tables.append((table_map, columns))
             with suppress(Declined):
-                flat = BothFlat(both.table, both.wires, both.text, kernel().module, self.tally)
-                learn(self.walker, table_map, route(flat))
+                python = TicdcRowDecoder(both.table, both.wires, both.text)
+                flat = BothFlat(python, both.wires, kernel().module, self.tally)
+                learn(self.walker, table_map, route(flat), both.count)
             return
         self.tables.append((table_map, columns))
         if (decoder := self._decoder(table, options, wires)) is not None:
             # The context of a contract without transactions is none of a walk's.
             more = {"version": options.contract}
-            owned = decoder._owned
+            owned = decoder.python.owned
             partitions = pick.choice((1, 1, 2, 7)) if owned is None else owned.partition_count
             learn(self.walker, table_map, route(decoder, **more), partitions)
 
@@ -75,12 +79,13 @@ class Walks:
         texts = EnvelopeText(*schemas, null_text=dict.fromkeys(names, '"dé"'))
         try:
             if pick.random() < 0.5:
-                return NativeRowDecoder(table, wires, options, texts, module, self.tally, owned=self.made.owned())
+                python = RowDecoder(table, wires, options, texts, owned=self.made.owned())
+                return NativeRowDecoder(python, wires, JSON_ROWS, module, self.tally)
             both = sides(table, replace(options, treatments=()))
             if both is None:
                 return None
-            given = both.table, wires, both.options, both.texts, module, self.tally, AVRO, both.heads()
-            return BothDirect(*given, self.made.owned())
+            given = both.table, wires, both.options, both.texts, both.heads(), self.made.owned()
+            return BothDecoders(avro_row_decoder(*given), wires, AVRO_ROWS, module, self.tally)
         except Declined:
             return None
 

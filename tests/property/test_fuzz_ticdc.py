@@ -10,7 +10,7 @@ from test_fuzz_native import EVENTS, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 
 pytestmark = pytest.mark.quick
 SEEN = SimpleNamespace(events=0, records=0, direct=0)
@@ -23,7 +23,7 @@ def run(seed: int) -> None:
     if both is None:
         return
     try:
-        decoder = PythonTicdcDecoder(both.table, both.wires, both.text)
+        decoder = TicdcRowDecoder(both.table, both.wires, both.text)
     except Declined:
         return
     columns = list(zip(both.table.columns, both.wires, strict=True))

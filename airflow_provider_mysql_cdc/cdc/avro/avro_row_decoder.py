@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
+from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 
 class FallbackToJson(Exception):
@@ -20,14 +22,25 @@ class FallbackToJson(Exception):
         self.error = error
 
 
-class AvroRowDecoder(RowDecoder):
-    """Decode complete row images whose keys stay the same; others raise ``FallbackToJson``."""
+def avro_row_decoder(
+    table: Table,
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    prefixes: tuple[str, str],
+    owned: OwnedKeys | None = None,
+) -> RowDecoder:
+    """Return the decoder that writes complete row images with unchanged keys as Avro; it refuses other events.
 
-    def _image_decoder(self, op: str, buf: Buffer, pos: int, images: int) -> NoReturn:
-        raise FallbackToJson
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
+        options: Modes.
+        envelope: Constant text around the rows.
+        prefixes: Text that keys and values begin with.
+        owned: Selects the rows whose records are produced; None for all.
 
-    def _key_change(self, *given: object) -> NoReturn:
-        raise FallbackToJson
-
-    def _failure(self, error: Exception, *given: object) -> Exception:
-        return FallbackToJson(error)
+    Raises:
+        Declined: A column cannot be written as Avro directly.
+    """
+    return RowDecoder(table, wires, options, envelope, AVRO, prefixes, owned, FallbackToJson)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO, avro_column_format
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import avro_column_format
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import avro_row_decoder
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.decoders import native_row_decoder
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, binlog_op, require_plain_values
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import ColumnPlan, NativeRowDecoder, unsupported_column
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import (
+    ColumnPlan,
+    NativeRowFormat,
+    RowEventDecoder,
+    event_plan,
+    unsupported_column,
+)
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
-log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
 _RENDERED_OPS = ("decimal_string", "base64", "base64-url-safe", "hex", "year")
 _ZERO, _NULL = b"Z", b"N"  # native/src/avro_union.rs
@@ -71,20 +76,31 @@ def avro_op(request: ColumnRequest, fmt: ColumnFormat, null: str) -> Op | None:
     return Op(f"avro-{encoding}:{op.name}", op.numbers, op_texts)
 
 
-class NativeAvroDecoder(NativeRowDecoder, AvroRowDecoder):
-    """Write the rows of one table version as Avro; arguments and errors as for ``NativeRowDecoder``."""
+def avro_column_plan(column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
+    """Return how the kernel reads a column of a row image, and writes it as Avro.
 
-    def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
-        require_plain_values(column, options)
-        request = ColumnRequest(column, wire, options, "null")
-        # Of a column that is in no record only the size matters.
-        included = code.in_value or code.in_key
-        op = avro_op(request, avro_column_format(column, options), code.null) if included else binlog_op(request)
-        if op is None:
-            raise unsupported_column(column)
-        null = None if code.refuse_null is not None else code.null.encode(_BYTES)
-        constant = None if code.constant is None else code.constant.encode(_BYTES)
-        return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
+    Args:
+        column: The column.
+        wire: Its wire type.
+        code: Its code in Python.
+        options: Modes.
+
+    Raises:
+        Declined: The kernel does not know the column's type or treatment.
+    """
+    require_plain_values(column, options)
+    request = ColumnRequest(column, wire, options, "null")
+    # Of a column that is in no record only the size matters.
+    included = code.in_value or code.in_key
+    op = avro_op(request, avro_column_format(column, options), code.null) if included else binlog_op(request)
+    if op is None:
+        raise unsupported_column(column)
+    null = None if code.refuse_null is not None else code.null.encode(_BYTES)
+    constant = None if code.constant is None else code.constant.encode(_BYTES)
+    return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
+
+
+AVRO_ROWS = NativeRowFormat(partial(event_plan, avro_column_plan), "written as Avro")
 
 
 def create_avro_decoder(
@@ -95,7 +111,7 @@ def create_avro_decoder(
     prefixes: tuple[str, str],
     tally: Tally | None = None,
     owned: OwnedKeys | None = None,
-) -> AvroRowDecoder:
+) -> RowEventDecoder:
     """Return the decoder that writes a table version as Avro: the native one where the kernel knows the table.
 
     Args:
@@ -110,10 +126,5 @@ def create_avro_decoder(
     Raises:
         Declined: The decoder in Python has no code for the table either.
     """
-    module = kernel().module
-    if module is not None:
-        try:
-            return NativeAvroDecoder(table, wires, options, envelope, module, tally, AVRO, prefixes, owned)
-        except Declined as reason:
-            log.info("rows of %s are written as Avro in Python: %s", table.id, reason)
-    return AvroRowDecoder(table, wires, options, envelope, AVRO, prefixes, owned)
+    python = avro_row_decoder(table, wires, options, envelope, prefixes, owned)
+    return native_row_decoder(python, wires, AVRO_ROWS, tally)

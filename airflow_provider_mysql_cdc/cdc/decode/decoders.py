@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.decode import native_rows
@@ -10,9 +12,12 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder, NativeRowFormat, RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.model.table import Table
+
+log = logging.getLogger(__name__)
 
 
 def compile_decoder(
@@ -22,7 +27,7 @@ def compile_decoder(
     envelope: EnvelopeText,
     tally: Tally | None = None,
     owned: OwnedKeys | None = None,
-) -> RowDecoder:
+) -> RowEventDecoder:
     """Return the decoder of one table version: the native one, where there is one for it.
 
     Args:
@@ -40,9 +45,6 @@ def compile_decoder(
     return choose_decoder(table, wire_types(table_map), options, envelope, tally, owned)
 
 
-log = logging.getLogger(__name__)
-
-
 def choose_decoder(
     table: Table,
     wires: tuple[WireType, ...],
@@ -50,8 +52,8 @@ def choose_decoder(
     envelope: EnvelopeText,
     tally: Tally | None = None,
     owned: OwnedKeys | None = None,
-) -> RowDecoder:
-    """Return the decoder of a table version: the native one where there is a kernel and it knows the table.
+) -> RowEventDecoder:
+    """Return the decoder of a table version that writes JSON: the native one, where there is one for it.
 
     Args:
         table: The table.
@@ -61,10 +63,46 @@ def choose_decoder(
         tally: The kernel's counters.
         owned: Selects the rows whose records are produced; None for all.
     """
+    python = RowDecoder(table, wires, options, envelope, owned=owned)
+    return native_row_decoder(python, wires, native_rows.JSON_ROWS, tally)
+
+
+def native_row_decoder(
+    python: RowDecoder, wires: tuple[WireType, ...], native_format: NativeRowFormat, tally: Tally | None
+) -> RowEventDecoder:
+    """Return the native decoder of a table version where there is a kernel and it knows the table, else that in Python.
+
+    Args:
+        python: The decoder in Python.
+        wires: Wire types of the table's columns.
+        native_format: How the kernel writes records.
+        tally: The kernel's counters.
+    """
+    return native_or_python(
+        python,
+        native_format.action,
+        lambda python, module: native_rows.NativeRowDecoder(python, wires, native_format, module, tally),
+    )
+
+
+PythonDecoder = TypeVar("PythonDecoder", bound=RowDecoder)
+
+
+def native_or_python(
+    python: PythonDecoder, action: str, create: Callable[[PythonDecoder, Any], NativeRowDecoder]
+) -> PythonDecoder | NativeRowDecoder:
+    """Return the native decoder of a table version where there is a kernel and it knows the table, else that in Python.
+
+    Args:
+        python: The decoder in Python.
+        action: What decoders do with rows, for the log.
+        create: Makes the native decoder, of the one in Python and the kernel.
+    """
     module = kernel().module
-    if module is not None:
-        try:
-            return native_rows.NativeRowDecoder(table, wires, options, envelope, module, tally, owned=owned)
-        except Declined as reason:
-            log.info("rows of %s are decoded in Python: %s", table.id, reason)
-    return RowDecoder(table, wires, options, envelope, owned=owned)
+    if module is None:
+        return python
+    try:
+        return create(python, module)
+    except Declined as reason:
+        log.info("rows of %s are %s in Python: %s", python.table.id, action, reason)
+    return python

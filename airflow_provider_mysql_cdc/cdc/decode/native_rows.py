@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Set
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 log = logging.getLogger(__name__)
 # buffer, first row, end, text before the row number, text after it, the number, records: rows, or why it declines
@@ -40,71 +41,122 @@ def unsupported_column(column: Column) -> Declined:
     return Declined(f"column {column.name} is {kind}")
 
 
-class NativeRowDecoder(RowDecoder):
-    """Decode the row events of one table version, as ``RowDecoder`` does.
+def json_column_plan(column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
+    """Return how the kernel reads a column of a row image, and writes it as JSON.
 
     Args:
-        table: The table.
-        wires: Wire types of its columns.
+        column: The column.
+        wire: Its wire type.
+        code: Its code in Python.
         options: Modes.
-        envelope: Constant text around the rows.
+
+    Raises:
+        Declined: The kernel does not know the column's type or treatment.
+    """
+    if code.convert is not None or code.refuse_null is not None:
+        raise Declined(f"a converter handles column {column.name}")
+    if code.change is not None:
+        raise Declined(f"column {column.name} is truncated or hashed")
+    op = binlog_op(ColumnRequest(column, wire, options, code.null))
+    if op is None:
+        raise unsupported_column(column)
+    constant = None if code.constant is None else code.constant.encode(_BYTES)
+    label, null = code.label.encode(_BYTES), code.null.encode(_BYTES)
+    return label, null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
+
+
+PlanColumn = Callable[[Column, WireType, ColumnCode, DecoderOptions], ColumnPlan]
+
+
+def event_plan(
+    plan_column: PlanColumn, python: RowDecoder, wires: tuple[WireType, ...], module: Any, tally: Tally
+) -> Any:
+    """Return the kernel's functions for row events; None where it does not know a column.
+
+    Args:
+        plan_column: Returns how the kernel reads and writes a column.
+        python: The decoder in Python.
+        wires: Wire types of the table's columns.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
-        dialect: How records are assembled.
-        prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
-        owned: Selects the rows whose records are produced; None for all.
+
+    Raises:
+        Declined: The kernel does not know a column or mode.
+    """
+    options, dialect, owned = python.options, python.dialect, python.owned
+    if options.flat:
+        raise Declined("records are in TiCDC's protocol")
+    columns = zip(python.table.columns, wires, python.columns, strict=True)
+    texts = (
+        python.key_wrapper[0] + dialect.key.opening,
+        python.extra_key_members + dialect.key.closing + python.key_wrapper[1],
+        python.value_wrapper[0],
+        dialect.insert(),
+        dialect.before,
+        dialect.after,
+        *dialect.image,
+    )
+    return module.plan(
+        [plan_column(column, wire, code, options) for column, wire, code in columns],
+        list(python.keys),
+        [text.encode(_BYTES) for text in texts],
+        dialect.number is not None,
+        options.tombstones,
+        tally.native,
+        None if owned is None else (owned.partition_count, sorted(owned.own_partitions)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRowFormat:
+    """Say how the kernel writes row events in one format.
+
+    Args:
+        plan: Returns the kernel's functions, of the decoder in Python, the columns' wire types, the kernel and its
+            counters; None where it does not know a column.
+        action: What a decoder does with rows, for the log.
+    """
+
+    plan: Callable[[Any, tuple[WireType, ...], Any, Tally], Any]
+    action: str
+
+
+JSON_ROWS = NativeRowFormat(partial(event_plan, json_column_plan), "decoded")
+
+
+class NativeRowDecoder:
+    """Decode the row events of one table version through the kernel, and in Python the events that it declines.
+
+    Args:
+        python: The decoder in Python.
+        wires: Wire types of the table's columns.
+        native_format: How the kernel writes records.
+        module: The kernel.
+        tally: Counts what the kernel decodes and declines.
 
     Raises:
         Declined: The kernel does not know the table's columns or modes.
     """
 
     native = True
-    flat_rows = False
-    """Whether records are those of TiCDC's protocol."""
 
     def __init__(
         self,
-        table: Table,
+        python: RowDecoder,
         wires: tuple[WireType, ...],
-        options: DecoderOptions,
-        envelope: EnvelopeText,
+        native_format: NativeRowFormat,
         module: Any,
         tally: Tally | None = None,
-        dialect: Dialect = JSON,
-        prefixes: tuple[str, str] | None = None,
-        owned: OwnedKeys | None = None,
     ) -> None:
-        super().__init__(table, wires, options, envelope, dialect, prefixes, owned)
-        if options.flat and not self.flat_rows:
-            raise Declined("records are in TiCDC's protocol")
-        columns = [
-            self._column_plan(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)
-        ]
+        self.python, self.format, self.table = python, native_format, python.table
         self._tally = tally or Tally(module.Tally())
-        plan = self._plan(module, columns, options)
-        if plan is None:
+        self.plan = native_format.plan(python, wires, module, self._tally)
+        if self.plan is None:
             raise Declined("the kernel does not support one of its columns")
         self._kernel_failed = False
-        self.plan = plan
-        self._native: dict[str, DecodeEvent] = {"c": plan.write, "u": plan.update, "d": plan.delete}
-        for op in options.skipped_ops:
+        self._native: dict[str, DecodeEvent] = {"c": self.plan.write, "u": self.plan.update, "d": self.plan.delete}
+        for op in python.options.skipped_ops:
             self._native.pop(op, None)
-
-    def _plan(self, module: Any, columns: list[ColumnPlan], options: DecoderOptions) -> Any:
-        """Return the kernel's part, or None where it does not know a column.
-
-        Raises:
-            Declined: It has nothing for such rows.
-        """
-        return module.plan(
-            columns,
-            list(self._keys),
-            self._texts(),
-            self._number is not None,
-            options.tombstones,
-            self._tally.native,
-            None if self._owned is None else (self._owned.partition_count, sorted(self._owned.own_partitions)),
-        )
 
     @property
     def operations(self) -> Set[str]:
@@ -112,61 +164,37 @@ class NativeRowDecoder(RowDecoder):
         return self._native.keys()
 
     def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return the text before the row number and after it, byte text.
-
-        Args:
-            ctx: Text around the rows.
-            op: Operation letter.
-        """
-        return self._row_texts(ctx, op)
-
-    def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
-        """Return what the kernel is told of a column.
-
-        Raises:
-            Declined: It has nothing for it.
-        """
-        if code.convert is not None or code.refuse_null is not None:
-            raise Declined(f"a converter handles column {column.name}")
-        if code.change is not None:
-            raise Declined(f"column {column.name} is truncated or hashed")
-        op = binlog_op(ColumnRequest(column, wire, options, code.null))
-        if op is None:
-            raise unsupported_column(column)
-        constant = None if code.constant is None else code.constant.encode(_BYTES)
-        label, null = code.label.encode(_BYTES), code.null.encode(_BYTES)
-        return label, null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
-
-    def _texts(self) -> list[bytes]:
-        """Return what stands around keys, images and their members."""
-        dialect = self._dialect
-        texts = (
-            self._key_wrapper[0] + dialect.key.opening,
-            self._extra_key_members + dialect.key.closing + self._key_wrapper[1],
-            self._value_wrapper[0],
-            dialect.insert(),
-            dialect.before,
-            dialect.after,
-            *dialect.image,
-        )
-        return [text.encode(_BYTES) for text in texts]
+        """Return the text before the row number and after it; arguments as for ``RowDecoder.row_texts``."""
+        return self.python.row_texts(ctx, op)
 
     def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a WRITE_ROWS event; arguments and errors as for ``RowDecoder.write``."""
-        rows = self.natively("c", buf, pos, end, ctx, out)
-        return super().write(buf, pos, end, ctx, out) if rows < 0 else rows
+        rows = self.decode_natively("c", buf, pos, end, ctx, out)
+        return self.python.write(buf, pos, end, ctx, out) if rows < 0 else rows
 
     def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
-        rows = self.natively("u", buf, pos, end, ctx, out)
-        return super().update(buf, pos, end, ctx, out) if rows < 0 else rows
+        rows = self.decode_natively("u", buf, pos, end, ctx, out)
+        return self.python.update(buf, pos, end, ctx, out) if rows < 0 else rows
 
     def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
-        rows = self.natively("d", buf, pos, end, ctx, out)
-        return super().delete(buf, pos, end, ctx, out) if rows < 0 else rows
+        rows = self.decode_natively("d", buf, pos, end, ctx, out)
+        return self.python.delete(buf, pos, end, ctx, out) if rows < 0 else rows
 
-    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+        """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``write``."""
+        return self.python.partial_update(buf, pos, end, ctx, out)
+
+    def key_bytes(self, key: str | None) -> bytes | None:
+        """Return a record key; arguments as for ``RowDecoder.key_bytes``."""
+        return self.python.key_bytes(key)
+
+    def partial_decoder(self) -> PartialRowDecoder:
+        """Return the decoder that reads rows of this table value by value."""
+        return self.python.partial_decoder()
+
+    def decode_natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an event and return its number of rows, or return a negative number and append nothing.
 
         Args:
@@ -186,12 +214,17 @@ class NativeRowDecoder(RowDecoder):
         if type(first) is not int:
             self._tally.count_fallback("row_number")
             return -1
-        before, after = self._row_texts(ctx, op)
+        before, after = self.python.row_texts(ctx, op)
         rows = decode(buf, pos, end, before, after, first, out)
         if rows == PANIC:
             self._kernel_failed = True
             self._native.clear()
             log.warning(
-                "rows of %s are decoded in Python from %s on: the native kernel failed", self.table.id, ctx.where
+                "rows of %s are decoded in Python from %s on: the native kernel failed",
+                self.table.id,
+                ctx.where,
             )
         return rows
+
+
+RowEventDecoder = RowDecoder | NativeRowDecoder

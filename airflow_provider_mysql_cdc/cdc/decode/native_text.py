@@ -198,7 +198,7 @@ class NativeTextDecoder:
         tally: Counts what the kernel decodes and declines.
 
     Attributes:
-        now: The time in nanoseconds in the records of ``many``; 0 for the clock's.
+        now: The time in nanoseconds in the records of ``decode_many``; 0 for the clock's.
 
     Raises:
         Declined: The kernel does not know the table's columns or modes.
@@ -226,10 +226,10 @@ class NativeTextDecoder:
 
     def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:
         """Append the record of a row; arguments and errors as for ``PythonTextDecoder``."""
-        if self.natively(packet, pos, ctx, out) < 0:
+        if self.decode_natively(packet, pos, ctx, out) < 0:
             self.python(packet, pos, ctx, out)
 
-    def natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> int:
+    def decode_natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the record of a row and return 1, or return a negative number and append nothing.
 
         Args:
@@ -257,7 +257,9 @@ class NativeTextDecoder:
             before, after = to_byte_text(before), to_byte_text(after)
         return before, after + self._tail
 
-    def many(self, data: bytes, at: int, max_rows: int, ctx: EventContext, out: list[RowRecord]) -> tuple[int, int]:
+    def decode_many(
+        self, data: bytes, at: int, max_rows: int, ctx: EventContext, out: list[RowRecord]
+    ) -> tuple[int, int]:
         """Append the records of rows up to the first one that Python has to decode, or a megabyte of them.
 
         Args:
@@ -344,7 +346,7 @@ class CountedTextDecoder:
     """
 
     __slots__ = ("_python", "_reason", "_tally")
-    many: None = None
+    decode_many: None = None
 
     def __init__(self, python: DecodeTextRow, tally: Tally, reason: str) -> None:
         self._python, self._tally, self._reason = python, tally, reason

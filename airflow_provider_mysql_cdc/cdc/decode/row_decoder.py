@@ -53,13 +53,15 @@ class RowDecoder:
         prefixes: Text that keys and values begin with; None for the schemas of ``envelope``.
         owned: Selects the rows whose records are produced; None for all. Rows that leave columns out, and updates that
             change the key, are decoded whatever their key.
+        refusal: Makes the exception for events with rows that fail, leave columns out or change the key, of the error
+            or None; None to decode such rows and to raise ``ValueDecodeError``.
 
     Raises:
         Declined: The dialect has no code for the table.
     """
 
     native = False
-    """Whether the native kernel is asked first."""
+    """Whether the native kernel decodes first; see ``NativeRowDecoder``."""
 
     def __init__(
         self,
@@ -70,18 +72,19 @@ class RowDecoder:
         dialect: Dialect = JSON,
         prefixes: tuple[str, str] | None = None,
         owned: OwnedKeys | None = None,
+        refusal: Callable[[Exception | None], Exception] | None = None,
     ) -> None:
-        self.table, self._options, self._owned = table, options, owned
-        self._keys = key_indexes(table, options)
-        self._shape = shared_table_shape(table.columns, self._keys, wires, options, envelope, dialect)
-        self._columns, self._size, self._extra_key_members = (
+        self.table, self.options, self.owned, self._refusal = table, options, owned, refusal
+        self.keys = key_indexes(table, options)
+        self._shape = shared_table_shape(table.columns, self.keys, wires, options, envelope, dialect)
+        self.columns, self._size, self.extra_key_members = (
             self._shape.columns,
             self._shape.size,
             self._shape.extra_key_members,
         )
-        self._key_wrapper = schema_wrapper(envelope.key_schema) if prefixes is None else (prefixes[0], "")
-        self._value_wrapper = schema_wrapper(envelope.value_schema) if prefixes is None else (prefixes[1], "")
-        self._after_row, self._dialect, self._number = dialect.after_row(options), dialect, dialect.number
+        self.key_wrapper = schema_wrapper(envelope.key_schema) if prefixes is None else (prefixes[0], "")
+        self.value_wrapper = schema_wrapper(envelope.value_schema) if prefixes is None else (prefixes[1], "")
+        self._after_row, self.dialect, self._number = dialect.after_row(options), dialect, dialect.number
         self._before_source, self._needs_byte_text = (
             {op: dialect.before_source(op) for op in "cud"},
             dialect.needs_byte_text,
@@ -124,18 +127,18 @@ class RowDecoder:
 
     def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
-        if "u" in self._options.skipped_ops:
+        if "u" in self.options.skipped_ops:
             return 0
         data = bytes(buf[pos:end])
         if not self._images_complete(buf, pos, 2):
             return self._image_decoder("u", buf, pos, 2).update(data, ctx, out.append)
         text = data.decode("latin-1")
-        images, size, keyed, all_owned = self._images, self._size, bool(self._keys), self._owned is None
+        images, size, keyed, all_owned = self._images, self._size, bool(self.keys), self.owned is None
         before, last, p = 0, end - pos, 0
         row = first = ctx.first_row
-        prefix, after, number = self._value_wrapper[0] + self._dialect.before, self._dialect.after, self._number
-        middle, tail = self._row_texts(ctx, "u")
-        key_prefix, key_suffix = self._key_wrapper
+        prefix, after, number = self.value_wrapper[0] + self.dialect.before, self.dialect.after, self._number
+        middle, tail = self.row_texts(ctx, "u")
+        key_prefix, key_suffix = self.key_wrapper
         append = out.append
         try:
             while p < last:
@@ -161,7 +164,7 @@ class RowDecoder:
 
     def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``write``."""
-        if "u" in self._options.skipped_ops:
+        if "u" in self.options.skipped_ops:
             return 0
         return self._image_decoder("p", buf, pos, 2).update(bytes(buf[pos:end]), ctx, out.append)
 
@@ -171,11 +174,11 @@ class RowDecoder:
         Args:
             key: JSON text of its payload, byte text.
         """
-        return None if key is None else f"{self._key_wrapper[0]}{key}{self._key_wrapper[1]}".encode("latin-1")
+        return None if key is None else f"{self.key_wrapper[0]}{key}{self.key_wrapper[1]}".encode("latin-1")
 
     def partial_decoder(self) -> PartialRowDecoder:
         """Return the decoder that reads rows of this table value by value."""
-        return PartialRowDecoder(self.table, self._columns, self._keys, self._extra_key_members)
+        return PartialRowDecoder(self.table, self.columns, self.keys, self.extra_key_members)
 
     # -- drivers ------------------------------------------------------------------------------------------------
 
@@ -189,7 +192,7 @@ class RowDecoder:
         ctx: EventContext,
         out: list[RowRecord],
     ) -> int:
-        if op in self._options.skipped_ops:
+        if op in self.options.skipped_ops:
             return 0
         data = bytes(buf[pos:end])
         if not self._images_complete(buf, pos, 1):
@@ -197,7 +200,7 @@ class RowDecoder:
         text = data.decode("latin-1")
         size, last, p = self._size, end - pos, 0
         row = first = ctx.first_row
-        middle, tail = self._row_texts(ctx, op)
+        middle, tail = self.row_texts(ctx, op)
         try:
             while p < last:
                 p, row = variants[data[p : p + size]](data, text, p, last, middle, tail, row, out.append)
@@ -212,14 +215,19 @@ class RowDecoder:
         keys, size = self._shape.key_images, self._size
         stop, old_key = keys[data[pos : pos + size]](data, text, pos)
         stop, key = keys[data[stop : stop + size]](data, text, stop)
-        if key != old_key or self._owned is None:
+        if key != old_key or self.owned is None:
             return 0
-        return 0 if self._owned.owns(self.key_bytes(key) if self._keys else None) else stop
+        return 0 if self.owned.owns(self.key_bytes(key) if self.keys else None) else stop
 
-    def _row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return the text between the images and the row number, and the text after it."""
+    def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
+        """Return the text between the images and the row number, and the text after it, byte text.
+
+        Args:
+            ctx: Text around the rows.
+            op: Operation letter.
+        """
         middle = f"{self._before_source[op]}{ctx.src_head}"
-        tail = self._after_row(ctx, op) + self._value_wrapper[1]
+        tail = self._after_row(ctx, op) + self.value_wrapper[1]
         if not self._needs_byte_text or (middle.isascii() and tail.isascii()):
             return middle, tail
         return to_byte_text(middle), to_byte_text(tail)
@@ -230,36 +238,38 @@ class RowDecoder:
         bitmaps = buf[pos - size * images : pos]
         if bitmaps == _ALL_PRESENT[: size * images]:  # the server sets the spare bits too
             return True
-        full = int.from_bytes(full_bitmap(len(self._columns)), "little")
+        full = int.from_bytes(full_bitmap(len(self.columns)), "little")
         starts = range(0, len(bitmaps), size)
         return not any(full & ~int.from_bytes(bitmaps[at : at + size], "little") for at in starts)
 
     def _image_decoder(self, op: str, buf: Buffer, pos: int, images: int) -> RowImageDecoder:
+        if self._refusal is not None:
+            raise self._refusal(None)
         bitmaps = bytes(buf[pos - self._size * images : pos])
         decoder = self._image_decoders.get((op, bitmaps))
         if decoder is None:
             if len(self._image_decoders) >= MAX_PATTERNS:
                 self._image_decoders.clear()
-            shape = row_layout(bitmaps, len(self._columns), images, partial=op == "p")
+            shape = row_layout(bitmaps, len(self.columns), images, partial=op == "p")
             decoder = self._image_decoders[op, bitmaps] = RowImageDecoder(self._make_image_context(), shape, op == "c")
         return decoder
 
     def _make_image_context(self) -> ImageContext:
         if self._image_context is None:
-            pairs = zip(self.table.columns, self._columns, strict=True)
+            pairs = zip(self.table.columns, self.columns, strict=True)
             self._image_context = ImageContext(
                 table=self.table,
-                columns=self._columns,
-                keys=self._keys,
-                extra_key_members=self._extra_key_members,
+                columns=self.columns,
+                keys=self.keys,
+                extra_key_members=self.extra_key_members,
                 absent=tuple(
-                    unavailable(c, self._options, self._envelope, code.null, null_refused=code.refuse_null is not None)
+                    unavailable(c, self.options, self._envelope, code.null, null_refused=code.refuse_null is not None)
                     for c, code in pairs
                 ),
-                tombstones=self._options.tombstones,
-                key_wrapper=self._key_wrapper,
-                value_wrapper=self._value_wrapper,
-                row_texts=self._row_texts,
+                tombstones=self.options.tombstones,
+                key_wrapper=self.key_wrapper,
+                value_wrapper=self.value_wrapper,
+                row_texts=self.row_texts,
                 key_change=self._key_change,
             )
         return self._image_context
@@ -273,35 +283,39 @@ class RowDecoder:
         append: Callable[[RowRecord], None],
     ) -> None:
         """Add delete, tombstone and create of an UPDATE that changes the key (EVT-28, EVT-29)."""
-        prefix = self._value_wrapper[0]
+        if self._refusal is not None:
+            raise self._refusal(None)
+        prefix = self.value_wrapper[0]
         (old_key, old), (new_key, new) = before, after
-        columns = [self.table.columns[i] for i in self._keys]
+        columns = [self.table.columns[i] for i in self.keys]
         new_header, old_header = None, None
-        if not self._options.flat:
-            new_header = ("__debezium.newkey", header_text(new_key, columns, self._options))
-            old_header = ("__debezium.oldkey", header_text(old_key, columns, self._options))
-        old_bytes = f"{self._key_wrapper[0]}{old_key}{self._key_wrapper[1]}".encode("latin-1")
-        new_bytes = f"{self._key_wrapper[0]}{new_key}{self._key_wrapper[1]}".encode("latin-1")
-        middle, tail = self._row_texts(ctx, "d")
+        if not self.options.flat:
+            new_header = ("__debezium.newkey", header_text(new_key, columns, self.options))
+            old_header = ("__debezium.oldkey", header_text(old_key, columns, self.options))
+        old_bytes = f"{self.key_wrapper[0]}{old_key}{self.key_wrapper[1]}".encode("latin-1")
+        new_bytes = f"{self.key_wrapper[0]}{new_key}{self.key_wrapper[1]}".encode("latin-1")
+        middle, tail = self.row_texts(ctx, "d")
         append(
             (old_bytes, f'{prefix}{{"before":{old}{middle}{row}{tail}'.encode("latin-1"), row, CHANGE, new_header, None)
         )
-        if self._options.tombstones:
+        if self.options.tombstones:
             append((old_bytes, None, row, TOMBSTONE, new_header, None))
-        middle, tail = self._row_texts(ctx, "c")
+        middle, tail = self.row_texts(ctx, "c")
         value = f'{prefix}{{"before":null,"after":{new}{middle}{row}{tail}'
         append((new_bytes, value.encode("latin-1"), row, NEW_KEY, old_header, None))
 
     def _failure(self, error: Exception, data: bytes, position: RowPosition, ctx: EventContext) -> Exception:
-        return FailureLocator(self.table, self._columns, self._keys, self._size, self._images).explain(
+        if self._refusal is not None:
+            return self._refusal(error)
+        return FailureLocator(self.table, self.columns, self.keys, self._size, self._images).explain(
             error, data, position, ctx
         )
 
     def _make_run(self, start: str, bitmap: bytes | None, *, tombstone: bool) -> DecodeRun:
         texts = {
-            KEY_PREFIX: self._key_wrapper[0],
-            KEY_SUFFIX: self._key_wrapper[1],
-            VALUE_PREFIX: self._value_wrapper[0],
+            KEY_PREFIX: self.key_wrapper[0],
+            KEY_SUFFIX: self.key_wrapper[1],
+            VALUE_PREFIX: self.value_wrapper[0],
         }
-        decode_run: DecodeRun = self._shape.run(start, bitmap, tombstone=tombstone, texts=texts, owned=self._owned)
+        decode_run: DecodeRun = self._shape.run(start, bitmap, tombstone=tombstone, texts=texts, owned=self.owned)
         return decode_run

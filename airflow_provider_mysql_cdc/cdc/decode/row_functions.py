@@ -44,14 +44,14 @@ class RowFunctions(Protocol):
 DecodeTextRow = Callable[[bytes, int, EventContext, list[RowRecord]], None]
 """Appends the record of one row; see ``TextDecoder``."""
 DecodeTextRows = Callable[[bytes, int, int, EventContext, list[RowRecord]], tuple[int, int]]
-"""Appends the records of many rows; see ``NativeTextDecoder.many``."""
+"""Appends the records of many rows; see ``NativeTextDecoder.decode_many``."""
 
 
 class TextDecoder(Protocol):
     """Turn rows of the text protocol into records."""
 
     @property
-    def many(self) -> DecodeTextRows | None:
+    def decode_many(self) -> DecodeTextRows | None:
         """Decodes many rows at once; None where each row is decoded by itself."""
 
     def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[RowRecord]) -> None:

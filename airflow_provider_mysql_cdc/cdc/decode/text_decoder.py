@@ -38,7 +38,7 @@ class PythonTextDecoder:
         fallback: Reads rows that fail, or raises their errors; None to raise them here.
 
     Attributes:
-        many: None: there is no faster way for many rows at once.
+        decode_many: None: there is no faster way for many rows at once.
 
     Raises:
         SchemaError: A column's type is not known.
@@ -46,7 +46,7 @@ class PythonTextDecoder:
     """
 
     __slots__ = ("_fallback", "_lines", "_plan", "_run")
-    many: None = None
+    decode_many: None = None
 
     def __init__(self, plan: TextRowPlan, fallback: DecodeTextRow | None = None) -> None:
         source = TextRowSource(plan)

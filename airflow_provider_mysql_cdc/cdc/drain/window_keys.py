@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -63,7 +63,7 @@ class WindowKeys:
     unreadable: dict[TableId, str] = field(default_factory=dict)
     skipped_ops: frozenset[str] = frozenset()
     _watermark_passed: bool = False
-    _decoders: dict[TableId, RowDecoder | None] = field(default_factory=dict)
+    _decoders: dict[TableId, RowEventDecoder | None] = field(default_factory=dict)
 
     def on_watermark(self, row_id: str, kind: str) -> None:
         """Note a watermark row whose transaction has ended in the stream.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source, avro_source_marks
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import create_avro_decoder
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import AVRO_TEXT
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, wire_types
@@ -22,9 +22,15 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_ind
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer, DecodeTextRow, TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import (
+    AppendRows,
+    Buffer,
+    DecodeTextRow,
+    RowFunctions,
+    TextDecoder,
+)
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block
@@ -49,7 +55,10 @@ class AvroRows:
     """
 
     def __init__(
-        self, avro_decoder: AvroRowDecoder, create_json_decoder: Callable[[], RowDecoder], record_format: RecordFormat
+        self,
+        avro_decoder: RowEventDecoder,
+        create_json_decoder: Callable[[], RowFunctions],
+        record_format: RecordFormat,
     ) -> None:
         self.table, self.native = avro_decoder.table, avro_decoder.native
         self.avro_decoder, self._create_json_decoder, self._format = avro_decoder, create_json_decoder, record_format
@@ -57,7 +66,7 @@ class AvroRows:
         self.write, self.update, self.delete = map(self._avro_or_json, ("write", "update", "delete"))
 
     @cached_property
-    def _json_decoder(self) -> RowDecoder:
+    def _json_decoder(self) -> RowFunctions:
         return self._create_json_decoder()
 
     def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:

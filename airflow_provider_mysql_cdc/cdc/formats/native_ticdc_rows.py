@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 from zlib import crc32
 
@@ -14,11 +13,18 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.decoders import native_or_python
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, binlog_op, require_plain_values
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import ColumnPlan, NativeRowDecoder, unsupported_column
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import (
+    ColumnPlan,
+    NativeRowDecoder,
+    NativeRowFormat,
+    RowEventDecoder,
+    unsupported_column,
+)
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder, TicdcRowDecoder, TicdcRowPlan
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder, TicdcRowPlan
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import (
     ColumnPartitioner,
     RowPartitioner,
@@ -32,7 +38,6 @@ from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_column_forma
 from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import table_checksum
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
 
-log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
 # Number of partitions, checksum of the table's name, and of each column that the dispatcher uses: its index, the
 # checksum of its name, its operation.
@@ -143,13 +148,60 @@ def kernel_partitioner(
     return partitioner.count, table_checksum(table), columns
 
 
-class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
+def ticdc_column_plan(
+    column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions, modes: TicdcModes
+) -> ColumnPlan:
+    """Return how the kernel reads a column of a row image, and writes it in TiCDC's protocol.
+
+    Args:
+        column: The column.
+        wire: Its wire type.
+        code: Its code in Python.
+        options: Modes.
+        modes: How values are written.
+
+    Raises:
+        Declined: The kernel does not know the column's type or treatment.
+    """
+    require_plain_values(column, options)
+    request = ColumnRequest(column, wire, options, "null")
+    # A column that is in no record is only skipped.
+    if code.in_value or code.in_key:
+        op = ticdc_op(request, ticdc_column_format(column, options, modes), code.null, modes)
+    else:
+        op = binlog_op(request)
+    if op is None:
+        raise unsupported_column(column)
+    null = None if code.refuse_null is not None else code.null.encode(_BYTES)
+    constant = None if code.constant is None else code.constant.encode(_BYTES)
+    return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
+
+
+def _ticdc_plan(python: TicdcRowDecoder, wires: tuple[WireType, ...], module: Any, tally: Tally) -> Any:
+    """Return the kernel's functions for row events; None where it does not know a column.
+
+    Raises:
+        Declined: The kernel does not support a column or the dispatcher.
+    """
+    row_plan, table = python.row_plan, python.table
+    columns = [
+        ticdc_column_plan(column, wire, code, row_plan.options, row_plan.modes)
+        for column, wire, code in zip(table.columns, wires, python.columns, strict=True)
+    ]
+    partitioner = kernel_partitioner(row_plan.partitioner, table, wires, row_plan.options)
+    prefixes = tuple(text.encode(_BYTES) for text in row_plan.prefixes)
+    return module.flat_plan(columns, list(python.keys), prefixes, partitioner, tally.native)
+
+
+TICDC_ROWS = NativeRowFormat(_ticdc_plan, "decoded to TiCDC's protocol")
+
+
+class NativeTicdcDecoder(NativeRowDecoder):
     """Decode the rows of one table version to TiCDC's protocol.
 
     Args:
-        table: The table.
-        wires: Wire types of its columns.
-        row_plan: How records are built.
+        python: The decoder in Python.
+        wires: Wire types of the table's columns.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
 
@@ -157,43 +209,19 @@ class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
         Declined: The kernel does not support the table's columns or its dispatcher.
     """
 
-    flat_rows = True
-
     def __init__(
-        self, table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan, module: Any, tally: Tally | None = None
+        self, python: TicdcRowDecoder, wires: tuple[WireType, ...], module: Any, tally: Tally | None = None
     ) -> None:
-        self.row_plan, self._wires = row_plan, wires
-        super().__init__(
-            table, wires, row_plan.options, row_plan.envelope, module, tally, row_plan.dialect, row_plan.prefixes
-        )
+        super().__init__(python, wires, TICDC_ROWS, module, tally)
+        self.row_plan = python.row_plan
 
-    def _plan(self, module: Any, columns: list[ColumnPlan], options: DecoderOptions) -> Any:
-        partitioner = kernel_partitioner(self.row_plan.partitioner, self.table, self._wires, options)
-        prefixes = tuple(text.encode(_BYTES) for text in self.row_plan.prefixes)
-        return module.flat_plan(columns, list(self._keys), prefixes, partitioner, self._tally.native)
-
-    def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
-        require_plain_values(column, options)
-        request = ColumnRequest(column, wire, options, "null")
-        # A column that is in no record is only skipped.
-        if code.in_value or code.in_key:
-            modes = self.row_plan.modes
-            op = ticdc_op(request, ticdc_column_format(column, options, modes), code.null, modes)
-        else:
-            op = binlog_op(request)
-        if op is None:
-            raise unsupported_column(column)
-        null = None if code.refuse_null is not None else code.null.encode(_BYTES)
-        constant = None if code.constant is None else code.constant.encode(_BYTES)
-        return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
-
-    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
-        """Append the records of an event; see ``NativeRowDecoder.natively``."""
+    def decode_natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
+        """Append the records of an event; see ``NativeRowDecoder.decode_natively``."""
         if ctx.stamp < 0:
             self._tally.count_fallback("value")
             return -1
         start = len(out)
-        rows = super().natively(op, buf, pos, end, ctx, out)
+        rows = super().decode_natively(op, buf, pos, end, ctx, out)
         if rows > 0 and isinstance(self.row_plan.partitioner, TransactionPartitioner):
             partition = self.row_plan.partitioner.event_partition(ctx.stamp)
             out[start:] = [
@@ -204,7 +232,7 @@ class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
 
 def create_ticdc_decoder(
     table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan, tally: Tally | None = None
-) -> TicdcRowDecoder:
+) -> RowEventDecoder:
     """Return the decoder of a table version: the native one if the kernel is installed and supports the table.
 
     Args:
@@ -216,10 +244,8 @@ def create_ticdc_decoder(
     Raises:
         Declined: Python cannot decode the table directly either.
     """
-    module = kernel().module
-    if module is not None:
-        try:
-            return NativeTicdcDecoder(table, wires, row_plan, module, tally)
-        except Declined as reason:
-            log.info("rows of %s are decoded to TiCDC's protocol in Python: %s", table.id, reason)
-    return PythonTicdcDecoder(table, wires, row_plan)
+    return native_or_python(
+        TicdcRowDecoder(table, wires, row_plan),
+        TICDC_ROWS.action,
+        lambda python, module: NativeTicdcDecoder(python, wires, module, tally),
+    )

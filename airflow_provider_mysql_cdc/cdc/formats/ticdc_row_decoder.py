@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import RowPartitioner
 from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, RowRecord
@@ -48,14 +49,29 @@ class TicdcRowPlan:
         return ticdc_dialect(self.modes)
 
 
-class TicdcRowDecoder(AvroRowDecoder):
+class TicdcRowDecoder(RowDecoder):
     """Decode complete row images of updates that keep the key; others raise ``FallbackToJson``.
 
-    Attributes:
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
         row_plan: How records are built.
+
+    Raises:
+        Declined: The dialect does not support the table.
     """
 
-    row_plan: TicdcRowPlan
+    def __init__(self, table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan) -> None:
+        super().__init__(
+            table,
+            wires,
+            row_plan.options,
+            row_plan.envelope,
+            row_plan.dialect,
+            row_plan.prefixes,
+            refusal=FallbackToJson,
+        )
+        self.row_plan = row_plan
 
     def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
@@ -73,8 +89,8 @@ class TicdcRowDecoder(AvroRowDecoder):
         """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
         return self._append_rows("d", 1, buf, pos, end, ctx, out)
 
-    def _row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return the extension fields after a value's columns: operation and commit time."""
+    def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
+        """Return the text after a value's columns: operation and commit time; arguments as for ``RowDecoder``."""
         if not self.row_plan.modes.extension or op == "d":
             return "", ""
         return _OPERATIONS[op], ctx.tail
@@ -82,7 +98,7 @@ class TicdcRowDecoder(AvroRowDecoder):
     def _append_rows(
         self, op: str, images: int, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]
     ) -> int:
-        if op in self._options.skipped_ops:
+        if op in self.options.skipped_ops:
             return 0
         if not self._images_complete(buf, pos, images):
             raise FallbackToJson
@@ -99,11 +115,11 @@ class TicdcRowDecoder(AvroRowDecoder):
     def _rows(self, op: str, data: bytes, ctx: EventContext, out: list[RowRecord]) -> None:
         text, last, bitmap_size, images = data.decode("latin-1"), len(data), self._size, self._images
         (key_prefix, _), value_prefix, tail = (
-            self._key_wrapper,
-            self._value_wrapper[0],
-            "".join(self._row_texts(ctx, op)),
+            self.key_wrapper,
+            self.value_wrapper[0],
+            "".join(self.row_texts(ctx, op)),
         )
-        keyed, has_value, update = bool(self._keys), op != "d", op == "u"
+        keyed, has_value, update = bool(self.keys), op != "d", op == "u"
         partitioner, row, p = self.row_plan.partitioner, ctx.first_row, 0
         event_partition = partitioner.event_partition(ctx.stamp)
         while p < last:
@@ -129,20 +145,3 @@ class TicdcRowDecoder(AvroRowDecoder):
             row += 1
         if p != last:
             raise ValueError("the rows do not end where the event ends")
-
-
-class PythonTicdcDecoder(TicdcRowDecoder):
-    """Decode in Python alone.
-
-    Args:
-        table: The table.
-        wires: Wire types of its columns.
-        row_plan: How records are built.
-
-    Raises:
-        Declined: The dialect does not support the table.
-    """
-
-    def __init__(self, table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan) -> None:
-        super().__init__(table, wires, row_plan.options, row_plan.envelope, row_plan.dialect, row_plan.prefixes)
-        self.row_plan = row_plan

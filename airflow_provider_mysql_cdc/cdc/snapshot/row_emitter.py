@@ -153,7 +153,7 @@ class RowEmitter:
         self._out: list[RowRecord] = []
         # Rows with another format or with headers of their own are produced one by one.
         row_by_row = target.record_format is not None or target.id_headers is not None or self._id_prefix is not None
-        self._decode_many = None if row_by_row else decode.many
+        self._decode_many = None if row_by_row else decode.decode_many
         self._native_ctx = EventContext()
         if self._decode_many is not None:
             fill(self._native_ctx, marker)

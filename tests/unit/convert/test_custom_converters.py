@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.decode_builder import body, column, context, image, packet, table, table_map, write
+from kit.decode_builder import body, column, context, image, packet, python_decoder, table, table_map, write
 from kit.json_builder import change, document
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -154,7 +154,9 @@ def test_a_column_left_alone_keeps_its_code() -> None:
     plain, _ = decoders(ONE, table_map((wt.VARCHAR, 80), (wt.VARCHAR, 80)), {})
     other, _ = decoders(ONE, table_map((wt.VARCHAR, 80), (wt.VARCHAR, 80)), given("IsbnConverter", selector="none"))
     for bitmap in (None, b"\x00", b"\x02"):
-        bodies = [decoder._shape._body(bitmap, decoder._shape.columns) for decoder in (plain, other)]
+        bodies = [
+            decoder._shape._body(bitmap, decoder._shape.columns) for decoder in map(python_decoder, (plain, other))
+        ]
         (one, *texts), (two, *others) = bodies
         assert (one.lines, texts) == (two.lines, others)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map, write
+from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, python_decoder, table, table_map, write
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import PARTIAL_UPDATE_ROWS, rows_header
@@ -255,7 +255,7 @@ def test_more_null_patterns_than_have_code_of_their_own_still_decode() -> None:
         for nulls, found in enumerate(images):
             after = found["after"] or found["before"]
             assert list(after.values()) == [None if nulls >> i & 1 else v for i, v in enumerate(wanted)]
-    assert len(made._writes) <= MAX_BITMAPS
+    assert len(python_decoder(made)._writes) <= MAX_BITMAPS
     updated = update(made, *[r for r in rows for _ in range(2)])
     assert [json.loads(r[1])["after"] for r in updated] == [
         json.loads(r[1])["after"] for r in write(made, *rows, columns=10)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.decode_builder import column, table, table_map
+from kit.decode_builder import column, python_decoder, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen import table_shape
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -97,7 +97,7 @@ def test_an_error_names_the_table_at_hand() -> None:
 
 def test_the_code_that_a_shape_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_shape, "_MAX_RUNS", 3)
-    shape = _alone(T, OPTIONS)._shape
+    shape = python_decoder(_alone(T, OPTIONS))._shape
     for bitmap in (None, b"\x00", b"\x02", None, b"\x00"):
         for tombstone in (True, False):
             texts = {table_shape.KEY_PREFIX: "", table_shape.KEY_SUFFIX: "", table_shape.VALUE_PREFIX: ""}

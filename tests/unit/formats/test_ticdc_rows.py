@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kit.decode_builder import body, column, image, table, table_map
+from kit.decode_builder import body, column, image, python_decoder, table, table_map
 from kit.drain_rig import routes_of
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.ticdc_identity import AT, TICDC, FlatSides
@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_dec
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -55,7 +55,7 @@ def row(*values: int) -> bytes:
 def both(count: int = 1, rule: dict[str, Any] | None = None, of: Any = T, wires: Any = WIRES, **more: str) -> Any:
     """Return both ways of a table, and what writes it at once."""
     found = FlatSides(of, wires, count, rule, **more)
-    return found, PythonTicdcDecoder(found.table, found.wires, found.text)
+    return found, TicdcRowDecoder(found.table, found.wires, found.text)
 
 
 EVENTS = (
@@ -216,4 +216,4 @@ def test_rows_of_a_batch_are_written_at_once(monkeypatch: pytest.MonkeyPatch) ->
         and isinstance(route.source, TicdcSource)
         and route.record_format is not None
     )
-    assert isinstance(route.decoder.avro_decoder, flat_decoder.TicdcRowDecoder)
+    assert isinstance(python_decoder(route.decoder.avro_decoder), flat_decoder.TicdcRowDecoder)

@@ -13,10 +13,13 @@ from kit.decode_builder import body, column, image, table, table_map
 from kit.fake_kernel import FakeKernel, installed
 
 from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.decode import native_rows
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
@@ -35,11 +38,11 @@ PLAIN = DecoderOptions()
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
-    with installed(monkeypatch, native_avro, "NativeAvroDecoder") as made:
+    with installed(monkeypatch, native_rows, "NativeRowDecoder") as made:
         yield made
 
 
-def decoder(made: Any = T, announced: Any = MAP, options: DecoderOptions = PLAIN) -> tuple[AvroRowDecoder, Any]:
+def decoder(made: Any = T, announced: Any = MAP, options: DecoderOptions = PLAIN) -> tuple[RowEventDecoder, Any]:
     both = Sides(made, options)
     wires = wire_types(announced)
     return native_avro.create_avro_decoder(both.table, wires, both.options, both.texts, both.heads()), both.contexts()[
@@ -102,14 +105,14 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
 ) -> None:
     with caplog.at_level(logging.INFO):
         found, _ = decoder(options=options)
-    assert type(found) is AvroRowDecoder and fake.plans == []
+    assert type(found) is RowDecoder and fake.plans == []
     assert [r.getMessage() for r in caplog.records] == [f"rows of db.t are written as Avro in Python: {why}"]
 
 
 def test_spatial_values_are_for_python(fake: FakeKernel) -> None:
     made = table(column("id", "INT", nullable=False), column("p", "POINT"), key=("id",))
     found, _ = decoder(made, table_map((wt.LONG, 0), (wt.GEOMETRY, 4)))
-    assert type(found) is AvroRowDecoder and not found.native
+    assert type(found) is RowDecoder and not found.native
 
 
 def test_its_events_are_counted(fake: FakeKernel) -> None:

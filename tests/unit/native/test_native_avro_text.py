@@ -93,7 +93,7 @@ def test_rows_at_once_have_their_own_time(fake: FakeKernel) -> None:
     decode, both = native(fake)
     ctx, fake.many = both.contexts("true")[1], 2
     ctx.tail = avro_marks.op_tail(both.avro_block)
-    assert decode.many(b"data", 7, 5, ctx, []) == (2, 7)
+    assert decode.decode_many(b"data", 7, 5, ctx, []) == (2, 7)
     ((data, at, most, before, behind, number, now),) = fake.asked
     assert (data, at, most, number, now) == (b"data", 7, 5, 0, 0) and before == ctx.src_head
     (head, millis), (_, micros), (_, nanos), end = behind

@@ -7,12 +7,12 @@ at import would leave the comparison out without a word.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, column, table, table_map
 from kit.fake_kernel import installed
+from kit.ticdc_identity import FlatSides
 
 from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
@@ -25,7 +25,6 @@ from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 T = table(column("id", "INT", nullable=False), key=("id",))
 MAP = table_map((wt.LONG, 0))
 WIRES = wire_types(MAP)
-PLAN: Any = SimpleNamespace()
 
 
 @pytest.mark.parametrize(
@@ -35,11 +34,15 @@ PLAN: Any = SimpleNamespace()
         (native_text, "NativeTextDecoder", lambda: compile_text_decoder(T, DEFAULT, NO_SCHEMA)),
         (native_keys, "NativeKeyReader", lambda: native_keys.native_key_reader(T, DEFAULT, T.columns)),
         (
-            native_avro_rows,
-            "NativeAvroDecoder",
+            native_rows,
+            "NativeRowDecoder",
             lambda: native_avro_rows.create_avro_decoder(T, WIRES, DEFAULT, NO_SCHEMA, ("", "")),
         ),
-        (native_ticdc_rows, "NativeTicdcDecoder", lambda: native_ticdc_rows.create_ticdc_decoder(T, WIRES, PLAN)),
+        (
+            native_ticdc_rows,
+            "NativeTicdcDecoder",
+            lambda: native_ticdc_rows.create_ticdc_decoder(T, WIRES, FlatSides(T, WIRES).text),
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

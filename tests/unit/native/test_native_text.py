@@ -80,7 +80,7 @@ def at_once(fake: FakeKernel, rows: int, tail: str = "}", **more: Any) -> tuple[
     assert isinstance(decode, native_text.NativeTextDecoder)
     ctx = context(**more)
     ctx.tail = tail
-    return decode.many(b"data", 7, 5, ctx, [])
+    return decode.decode_many(b"data", 7, 5, ctx, [])
 
 
 def test_rows_at_once_are_those_that_the_kernel_says(fake: FakeKernel) -> None:
@@ -101,7 +101,7 @@ def test_a_kernel_that_failed_at_many_rows_is_not_asked_again(fake: FakeKernel) 
     decode, fake.many = compile_text_decoder(T, DEFAULT, NO_SCHEMA), PANIC
     assert isinstance(decode, native_text.NativeTextDecoder)
     for _ in range(3):
-        assert decode.many(b"data", 7, 5, context(), []) == (0, 7)
+        assert decode.decode_many(b"data", 7, 5, context(), []) == (0, 7)
     decode(ROW, 0, context(), [])
     assert len(fake.asked) == 1
 

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import row_context
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
@@ -118,7 +118,7 @@ def test_a_time_that_values_cannot_hold_is_written_via_json(fake: FakeKernel) ->
     both, found = made()
     at = SimpleNamespace(gtid=None, commit_us=(1 << 55) - 1, thread=9, query=None)
     given = body(ROW, columns=5)
-    for direct in (found, PythonTicdcDecoder(T, WIRES, both.text)):
+    for direct in (found, TicdcRowDecoder(T, WIRES, both.text)):
         with pytest.raises(FallbackToJson):
             direct.write(*given, both.context(at=at), [])
     assert fake.asked == []
@@ -145,7 +145,7 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
 ) -> None:
     with caplog.at_level(logging.INFO):
         _, found = made(7, rule, **changed)
-    assert type(found) is PythonTicdcDecoder and fake.plans == []
+    assert type(found) is TicdcRowDecoder and fake.plans == []
     assert [r.getMessage() for r in caplog.records] == [
         f"rows of db.t are decoded to TiCDC's protocol in Python: {why}"
     ]

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import JSON_ROWS, NativeRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
     BATCH_FULL,
     DECLINED,
@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
     MarkedContext,
     NativeTransactions,
 )
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
@@ -50,7 +51,8 @@ class Walk:
         self.walker = BothWalks(module, self.tally, by_event=by_event)
         envelope = EnvelopeText(None, None)
         owned = None if mine is None else OwnedKeys(partitions, mine, partition)
-        self.decoder = NativeRowDecoder(T, WIRES, DecoderOptions(**options), envelope, module, self.tally, owned=owned)
+        python = RowDecoder(T, WIRES, DecoderOptions(**options), envelope, owned=owned)
+        self.decoder = NativeRowDecoder(python, WIRES, JSON_ROWS, module, self.tally)
         self.route = route(self.decoder)
         learn(self.walker, MAP, self.route, partitions)
         skipped = route(self.decoder)

@@ -42,7 +42,7 @@ class AtOnce:
         self.alone.append(self.number)
         self.plain(row, pos, ctx, out)
 
-    def many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
+    def decode_many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
         assert most > 0
         plain, rows = EventContext(ctx.src_head, ctx.src_tail, at_time(ctx.tail, 5_000_000)), list[Any]()
         block = RowBlock(most, data)
