@@ -349,12 +349,12 @@ def shared_topics(rows: int, seconds: float, orders: list[bytes], wide: list[byt
     shares = {"all": None, "half": frozenset({0}), "none": frozenset[int]()}
 
     def ways(table: Table, table_map: Any, kind: str, bodies: list[bytes], skip: int) -> dict[str, Callable[[], None]]:
-        found = {}
+        runs = {}
         for name, mine in shares.items():
             owned = None if mine is None else OwnedKeys(2, mine, partition_of)
-            made = compile_decoder(table, table_map, DecoderOptions(), EnvelopeText(), owned=owned)
-            found[name] = events(getattr(made, kind), bodies, skip)
-        return found
+            compiled = compile_decoder(table, table_map, DecoderOptions(), EnvelopeText(), owned=owned)
+            runs[name] = events(getattr(compiled, kind), bodies, skip)
+        return runs
 
     measure_in_turns("orders insert, 100 rows an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "write", batches, 1))
     measure_in_turns("orders update, 1 row an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "update", pairs, 2))
@@ -368,31 +368,37 @@ def main() -> None:
     parser.add_argument("seconds", nargs="?", type=float, default=2.0, help="CPU seconds a measurement takes at least")
     parser.add_argument("--avro", action="store_true", help="JSON without schemas and Avro in turn")
     parser.add_argument("--shared", action="store_true", help="a writer that has all partitions, one of two, or none")
-    given = parser.parse_args()
-    rows, seconds = given.rows, given.seconds
+    arguments = parser.parse_args()
+    rows, seconds = arguments.rows, arguments.seconds
     orders = [order_row(i) for i in range(rows)]
     wide = [wide_row(i) for i in range(rows // 5)]
-    if given.avro:
+    if arguments.avro:
         compare_avro_with_json(rows, seconds, orders, wide)
         return
-    if given.shared:
+    if arguments.shared:
         shared_topics(rows, seconds, orders, wide)
         return
     one, three = full_bitmap(7), full_bitmap(20)
     batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
     for schema in (False, True):
         suffix = ", schema" if schema else ""
-        made = decoder(ORDERS, ORDERS_MAP, schema)
-        measure(f"orders insert, 100 rows an event{suffix}", seconds, rows, events(made.write, batches, 1))
+        decode = decoder(ORDERS, ORDERS_MAP, schema)
+        measure(f"orders insert, 100 rows an event{suffix}", seconds, rows, events(decode.write, batches, 1))
         measure(
-            f"orders insert, 1 row an event{suffix}", seconds, rows, events(made.write, [one + r for r in orders], 1)
+            f"orders insert, 1 row an event{suffix}",
+            seconds,
+            rows,
+            events(decode.write, [one + r for r in orders], 1),
         )
         pairs = [one + one + r + r for r in orders]
-        measure(f"orders update, 1 row an event{suffix}", seconds, rows, events(made.update, pairs, 2))
-        measure(f"orders delete, 100 rows an event{suffix}", seconds, rows, events(made.delete, batches, 1))
-        made = decoder(WIDE, WIDE_MAP, schema)
+        measure(f"orders update, 1 row an event{suffix}", seconds, rows, events(decode.update, pairs, 2))
+        measure(f"orders delete, 100 rows an event{suffix}", seconds, rows, events(decode.delete, batches, 1))
+        decode = decoder(WIDE, WIDE_MAP, schema)
         measure(
-            f"wide insert, 1 row an event{suffix}", seconds, len(wide), events(made.write, [three + r for r in wide], 3)
+            f"wide insert, 1 row an event{suffix}",
+            seconds,
+            len(wide),
+            events(decode.write, [three + r for r in wide], 3),
         )
     texts = make_text_rows(rows)
     read = compile_text_decoder(ORDERS, DecoderOptions(), EnvelopeText())

@@ -86,8 +86,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", type=int, default=4_000, help="rows of the table orders")
     parser.add_argument("seconds", nargs="?", type=float, default=1.0, help="CPU seconds a measurement takes at least")
-    given = parser.parse_args()
-    rows, seconds = given.rows, given.seconds
+    arguments = parser.parse_args()
+    rows, seconds = arguments.rows, arguments.seconds
     orders, wide = [order_row(i) for i in range(rows)], [wide_row(i) for i in range(rows // 5)]
     one, three = full_bitmap(7), full_bitmap(20)
     batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]

@@ -30,7 +30,7 @@ pub fn boolean(out: &mut Vec<u8>, value: bool) {
     out.push(u8::from(value));
 }
 
-/// Add a decimal's unscaled number, given as two's complement with the highest byte first, in its fewest bytes.
+/// Add a decimal's unscaled number, from its two's complement form with the highest byte first, in its fewest bytes.
 pub fn decimal(out: &mut Vec<u8>, unscaled: &[u8]) {
     bytes(out, shortest_complement(unscaled));
 }

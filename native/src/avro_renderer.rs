@@ -29,7 +29,7 @@ pub struct AvroRenderer {
 
 impl AvroRenderer {
     /// Return how a column lies in row images and is written, from a name `avro-stored:`, `avro-shown:` or `avro-double:`
-    /// with that of its JSON renderer, whose texts stand behind those of `AvroUnion`; None for what is not known here.
+    /// with that of its JSON renderer, whose texts follow those of `AvroUnion`; None for what is not supported.
     pub fn of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<(Layout, AvroRenderer)> {
         let (source, json) = match name.split_once(':')? {
             ("avro-stored", json) => (Source::StoredBytes, json),
@@ -87,7 +87,7 @@ impl AvroRenderer {
 
     fn stored(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         if let JsonRenderer::Enum(texts) = &self.json {
-            // With what stands before them.
+            // The texts begin with the branch.
             out.extend_from_slice(texts.get(little_endian(data) as usize)?);
             return Some(());
         }

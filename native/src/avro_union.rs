@@ -1,14 +1,14 @@
 //! What Avro has before a value of a column that may be NULL, and in place of some values.
 
-/// JSON texts that the renderers of dates have for zero dates and for NULL in place of JSON.
+/// Texts that the renderers of dates write for zero dates and for NULL instead of JSON.
 pub const ZERO: &[u8] = b"Z";
 pub const NULL: &[u8] = b"N";
 
-/// A column's bytes beside those of its values.
+/// Bytes of a column other than those of its values.
 pub struct AvroUnion {
-    /// What stands before a value that is not null: the branch of a union, or nothing.
+    /// Bytes before a value that is not null: the branch of a union, or nothing.
     pub branch: Vec<u8>,
-    /// What stands for MySQL's zero dates, and for NULL.
+    /// Bytes in place of MySQL's zero dates, and of NULL.
     pub zero: Vec<u8>,
     pub null: Vec<u8>,
 }
@@ -21,7 +21,7 @@ impl AvroUnion {
         Some((AvroUnion { branch, zero, null }, rest))
     }
 
-    /// Return what stands for a JSON text in place of the value; None for one that is written itself.
+    /// Return the bytes in place of a value with this JSON text; None for a value that is written itself.
     pub fn substitute(&self, json: &[u8]) -> Option<&[u8]> {
         match json {
             ZERO => Some(&self.zero),

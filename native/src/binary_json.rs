@@ -41,7 +41,7 @@ pub fn inside_string(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
 
 fn read(out: &mut Vec<u8>, data: &[u8], quote: &'static [u8]) -> Option<()> {
     let Some(&kind) = data.first() else {
-        // No bytes at all stand for the JSON value null, as the server reads them.
+        // The server reads no bytes at all as the JSON value null.
         out.extend_from_slice(b"null");
         return Some(());
     };
@@ -53,7 +53,7 @@ fn read(out: &mut Vec<u8>, data: &[u8], quote: &'static [u8]) -> Option<()> {
 struct Reader<'a> {
     data: &'a [u8],
     left: i64,
-    /// What stands around strings.
+    /// The quote around strings.
     quote: &'static [u8],
 }
 
@@ -288,7 +288,7 @@ fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8], quote: &[u8]) -> Option<()> 
     Some(())
 }
 
-/// Add bytes as Base64 with a line end behind each 76 characters but the last, as the server writes them.
+/// Add bytes as Base64 with a line end after each 76 characters but the last, as the server writes them.
 fn base64_lines(out: &mut Vec<u8>, data: &[u8], line_end: &[u8]) {
     for (index, line) in data.chunks(LINE_BYTES).enumerate() {
         if index > 0 {

@@ -28,7 +28,7 @@ const HAS_ORIGINAL: u64 = 1 << 55;
 /// Why a transaction is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
-    /// It goes on behind the bytes that are there.
+    /// It does not end in the bytes that are there.
     Truncated,
     /// Something in it is left to Python.
     ForPython,
@@ -39,10 +39,10 @@ pub struct Event<'a> {
     pub kind: u8,
     pub timestamp: u32,
     pub server: u32,
-    /// Low 32 bits of the position behind it.
+    /// Low 32 bits of the position after it.
     pub log_pos: u32,
     pub size: usize,
-    /// Offset behind the packet.
+    /// Offset after the packet.
     pub stop: usize,
     /// With header and checksum.
     whole: &'a [u8],
@@ -51,7 +51,7 @@ pub struct Event<'a> {
 /// A server's UUID, and the number of a transaction there.
 pub type Gtid = ([u8; 16], u64);
 
-/// What a GTID event says.
+/// The contents of a GTID event.
 pub struct GtidEvent {
     /// None for an anonymous transaction.
     pub gtid: Option<Gtid>,
@@ -93,7 +93,7 @@ pub fn event_at(data: &[u8], at: usize) -> Result<Event<'_>, Stop> {
 }
 
 impl<'a> Event<'a> {
-    /// Return the body, whose checksum holds where there is one.
+    /// Return the body, after a check of its checksum if it has one.
     pub fn body(&self, tail: usize) -> Result<&'a [u8], Stop> {
         if tail > 0 && crc32fast::hash(self.whole) != RESIDUE {
             return Err(Stop::ForPython);
@@ -101,14 +101,14 @@ impl<'a> Event<'a> {
         self.unchecked(tail)
     }
 
-    /// Return the body, whatever its checksum says.
+    /// Return the body without a check of its checksum.
     pub fn unchecked(&self, tail: usize) -> Result<&'a [u8], Stop> {
         let end = self.whole.len().checked_sub(tail).ok_or(Stop::ForPython)?;
         self.whole.get(HEADER..end).ok_or(Stop::ForPython)
     }
 }
 
-/// Return what a GTID event of a server since MySQL 8.0 says.
+/// Return the contents of a GTID event of a server since MySQL 8.0.
 pub fn gtid_event(kind: u8, body: &[u8]) -> Result<GtidEvent, Stop> {
     // Flags, uuid, number, kind of the logical clock, last committed, sequence number, seven bytes of time.
     if body.len() < GTID_HEAD || body[25] != LOGICAL_CLOCK {

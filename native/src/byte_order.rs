@@ -1,6 +1,6 @@
 //! Numbers of up to eight bytes, as MySQL stores them.
 
-/// Return a number without a sign whose lowest byte comes first, of at most eight bytes; those behind are left out.
+/// Return a number without a sign whose lowest byte comes first, from the first eight bytes at most.
 pub fn little_endian(data: &[u8]) -> u64 {
     // The sizes of most numbers are read at once.
     match (data.first_chunk::<8>(), data.first_chunk::<4>(), data.len()) {

@@ -65,7 +65,7 @@ pub fn clock(out: &mut Vec<u8>, hours: i64, minutes: i64, seconds: i64) {
     json_text::padded(out, seconds as u64, 2);
 }
 
-/// Remove zeros at the end of a fraction that begins behind `from`, and its point when nothing is left.
+/// Remove zeros at the end of a fraction that begins after `from`, and its point when nothing is left.
 pub fn without_zeros(out: &mut Vec<u8>, from: usize) {
     if out[from..].contains(&b'.') {
         while out.last() == Some(&b'0') {

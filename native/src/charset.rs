@@ -23,7 +23,7 @@ fn shared(made: Vec<Option<Box<[u8]>>>) -> Table {
     Arc::clone(&tables[tables.len() - 1])
 }
 
-/// How bytes become characters.
+/// How bytes are decoded to characters.
 pub enum Charset {
     Utf8,
     Table(Table),

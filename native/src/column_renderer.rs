@@ -12,7 +12,7 @@ pub enum ColumnRenderer {
 
 impl ColumnRenderer {
     /// Return how a column lies in row images and is written, from the name of its renderer with numbers and texts; None
-    /// for what is not known here.
+    /// for what is not supported.
     pub fn of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<(Layout, ColumnRenderer)> {
         if name.starts_with("avro-") {
             let (layout, renderer) = AvroRenderer::of(name, numbers, texts)?;

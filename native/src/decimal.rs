@@ -3,7 +3,7 @@
 use crate::java_floats;
 use crate::json_text;
 
-/// What becomes of a DECIMAL.
+/// How a DECIMAL is written.
 #[derive(Clone, Copy)]
 pub enum DecimalMode {
     Precise,
@@ -71,7 +71,7 @@ impl PackedDecimal {
     fn unscaled(&self, data: &[u8]) -> Unscaled {
         // The top bit is inverted; of negative numbers all bits are.
         let negative = data[0] & 0x80 == 0;
-        // A damaged group holds more than its digits: four bytes for seven digits 214 times as much.
+        // A damaged group can contain more than its digits: four bytes for seven digits, 214 times as much.
         if self.digits <= 34 {
             let sum = self
                 .parts(data, negative)
@@ -229,7 +229,7 @@ pub fn complement_of_digits(negative: bool, digits: &[u8], take: impl FnOnce(&[u
     parse_digits(negative, digits).with_complement(take);
 }
 
-/// Add a DECIMAL of at most 70 digits, the last `scale` of them behind the point, without quotes.
+/// Add a DECIMAL of at most 70 digits, the last `scale` of them after the point, without quotes.
 pub fn decimal_digits(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: usize, mode: DecimalMode) {
     let value = parse_digits(negative, digits);
     match mode {

@@ -3,9 +3,9 @@
 /// Why the rows of an event, or a row of a snapshot, are left to Python; Python gets the number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Declined {
-    /// A value is not what its column says, or the rows do not end where the event ends.
+    /// A value does not fit its column, or the rows do not end where the event ends.
     Value = -1,
-    /// An UPDATE changes a key: it becomes several records.
+    /// An UPDATE changes a key, so it has several records.
     KeyChange = -2,
     /// Images leave columns out.
     IncompleteImage = -3,
@@ -19,7 +19,7 @@ impl Declined {
     /// How many reasons there are.
     pub const COUNT: usize = 5;
 
-    /// Return its place among the reasons, 0 for -1.
+    /// Return its index in the list of reasons, 0 for -1.
     pub fn index(self) -> usize {
         (-(self as i64) - 1) as usize
     }

@@ -8,7 +8,7 @@ use crate::known_tables::KnownTables;
 
 /// A record of a transaction.
 pub struct Record<'py> {
-    /// The place of its table.
+    /// The index of its table.
     pub table: usize,
     /// The number of its row event in the transaction, from 1.
     pub event: usize,
@@ -22,20 +22,20 @@ pub struct Record<'py> {
 /// Records of one partition and their bytes.
 pub type PartitionRecords<'py> = (Bound<'py, PyList>, usize);
 
-/// Records of one table that follow each other. Where events are told apart, those of one row event, with its number.
+/// Records of one table that follow each other; by event, those of one row event, with its GTID and number.
 pub struct Segment<'py> {
     pub table: usize,
     /// By partition; within each as in the binlog.
     pub records: Vec<Option<PartitionRecords<'py>>>,
     pub gtid: Option<Gtid>,
-    /// 0 where events are not told apart.
+    /// 0 unless by event.
     pub event: usize,
 }
 
-/// Transactions that follow each other in one server's numbers: its UUID, the first and the one behind the last.
+/// Transactions that follow each other in one server's numbers: its UUID, the first number and the one after the last.
 type GtidRun = ([u8; 16], u64, u64);
 
-/// What is known of a transaction beside its rows.
+/// Facts of a transaction other than its rows.
 #[derive(Default)]
 pub struct TransactionFacts {
     pub server: u32,
@@ -50,7 +50,7 @@ pub struct TransactionFacts {
 #[derive(Default)]
 pub struct DecodedTransactions<'py> {
     pub segments: Vec<Segment<'py>>,
-    /// Whether the records of each row event are told apart.
+    /// Whether the records of each row event are segments of their own.
     pub by_event: bool,
     pub gtids: Vec<GtidRun>,
     pub last: Option<TransactionFacts>,
@@ -59,8 +59,8 @@ pub struct DecodedTransactions<'py> {
 }
 
 impl<'py> DecodedTransactions<'py> {
-    /// Add a transaction: its records, which are taken out of the buffer, and its rows and bytes; None for one whose events
-    /// cannot be told apart.
+    /// Add a transaction: its records, which are removed from the buffer, and its rows and bytes; None for one without
+    /// a GTID when segments are by event.
     pub fn add(
         &mut self,
         py: Python<'py>,
@@ -89,7 +89,7 @@ impl<'py> DecodedTransactions<'py> {
         records: &mut Vec<Record<'py>>,
         facts: &TransactionFacts,
     ) -> Option<()> {
-        // Where events are told apart, they are by GTID.
+        // By event, segments are named by GTID.
         if self.by_event && facts.gtid.is_none() && !records.is_empty() {
             return None;
         }

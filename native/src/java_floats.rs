@@ -55,7 +55,7 @@ fn shortest(value: f32) -> String {
     format!("{wide:.8e}")
 }
 
-/// Add Java's notation of a positive decimal given as `d.ddde-n`.
+/// Add Java's notation of a positive decimal in the form `d.ddde-n`.
 fn notation(out: &mut Vec<u8>, decimal: &str, value: f64) {
     let (mut digits, mut exponent) = significant_digits(decimal);
     if digits.len() == 1 {
@@ -82,7 +82,7 @@ fn notation(out: &mut Vec<u8>, decimal: &str, value: f64) {
     }
 }
 
-/// Return a decimal's digits without zeros before and behind them, and the exponent of the first one.
+/// Return a decimal's digits without leading and trailing zeros, and the exponent of the first one.
 pub fn significant_digits(decimal: &str) -> (Vec<u8>, i32) {
     let (mantissa, exponent) = decimal.split_once('e').unwrap_or((decimal, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

@@ -63,7 +63,7 @@ pub enum JsonRenderer {
 
 impl JsonRenderer {
     /// Return how a column lies in row images and is written, from the name of its renderer with numbers and texts; None
-    /// for a name that is not known here.
+    /// for an unknown name.
     pub fn of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<(Layout, JsonRenderer)> {
         let first = *numbers.first().unwrap_or(&0);
         let second = *numbers.get(1).unwrap_or(&0);
@@ -168,7 +168,7 @@ impl JsonRenderer {
     }
 }
 
-/// Return whether a number stands for true: one above zero, or one that is not zero.
+/// Return whether a number means true: one above zero, or one that is not zero.
 pub fn is_true(data: &[u8], signed: bool, above_zero: bool) -> bool {
     let value = if signed { signed_little_endian(data) } else { little_endian(data) as i64 };
     if above_zero {

@@ -1,4 +1,4 @@
-//! Texts as JSON holds them: digits, Base64 and strings with their escapes.
+//! Texts as JSON has them: digits, Base64 and strings with their escapes.
 
 /// Two digits each of 0 to 99.
 const PAIRS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839\
@@ -129,7 +129,7 @@ const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Return how many of the first bytes of eight, the lowest being the first, are ASCII that stands in a JSON string as it is.
+/// Return how many of the first bytes of eight, the lowest being the first, are ASCII that a JSON string has as it is.
 fn plain_of_word(word: u64) -> usize {
     // The top bit of a byte that is zero is set, and none below the lowest one of these.
     let zero = |word: u64| word.wrapping_sub(each(1)) & !word;
@@ -138,33 +138,33 @@ fn plain_of_word(word: u64) -> usize {
     (other & each(0x80)).trailing_zeros() as usize / 8
 }
 
-/// Return whether all bytes stand in a JSON string as they are, and are below a limit.
+/// Return whether a JSON string has all bytes as they are, and they are below a limit.
 ///
 /// Of a block of known size, looked at without an early end, the processor takes all bytes at a time.
 fn is_plain_block(block: &[u8; 16], limit: u8) -> bool {
     let other = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte >= limit);
-    !block.iter().fold(false, |found, &byte| found | other(byte))
+    !block.iter().fold(false, |any, &byte| any | other(byte))
 }
 
-/// Return how many bytes from the first one on stand in a JSON string as they are, and are below a limit above ASCII.
+/// Return how many bytes from the first one on a JSON string has as they are, and are below a limit above ASCII.
 fn plain_bytes(data: &[u8], limit: u8) -> usize {
     let mut rest = data;
-    while let Some((block, behind)) = rest.split_first_chunk::<16>() {
+    while let Some((block, after)) = rest.split_first_chunk::<16>() {
         if !is_plain_block(block, limit) {
             break;
         }
-        rest = behind;
+        rest = after;
     }
-    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
+    while let Some((word, after)) = rest.split_first_chunk::<8>() {
         let plain = plain_of_word(u64::from_le_bytes(*word));
         if plain < 8 {
             rest = &rest[plain..];
             break;
         }
-        rest = behind;
+        rest = after;
     }
     if let (1..8, Some(last)) = (rest.len(), data.last_chunk::<8>()) {
-        // Zero bytes come in behind the last one, and are not plain.
+        // Zero bytes come in after the last one, and are not plain.
         let word = u64::from_le_bytes(*last) >> (64 - 8 * rest.len());
         rest = &rest[plain_of_word(word)..];
     }
@@ -240,7 +240,7 @@ pub fn escaped_by_mysql(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Return whether a JSON string holds these bytes as they are: ASCII without anything to escape.
+/// Return whether a JSON string has these bytes as they are: ASCII without anything to escape.
 pub fn is_plain_ascii(data: &[u8]) -> bool {
     plain_bytes(data, 0x80) == data.len()
 }

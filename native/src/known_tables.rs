@@ -7,16 +7,16 @@ use pyo3::prelude::*;
 use crate::row_context::ContextTemplate;
 use crate::row_kernel::RowKernel;
 
-/// What stands before the row number and behind it.
+/// The texts before and after the row number.
 pub type RowContext = (ContextTemplate, ContextTemplate);
 
-/// What the rows of a table version become; without a decoder they are passed over.
+/// How the rows of a table version are decoded; without a decoder they are skipped.
 pub struct KnownTable {
     pub route: Py<PyAny>,
     pub decoder: Option<Py<RowKernel>>,
     /// By operation: insert, update, delete; none for one that is left to Python.
     pub contexts: [Option<RowContext>; 3],
-    /// What stands between flags and rows in the events of each operation.
+    /// Bytes between flags and rows in the events of each operation.
     pub heads: [Vec<u8>; 3],
     /// Partitions of its topic.
     pub partitions: u32,
@@ -30,7 +30,7 @@ pub struct KnownTables {
 }
 
 impl KnownTables {
-    /// Add a table; `map` is the body of its TABLE_MAP behind the table's number.
+    /// Add a table; `map` is the body of its TABLE_MAP after the table's number.
     pub fn add(&mut self, map: Vec<u8>, table: KnownTable) {
         self.by_map.insert(map, self.list.len());
         self.list.push(table);
@@ -42,13 +42,13 @@ impl KnownTables {
         self.list.clear();
     }
 
-    /// Return the place of the table with the body of a TABLE_MAP behind the table's number.
+    /// Return the index of the table with this body of a TABLE_MAP after the table's number.
     pub fn find(&self, map: &[u8]) -> Option<usize> {
         self.by_map.get(map).copied()
     }
 
-    /// Return the table at a place.
-    pub fn at(&self, place: usize) -> &KnownTable {
-        &self.list[place]
+    /// Return the table at an index.
+    pub fn at(&self, index: usize) -> &KnownTable {
+        &self.list[index]
     }
 }

@@ -1,6 +1,7 @@
-//! Decodes row events, and rows of snapshots, into the records that airflow-provider-mysql-cdc writes, byte for byte as its Python decoder does.
+//! Decodes row events, and rows of snapshots, into the records that airflow-provider-mysql-cdc writes, byte for byte as its
+//! Python decoder does.
 //!
-//! The kernel *declines* what it does not do, and whatever is not as it should be: then it has added nothing, and the
+//! The kernel *declines* what it does not support, and whatever is malformed: then it has added nothing, and the
 //! Python decoder reads the event, and raises its errors. It raises nothing about data itself.
 
 #![forbid(unsafe_code)]
@@ -48,19 +49,19 @@ mod value_layout;
 
 use pyo3::prelude::*;
 
-/// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
-const FORM: i64 = 8;
+/// Version of the arguments of the functions below and of records; the loader accepts only its own.
+const FORM: i64 = 9;
 
 #[pymodule]
 fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // What a panic says goes into the log of the job, once, and not to stderr for each event.
+    // The message of a panic goes to the job's log, once, and not to stderr for each event.
     std::panic::set_hook(Box::new(|_| {}));
     module.add("FORM", FORM)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<row_kernel::RowKernel>()?;
     module.add_class::<tally::Tally>()?;
     module.add_class::<text_rows::TextRows>()?;
-    module.add_class::<transaction_decoder::Walker>()?;
+    module.add_class::<transaction_decoder::TransactionDecoder>()?;
     module.add_function(wrap_pyfunction!(row_plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(row_plan::flat_plan, module)?)?;
     module.add_function(wrap_pyfunction!(text_rows::text_plan, module)?)?;

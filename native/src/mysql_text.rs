@@ -32,19 +32,19 @@ pub fn unsigned(data: &[u8]) -> Option<u64> {
     u64::try_from(integer(data)?).ok()
 }
 
-/// Return whether a whole number stands for true: one above zero, or one that is not zero.
+/// Return whether a whole number means true: one above zero, or one that is not zero.
 pub fn is_true(data: &[u8], above_zero: bool) -> Option<bool> {
     let value = integer(data)?;
     Some(if above_zero { value > 0 } else { value != 0 })
 }
 
-/// Return whether there is a minus, and what stands behind it; None for anything but digits there.
+/// Return whether there is a minus, and what follows it; None for anything but digits there.
 fn signed_digits(data: &[u8]) -> Option<(bool, &[u8])> {
     let (negative, digits) = sign(data);
     digits.iter().all(u8::is_ascii_digit).then_some((negative, digits))
 }
 
-/// Return whether there is a minus, and what stands behind it.
+/// Return whether there is a minus, and what follows it.
 fn sign(data: &[u8]) -> (bool, &[u8]) {
     match data.split_first() {
         Some((b'-', rest)) => (true, rest),
@@ -67,7 +67,7 @@ pub fn float(data: &[u8]) -> Option<f32> {
     (f64::from(value as f32) == value).then_some(value as f32)
 }
 
-/// Return whether a DECIMAL has a minus, and its digits; None for one that has not as many behind the point as it should.
+/// Return whether a DECIMAL has a minus, and its digits; None for one with fewer or more than `scale` after the point.
 pub fn decimal_digits(data: &[u8], scale: usize) -> Option<(bool, Vec<u8>)> {
     let (negative, rest) = sign(data);
     let point = rest.len().checked_sub(if scale > 0 { scale + 1 } else { 0 })?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::declined::Declined;
 
-/// Do what a call asks for; a panic is a decline.
+/// Run the work of a call; a panic is a decline.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, Declined>) -> Result<T, Declined> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Declined::Defect))
 }
@@ -24,5 +24,5 @@ pub fn byte_text(text: &str) -> Result<Cow<'_, [u8]>, Declined> {
 /// Panic, and return what a decoder would return.
 #[pyfunction]
 pub fn panic() -> i64 {
-    guarded(|| panic!("asked for")).unwrap_or_else(|why| why as i64)
+    guarded(|| panic!("requested")).unwrap_or_else(|why| why as i64)
 }

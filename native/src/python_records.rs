@@ -1,4 +1,4 @@
-//! Records as Python gets them: key, value, row number, 0 or 1 for a tombstone, header and partition, which may be None.
+//! Records as Python gets them: key, value, row number, 0 or 1 for a tombstone, header or None, partition or None.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

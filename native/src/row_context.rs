@@ -1,4 +1,4 @@
-//! What stands before and behind the row number of a record, such as the source block: templates with placeholders for what
+//! The texts before and after the row number of a record, such as the source block: templates with placeholders for what
 //! differs from event to event.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::avro_binary;
 use crate::json_text;
 
-/// What stands for one thing that differs between the row events of a table.
+/// One thing that differs between the row events of a table.
 #[derive(Clone, Copy)]
 enum Placeholder {
     /// When the transaction was committed: seconds, milli-, micro- and nanoseconds.
@@ -61,7 +61,7 @@ pub fn time_ns(now_ns: u64) -> u64 {
 /// A text with placeholders.
 pub struct ContextTemplate {
     pieces: Vec<(Vec<u8>, Option<Placeholder>)>,
-    /// Whether what takes the place of placeholders is written as Avro; what may be null is then a union with null first.
+    /// Whether the values of placeholders are written as Avro; a value that may be null is then a union with null first.
     binary: bool,
 }
 
@@ -85,8 +85,8 @@ fn placeholder(name: &str) -> Option<Placeholder> {
 }
 
 impl ContextTemplate {
-    /// Return a template of its pieces, each with the name of the placeholder behind it or an empty one; None where a name
-    /// is not known.
+    /// Return a template of its pieces, each with the name of the placeholder after it or an empty one; None for an
+    /// unknown name.
     pub fn of(pieces: Vec<(Vec<u8>, String)>, binary: bool) -> Option<ContextTemplate> {
         let piece = |(text, name): (Vec<u8>, String)| -> Option<(Vec<u8>, Option<Placeholder>)> {
             Some((text, if name.is_empty() { None } else { Some(placeholder(&name)?) }))

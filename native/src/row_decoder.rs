@@ -12,29 +12,29 @@ use crate::value_layout::{has_bit, take_value, Layout};
 pub struct Column {
     /// `"name":`
     pub label: Vec<u8>,
-    /// What stands in an image before its value, or for it: a comma, the label, and its constant if it has one.
+    /// Text before its value in an image, or in place of it: a comma, the label, and its constant if it has one.
     pub lead: Vec<u8>,
-    /// What stands for NULL; none where it cannot stand.
+    /// Text for NULL; none where there is no NULL.
     pub null: Option<Vec<u8>>,
     /// Whether its value is in images: not one that is left out, nor one with a constant.
     pub in_value: bool,
-    /// Its place among the columns of the key.
+    /// Its index among the columns of the key.
     pub in_key: Option<usize>,
     pub layout: Layout,
     pub renderer: ColumnRenderer,
 }
 
-/// What stands around the images and the key of every record.
+/// The texts around the images and the key of every record.
 pub struct EnvelopeTexts {
     pub key_head: Vec<u8>,
     pub key_tail: Vec<u8>,
     /// What every value begins with.
     pub value_head: Vec<u8>,
-    /// What stands then before the image of an insert, before another first image, and between two.
+    /// Then text before the image of an insert, before another first image, and between two.
     pub insert: Vec<u8>,
     pub before: Vec<u8>,
     pub between: Vec<u8>,
-    /// What stands before, between and behind the members of an image; between those of a key as well.
+    /// Text before, between and after the members of an image; between those of a key as well.
     pub open: Vec<u8>,
     pub comma: Vec<u8>,
     pub close: Vec<u8>,
@@ -42,12 +42,12 @@ pub struct EnvelopeTexts {
     pub binary: bool,
 }
 
-/// A row event: its rows with the bitmaps of present columns before them, and what stands around the row number.
+/// A row event: its rows with the bitmaps of present columns before them, and the texts around the row number.
 pub struct Rows<'a> {
     pub bitmaps: &'a [u8],
     pub data: &'a [u8],
     pub before_number: &'a [u8],
-    pub behind_number: &'a [u8],
+    pub after_number: &'a [u8],
     /// The first row's number.
     pub first: i64,
 }
@@ -71,7 +71,7 @@ impl Operation {
     }
 }
 
-/// Takes the key, the value and the row number of a record; says whether it took it.
+/// Receives the key, the value and the row number of a record; None when it cannot.
 pub type Take<'a> = dyn FnMut(Option<&[u8]>, &[u8], i64) -> Option<()> + 'a;
 
 /// The decoder of one table version.
@@ -79,7 +79,7 @@ pub struct RowDecoder {
     pub columns: Vec<Column>,
     pub key_columns: usize,
     pub envelope: EnvelopeTexts,
-    /// Partitions of the rows that are wanted; none for all.
+    /// Partitions of the rows to produce; none for all.
     pub assigned: Option<AssignedPartitions>,
 }
 
@@ -104,7 +104,7 @@ impl RowDecoder {
         Ok(())
     }
 
-    /// Hand the records of an event to `take`, and return the number of rows, and of those that are wanted.
+    /// Hand the records of an event to `take`, and return the number of rows, and of those to produce.
     pub fn decode(
         &self,
         operation: Operation,
@@ -114,7 +114,7 @@ impl RowDecoder {
     ) -> Result<(i64, i64), Declined> {
         self.check_images(operation, rows)?;
         let envelope = &self.envelope;
-        let (mut at, mut number, mut wanted) = (0, rows.first, 0);
+        let (mut at, mut number, mut produced) = (0, rows.first, 0);
         while at < rows.data.len() {
             if let Some(stop) = self.unassigned(operation, at, rows.data, scratch)? {
                 (at, number) = (stop, number + 1);
@@ -132,14 +132,14 @@ impl RowDecoder {
             } else {
                 json_text::signed(value, number);
             }
-            value.extend_from_slice(rows.behind_number);
+            value.extend_from_slice(rows.after_number);
             take((self.key_columns > 0).then_some(&scratch.key), value, number).ok_or(Declined::Call)?;
-            (number, wanted) = (number + 1, wanted + 1);
+            (number, produced) = (number + 1, produced + 1);
         }
-        Ok((number - rows.first, wanted))
+        Ok((number - rows.first, produced))
     }
 
-    /// Return the offset behind a row of a partition that is assigned to another writer; none for a row that is wanted.
+    /// Return the offset after a row of a partition that is assigned to another writer; none for a row to produce.
     fn unassigned(
         &self,
         operation: Operation,
@@ -156,11 +156,11 @@ impl RowDecoder {
                 return Err(Declined::KeyChange);
             }
         }
-        let wanted = assigned.has((self.key_columns > 0).then_some(&scratch.key));
-        Ok((!wanted).then_some(stop))
+        let owned = assigned.has((self.key_columns > 0).then_some(&scratch.key));
+        Ok((!owned).then_some(stop))
     }
 
-    /// Put the key of an image in place and make nothing else of it; return the offset behind it.
+    /// Write the key of an image to the scratch and decode nothing else of it; return the offset after it.
     fn key(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
         let Scratch { key, apart, spans, .. } = scratch;
         apart.clear();
@@ -187,7 +187,7 @@ impl RowDecoder {
         Some(at)
     }
 
-    /// Begin a value with its first image, behind what stands before it; return the offset behind the image.
+    /// Begin a value with `lead` and its first image; return the offset after the image.
     fn first_image(&self, lead: &[u8], at: usize, rows: &Rows, scratch: &mut Scratch) -> Result<usize, Declined> {
         scratch.value.clear();
         scratch.value.extend_from_slice(&self.envelope.value_head);
@@ -207,7 +207,7 @@ impl RowDecoder {
         }
     }
 
-    /// Add an image to the value and put its key in place; return the offset behind it.
+    /// Add an image to the value and write its key to the scratch; return the offset after it.
     pub fn image(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
         let Scratch { value, key, apart, spans, .. } = scratch;
         apart.clear();

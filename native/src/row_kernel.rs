@@ -27,8 +27,8 @@ pub struct RowKernel {
 impl RowKernel {
     /// Append the records of inserts; return the number of rows, or a number below zero when they are left to Python.
     ///
-    /// `before` and `behind` are the texts around the row number, one character a byte.
-    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    /// `before` and `after` are the texts around the row number, one character a byte.
+    #[pyo3(signature = (buf, pos, end, before, after, first, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
@@ -36,15 +36,15 @@ impl RowKernel {
         pos: usize,
         end: usize,
         before: &str,
-        behind: &str,
+        after: &str,
         first: i64,
         out: &Bound<'_, PyList>,
     ) -> i64 {
-        self.append(Operation::Insert, buf, (pos, end), (before, behind), first, out)
+        self.append(Operation::Insert, buf, (pos, end), (before, after), first, out)
     }
 
     /// Append the records of updates; see `write`.
-    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[pyo3(signature = (buf, pos, end, before, after, first, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn update(
         &self,
@@ -52,15 +52,15 @@ impl RowKernel {
         pos: usize,
         end: usize,
         before: &str,
-        behind: &str,
+        after: &str,
         first: i64,
         out: &Bound<'_, PyList>,
     ) -> i64 {
-        self.append(Operation::Update, buf, (pos, end), (before, behind), first, out)
+        self.append(Operation::Update, buf, (pos, end), (before, after), first, out)
     }
 
     /// Append the records of deletes; see `write`.
-    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[pyo3(signature = (buf, pos, end, before, after, first, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn delete(
         &self,
@@ -68,11 +68,11 @@ impl RowKernel {
         pos: usize,
         end: usize,
         before: &str,
-        behind: &str,
+        after: &str,
         first: i64,
         out: &Bound<'_, PyList>,
     ) -> i64 {
-        self.append(Operation::Delete, buf, (pos, end), (before, behind), first, out)
+        self.append(Operation::Delete, buf, (pos, end), (before, after), first, out)
     }
 }
 
@@ -83,31 +83,31 @@ impl RowKernel {
         operation: Operation,
         buf: &Bound<'_, PyAny>,
         (pos, end): (usize, usize),
-        (before, behind): (&str, &str),
+        (before, after): (&str, &str),
         first: i64,
         out: &Bound<'_, PyList>,
     ) -> i64 {
         let length = out.len();
         let result = guarded(|| {
             let buf = buf.cast::<PyBytes>().map_err(|_| Declined::Call)?.as_bytes();
-            let (before, behind) = (byte_text(before)?, byte_text(behind)?);
+            let (before, after) = (byte_text(before)?, byte_text(after)?);
             let rows = Rows {
                 bitmaps: self.bitmaps(operation, buf, pos).ok_or(Declined::Call)?,
                 data: buf.get(pos..end).ok_or(Declined::Call)?,
                 before_number: &before,
-                behind_number: &behind,
+                after_number: &after,
                 first,
             };
             with_scratch(|scratch| self.decode(operation, &rows, scratch, out))
         });
-        self.tally.get().count(result.map(|(_, wanted)| wanted));
+        self.tally.get().count(result.map(|(_, produced)| produced));
         result.map(|(rows, _)| rows).unwrap_or_else(|why| match out.del_slice(length, out.len()) {
             Ok(()) => why as i64,
             Err(_) => Declined::Defect as i64,
         })
     }
 
-    /// Return the bitmaps of present columns that stand before an event's rows.
+    /// Return the bitmaps of present columns before an event's rows.
     pub fn bitmaps<'a>(&self, operation: Operation, data: &'a [u8], rows_at: usize) -> Option<&'a [u8]> {
         let size = self.decoder.bitmap_bytes() * operation.images();
         data.get(rows_at.checked_sub(size)?..rows_at)

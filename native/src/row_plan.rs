@@ -1,4 +1,4 @@
-//! Plans of Python's that become decoders of row events.
+//! Decoders of row events from the plans that Python passes.
 
 use pyo3::prelude::*;
 
@@ -9,16 +9,16 @@ use crate::row_kernel::RowKernel;
 use crate::tally::Tally;
 use crate::ticdc_dispatcher::{Dispatcher, DispatcherPlan};
 
-/// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its renderer: name,
+/// A column's label, the text for NULL if it can be NULL, whether it is in the value, its constant, and its renderer: name,
 /// numbers, texts.
 type ColumnPlan = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);
 
-/// Return the decoder of a table version, or None for one with something that is not known here.
+/// Return the decoder of a table version, or None for one with something that is not supported.
 ///
-/// `around` has what stands before and behind keys, what values begin with, and what stands then before the image of an
-/// insert, before another first image, and between two; then what stands before, between and behind the members of images.
-/// `binary` says that row numbers are written as Avro writes them; `owned` has the number of the topic's partitions and those
-/// whose rows are wanted.
+/// `around` has the texts before and after keys, the one that values begin with, and those before the image of an insert,
+/// before another first image, and between two; then those before, between and after the members of images.
+/// `binary` is true when row numbers are written as in Avro; `owned` has the number of the topic's partitions and
+/// those whose rows are produced.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn plan(
@@ -36,18 +36,18 @@ pub fn plan(
 }
 
 /// Return the decoder of a table version whose rows are written in TiCDC's protocol, or None for one with something that is
-/// not known here.
+/// not supported.
 ///
-/// `heads` are what keys and values begin with, `spread` is the plan of the dispatcher; the other arguments are those of `plan`.
+/// `heads` are what keys and values begin with, `dispatcher` is its plan; the others are those of `plan`.
 #[pyfunction]
 pub fn flat_plan(
     columns: Vec<ColumnPlan>,
     keys: Vec<usize>,
     heads: (Vec<u8>, Vec<u8>),
-    spread: DispatcherPlan,
+    dispatcher: DispatcherPlan,
     tally: Py<Tally>,
 ) -> Option<RowKernel> {
-    let dispatcher = Some(Dispatcher::of(spread, columns.len())?);
+    let dispatcher = Some(Dispatcher::of(dispatcher, columns.len())?);
     let mut around = vec![Vec::new(); 9];
     (around[0], around[2]) = heads;
     let decoder = decoder_of(columns, &keys, envelope_of(around, true)?, None)?;

@@ -28,7 +28,7 @@ pub struct Scratch {
 const KEPT_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// Those for all tables; while they are in use, and behind a panic, empty ones stand here.
+    /// Those for all tables; while they are in use, and after a panic, empty ones are here.
     static SCRATCH: Cell<Scratch> = Cell::default();
 }
 

@@ -19,10 +19,10 @@ pub struct TemporalFormat {
     /// Whether years 1 to 99 count as 1970 to 2069.
     pub adjust: bool,
     pub nullable: bool,
-    /// What stands for MySQL's zero dates.
+    /// Text in place of MySQL's zero dates.
     pub zero: Box<[u8]>,
     pub null: Box<[u8]>,
-    /// What a TIME of a mode that only holds times of day is: none, milliseconds, or a text.
+    /// How a TIME is written in a mode that only allows times of day: none, milliseconds, or a text.
     pub time_of_day: TimeOfDay,
 }
 
@@ -36,7 +36,7 @@ pub enum TimeOfDay {
 impl TemporalFormat {
     /// Return what a column is written as, from numbers: digits, units a second (0 for ISO texts), whether two-digit
     /// years are adjusted, whether the column may be NULL, and what a TIME of a time of day is (0 none, 1 milliseconds,
-    /// 2 text); and texts: of zero dates, and of NULL. None when they are not known here.
+    /// 2 text); and texts: of zero dates, and of NULL. None for others.
     pub fn new(numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<TemporalFormat> {
         let &[digits, unit, adjust, nullable, time_of_day] = numbers else { return None };
         let [zero, null]: [Vec<u8>; 2] = texts.try_into().ok()?;
@@ -59,14 +59,14 @@ impl TemporalFormat {
         })
     }
 
-    /// Add a DATE given as text.
+    /// Add a DATE from its text.
     pub fn date_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         let (year, month, day) = day_text(data)?;
         self.day(out, day_of(year, month, day, self.adjust)?);
         Some(())
     }
 
-    /// Add a DATETIME given as text, with as many digits behind the point as the column has.
+    /// Add a DATETIME from its text, with as many digits after the point as the column has.
     pub fn datetime_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         let (head, rest) = data.split_at_checked(10)?;
         let (time, fraction) = rest.split_at_checked(9)?;
@@ -106,7 +106,7 @@ impl TemporalFormat {
         Some(())
     }
 
-    /// Add a TIMESTAMP given as text in UTC.
+    /// Add a TIMESTAMP from its text in UTC.
     pub fn timestamp_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         if data.len() < 19 {
             return None;
@@ -123,7 +123,7 @@ impl TemporalFormat {
         Some(())
     }
 
-    /// Add a TIME given as `[-]hh:mm:ss[.f]`.
+    /// Add a TIME from `[-]hh:mm:ss[.f]`.
     pub fn time_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         let (negative, rest) = match data.split_first() {
             Some((b'-', rest)) => (true, rest),

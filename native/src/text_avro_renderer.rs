@@ -20,8 +20,8 @@ pub struct TextAvroRenderer {
 
 impl TextAvroRenderer {
     /// Return how a column's values are written, from a name `avro-stored:` or `avro-shown:` with that of their JSON
-    /// renderer, whose texts stand behind those of `AvroUnion`; a whole number comes with its bits. None for what is not
-    /// known here.
+    /// renderer, whose texts follow those of `AvroUnion`; a whole number comes with its bits. None for what is not
+    /// supported.
     pub fn of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<TextAvroRenderer> {
         let (from_json, json) = match name.split_once(':')? {
             ("avro-stored", json) => (false, json),

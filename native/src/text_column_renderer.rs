@@ -11,7 +11,7 @@ pub enum TextColumnRenderer {
 
 impl TextColumnRenderer {
     /// Return how a column's values are written, from the name of their renderer with numbers and texts; None for what is
-    /// not known here.
+    /// not supported.
     pub fn of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<TextColumnRenderer> {
         if name.starts_with("avro-") {
             return Some(TextColumnRenderer::Avro(Box::new(TextAvroRenderer::of(name, numbers, texts)?)));

@@ -1,4 +1,4 @@
-//! How the values of the text protocol are written as JSON: what `cdc/decode/text_decoder.py` writes of the rows of a snapshot.
+//! How the values of the text protocol are written as JSON: what `cdc/decode/text_decoder.py` writes of a snapshot's rows.
 
 use crate::decimal::{self, DecimalMode};
 use crate::java_floats;
@@ -50,7 +50,7 @@ pub enum TextJsonRenderer {
 
 impl TextJsonRenderer {
     /// Return how a column's values are written, from the name of their renderer with numbers and texts; None for what is
-    /// not known here.
+    /// not supported.
     pub fn of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<TextJsonRenderer> {
         let first = *numbers.first().unwrap_or(&0);
         let scale = usize::try_from(first).ok().filter(|scale| *scale <= 65);

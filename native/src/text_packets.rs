@@ -8,7 +8,7 @@ const ERROR: u8 = 0xFF;
 /// A packet that ends the rows is shorter; a row that begins with the same byte is longer.
 const EOF_BYTES: usize = 9;
 
-/// Return the payload of the packet at an offset, and the offset behind it; None where it is not there as a whole.
+/// Return the payload of the packet at an offset, and the offset after it; None where it is not there as a whole.
 pub fn packet(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let start = at.checked_add(HEADER)?;
     let header = data.get(at..start)?;
@@ -16,7 +16,7 @@ pub fn packet(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((data.get(start..start + size)?, start + size))
 }
 
-/// Return how many rows of one packet stand here as a whole, the offset behind them and the next packet's number.
+/// Return how many rows of one packet are here as a whole, the offset after them and the next packet's number.
 ///
 /// `number` is what the first packet's has to be; a payload of `largest` bytes goes on in the next packet.
 pub fn whole_rows(data: &[u8], pos: usize, number: u8, largest: usize) -> (u64, usize, u8) {

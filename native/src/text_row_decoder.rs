@@ -10,12 +10,12 @@ use crate::text_column_renderer::TextColumnRenderer;
 /// A column of the SELECT.
 pub struct TextColumn {
     pub nullable: bool,
-    /// What stands for NULL.
+    /// Text for NULL.
     pub null: Vec<u8>,
     pub renderer: TextColumnRenderer,
 }
 
-/// A member of a value or a key: its label, and a column or a text that stands for it.
+/// A member of a value or a key: its label, and a column or a constant.
 pub struct Member {
     pub label: Vec<u8>,
     pub column: Option<usize>,
@@ -30,17 +30,17 @@ pub struct TextRowDecoder {
     key_head: Vec<u8>,
     key_tail: Vec<u8>,
     value_head: Vec<u8>,
-    /// What stands before, between and behind the members of an image; between those of a key as well.
+    /// Text before, between and after the members of an image; between those of a key as well.
     image: [Vec<u8>; 3],
-    /// Whether row numbers, and times behind rows, are written as Avro writes them.
+    /// Whether row numbers, and times after them, are written as Avro writes them.
     pub binary: bool,
 }
 
 impl TextRowDecoder {
     /// Return the decoder of a table's rows.
     ///
-    /// `envelope` has what stands before and behind keys, and before the image in values; of Avro then what stands before,
-    /// between and behind the members of an image.
+    /// `envelope` has the texts before and after keys, and before the image in values; for Avro then those before, between
+    /// and after the members of an image.
     pub fn of(
         columns: Vec<TextColumn>,
         value: Vec<Member>,
@@ -60,7 +60,7 @@ impl TextRowDecoder {
         !self.key.is_empty()
     }
 
-    /// Put the record of a row into the scratch's key and value; `around` stands before and behind its number.
+    /// Put the record of a row into the scratch's key and value; `around` are the texts before and after its number.
     pub fn decode(
         &self,
         data: &[u8],
@@ -133,7 +133,7 @@ fn join(out: &mut Vec<u8>, comma: &[u8], members: &[Member], rendered: &[u8], sp
     }
 }
 
-/// Return a length-encoded size and the offset behind it; NULL has none.
+/// Return a length-encoded size and the offset after it; NULL has none.
 fn length(data: &[u8], at: usize) -> Option<(Option<usize>, usize)> {
     let more = match *data.get(at)? {
         251 => return Some((None, at + 1)),

@@ -15,7 +15,7 @@ use crate::text_row_decoder::{Member, TextColumn, TextRowDecoder};
 
 /// A column of a SELECT: whether it may be NULL, the text of NULL, and its renderer: name, numbers, texts.
 type TextColumnPlan = (bool, Vec<u8>, String, Vec<i64>, Vec<Vec<u8>>);
-/// A member of a value or a key: its label, and the place of its column or what stands there for it.
+/// A member of a value or a key: its label, and the index of its column or a constant.
 type MemberPlan = (Vec<u8>, Option<usize>, Vec<u8>);
 
 /// Bytes of records after which a call ends: a row of NULLs has a byte a column, and a record of it the names and the schema
@@ -29,7 +29,7 @@ pub struct TextRows {
     tally: Py<Tally>,
 }
 
-/// Return the decoder of rows of a SELECT, or None for one with something that is not known here.
+/// Return the decoder of rows of a SELECT, or None for one with something that is not supported.
 ///
 /// `around` is the envelope of `TextRowDecoder::of`.
 #[pyfunction]
@@ -46,7 +46,7 @@ pub fn text_plan(
     let columns: Vec<TextColumn> = columns.into_iter().map(column).collect::<Option<_>>()?;
     let count = columns.len();
     let members = |plans: Vec<MemberPlan>| -> Option<Vec<Member>> {
-        let known = plans.iter().all(|(_, column, _)| column.is_none_or(|place| place < count));
+        let known = plans.iter().all(|(_, column, _)| column.is_none_or(|index| index < count));
         let member = |(label, column, constant)| Member { label, column, constant };
         known.then(|| plans.into_iter().map(member).collect())
     };
@@ -58,22 +58,22 @@ pub fn text_plan(
 impl TextRows {
     /// Append the record of a row; return 1, or a number below zero when it is left to Python.
     ///
-    /// `before` and `behind` are the texts around the row number, one character a byte.
-    #[pyo3(signature = (packet, pos, before, behind, row, out, /))]
+    /// `before` and `after` are the texts around the row number, one character a byte.
+    #[pyo3(signature = (packet, pos, before, after, row, out, /))]
     fn row(
         &self,
         packet: &Bound<'_, PyAny>,
         pos: usize,
         before: &str,
-        behind: &str,
+        after: &str,
         row: i64,
         out: &Bound<'_, PyList>,
     ) -> i64 {
         let result = guarded(|| {
             let data = packet.cast::<PyBytes>().map_err(|_| Declined::Call)?.as_bytes();
-            let (before, behind) = (byte_text(before)?, byte_text(behind)?);
+            let (before, after) = (byte_text(before)?, byte_text(after)?);
             with_scratch(|scratch| {
-                self.decoder.decode(data, pos, (&before, &behind), scratch, row)?;
+                self.decoder.decode(data, pos, (&before, &after), scratch, row)?;
                 self.append(scratch, row, out)
             })
         });
@@ -82,12 +82,13 @@ impl TextRows {
         result.unwrap_or_else(|why| why as i64)
     }
 
-    /// Append the records of rows, each behind the header of its packet, up to the first one that is left to Python, or
+    /// Append the records of rows, each after the header of its packet, up to the first one that is left to Python, or
     /// until they have `MOST_BYTES`.
     ///
-    /// `before` stands before the row number, with one character a byte, and `behind` behind it: pieces with the name of
-    /// the placeholder behind each. Returns the number of rows, or one below zero, and the offset behind them.
-    #[pyo3(signature = (data, pos, most, before, behind, row, now_ns, out, /))]
+    /// `before` is the text before the row number, with one character a byte, and `after` the template of the one after it:
+    /// pieces with the name of the placeholder after each. Returns the number of rows, or one below zero, and the offset
+    /// after them.
+    #[pyo3(signature = (data, pos, most, before, after, row, now_ns, out, /))]
     #[allow(clippy::too_many_arguments)]
     fn rows(
         &self,
@@ -95,7 +96,7 @@ impl TextRows {
         pos: usize,
         most: usize,
         before: &str,
-        behind: Vec<(Vec<u8>, String)>,
+        after: Vec<(Vec<u8>, String)>,
         row: i64,
         now_ns: u64,
         out: &Bound<'_, PyList>,
@@ -103,13 +104,13 @@ impl TextRows {
         let length = out.len();
         let result = guarded(|| {
             let before = byte_text(before)?;
-            let behind = ContextTemplate::of(behind, self.decoder.binary).ok_or(Declined::Call)?;
+            let after = ContextTemplate::of(after, self.decoder.binary).ok_or(Declined::Call)?;
             let mut text = Vec::new();
             let (mut at, mut rows, mut bytes) = (pos, 0, 0);
             with_scratch(|scratch| {
                 while rows < most && bytes < MOST_BYTES {
                     let Some((payload, stop)) = packet(data.as_bytes(), at) else { break };
-                    behind.write(&mut text, &EventFacts::now(now_ns)).ok_or(Declined::Call)?;
+                    after.write(&mut text, &EventFacts::now(now_ns)).ok_or(Declined::Call)?;
                     if self.decoder.decode(payload, 0, (&before, &text), scratch, row).is_err() {
                         break;
                     }
@@ -137,7 +138,7 @@ impl TextRows {
     }
 }
 
-/// Return how many rows of one packet stand in the bytes as a whole, the offset behind them and the next packet's number.
+/// Return how many rows of one packet are in the bytes as a whole, the offset after them and the next packet's number.
 ///
 /// `number` is what the first packet's has to be; a payload of `largest` bytes goes on in the next packet.
 #[pyfunction]

@@ -9,7 +9,7 @@ use crate::json_text;
 use crate::row_decoder::RowDecoder;
 use crate::value_layout::{has_bit, take_value};
 
-/// A column that decides where rows go: its place, the checksum of its name, and its renderer: name, numbers, texts.
+/// A column that decides where rows go: its index, the checksum of its name, and its renderer: name, numbers, texts.
 pub type DispatchColumnPlan = (usize, u32, String, Vec<i64>, Vec<Vec<u8>>);
 /// Partitions, what the checksums of values are joined with, and the columns that they are of.
 pub type DispatcherPlan = (u32, u32, Vec<DispatchColumnPlan>);
@@ -20,7 +20,7 @@ struct DispatchColumn {
     renderer: JsonRenderer,
 }
 
-/// How the rows of a table are spread over the partitions of their topic.
+/// How the rows of a table are distributed over the partitions of their topic.
 pub struct Dispatcher {
     partitions: u32,
     /// What the checksums of values are joined with; without columns it decides alone.
@@ -29,7 +29,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Return the dispatcher of a table with so many columns; None for one with something that is not known here.
+    /// Return the dispatcher of a table with so many columns; None for one with something that is not supported.
     pub fn of((partitions, seed, columns): DispatcherPlan, width: usize) -> Option<Dispatcher> {
         let column = |(index, name_checksum, name, numbers, texts): DispatchColumnPlan| {
             let (_, renderer) = JsonRenderer::of(&name, &numbers, texts)?;
@@ -68,7 +68,7 @@ impl Dispatcher {
     }
 }
 
-/// Return whether the text of which checksums are made is known here for the values of a column.
+/// Return whether the text of which checksums are made is supported for the values of a column.
 fn has_dispatch_text(renderer: &JsonRenderer) -> bool {
     !matches!(
         renderer,

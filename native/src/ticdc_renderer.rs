@@ -25,7 +25,7 @@ pub enum TicdcRenderer {
 
 impl TicdcRenderer {
     /// Return how a kind of column lies in row images and is written, from its numbers: digits, or bytes before or of
-    /// the value; None for a kind that is not known here.
+    /// the value; None for an unknown kind.
     pub fn of(kind: &str, first: i64, second: i64) -> Option<(Layout, TicdcRenderer)> {
         let digits = usize::try_from(first).ok()?;
         if digits > 8 {

@@ -5,12 +5,12 @@ use crate::row_decoder::{Operation, RowDecoder, Rows};
 use crate::scratch::Scratch;
 use crate::ticdc_dispatcher::Dispatcher;
 
-/// Takes the key, the value, the row number and the partition of a record; says whether it took it.
+/// Receives the key, the value, the row number and the partition of a record; None when it cannot.
 pub type TakeWithPartition<'a> = dyn FnMut(Option<&[u8]>, Option<&[u8]>, i64, u32) -> Option<()> + 'a;
 
 /// Hand the records of an event to `take`, and return the number of rows.
 ///
-/// What stands around the row number in other records stands behind the columns.
+/// The texts around the row number of other records follow the columns.
 pub fn decode(
     decoder: &RowDecoder,
     dispatcher: &Dispatcher,
@@ -37,7 +37,7 @@ pub fn decode(
         }
         let partition = dispatcher.partition(decoder, rows.data, from, &mut text).ok_or(Declined::Value)?;
         scratch.value.extend_from_slice(rows.before_number);
-        scratch.value.extend_from_slice(rows.behind_number);
+        scratch.value.extend_from_slice(rows.after_number);
         let key = (decoder.key_columns > 0).then_some(scratch.key.as_slice());
         let value = (operation != Operation::Delete).then_some(scratch.value.as_slice());
         take(key, value, number, partition).ok_or(Declined::Call)?;

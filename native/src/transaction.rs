@@ -1,6 +1,6 @@
 //! One transaction in the bytes of a dump: GTID, BEGIN, TABLE_MAPs, rows and XID of tables that are known.
 //!
-//! It is decoded whole or not at all; one that holds anything else is left to Python, which reads it event by event.
+//! It is decoded whole or not at all; one with anything else is left to Python, which reads it event by event.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,13 +23,13 @@ const FLAGS_END: usize = 8;
 /// A transaction of more bytes is left to Python, event by event.
 const MOST_BYTES: usize = 1 << 16;
 
-/// Where the bytes of a dump stand in the binlog.
+/// The position of the bytes of a dump in the binlog.
 pub struct DumpPosition<'a> {
     pub file: &'a [u8],
     pub pos: u64,
-    /// No event ends behind this position.
+    /// No event ends after this position.
     pub limit: u64,
-    /// Bytes of checksum behind each event.
+    /// Bytes of checksum after each event.
     pub tail: usize,
     /// 0 for the time of the clock.
     pub now_ns: u64,
@@ -41,9 +41,9 @@ pub struct Buffers<'py> {
     /// Records of the transaction.
     pub records: Vec<Record<'py>>,
     scratch: Scratch,
-    /// Texts before and behind row numbers.
+    /// Texts before and after row numbers.
     before: Vec<u8>,
-    behind: Vec<u8>,
+    after: Vec<u8>,
     gtid: Vec<u8>,
     /// Tables of the transaction by the numbers that its TABLE_MAPs give them.
     tables: Vec<(u64, usize)>,
@@ -59,7 +59,7 @@ pub fn transaction_end(data: &[u8], begin: usize, pos: u64, dump: &DumpPosition)
         };
         let fits = match number {
             0 => matches!(event.kind, events::GTID | events::ANONYMOUS_GTID),
-            // Behind any other statement nothing has to follow that could be waited for.
+            // After any other statement nothing has to follow that could be waited for.
             1 => event.kind == events::QUERY && events::begin_thread(event.unchecked(dump.tail)?).is_ok(),
             _ => matches!(
                 event.kind,
@@ -144,9 +144,9 @@ impl<'a, 'py> Transaction<'a, 'py> {
     fn row_event(&mut self, event: &Event, body: &[u8], pos: u64) -> Result<(), Stop> {
         let id = little_endian(body.get(..TABLE_ID).ok_or(Stop::ForPython)?);
         let known = self.buffers.tables.iter().rev().find(|(number, _)| *number == id);
-        let place = known.ok_or(Stop::ForPython)?.1;
+        let index = known.ok_or(Stop::ForPython)?.1;
         self.row_events += 1;
-        let table = self.tables.at(place);
+        let table = self.tables.at(index);
         let kind = usize::from(event.kind - events::WRITE_ROWS);
         let operation = [Operation::Insert, Operation::Update, Operation::Delete][kind];
         let Some(decoder) = &table.decoder else {
@@ -162,15 +162,15 @@ impl<'a, 'py> Transaction<'a, 'py> {
         self.context(table, kind, event, pos)?;
         let bitmaps = decoder.bitmaps(operation, body, rows_at).ok_or(Stop::ForPython)?;
         match &decoder.dispatcher {
-            Some(dispatcher) => self.ticdc_rows(decoder, dispatcher, operation, (bitmaps, &body[rows_at..]), place),
-            None => self.rows(decoder, operation, (bitmaps, &body[rows_at..]), place),
+            Some(dispatcher) => self.ticdc_rows(decoder, dispatcher, operation, (bitmaps, &body[rows_at..]), index),
+            None => self.rows(decoder, operation, (bitmaps, &body[rows_at..]), index),
         }
     }
 
-    /// Put what stands around the row numbers of an event into the buffers.
+    /// Put the texts around the row numbers of an event into the buffers.
     fn context(&mut self, table: &KnownTable, kind: usize, event: &Event, pos: u64) -> Result<(), Stop> {
-        let (before, behind) = table.contexts[kind].as_ref().ok_or(Stop::ForPython)?;
-        let Buffers { before: before_text, behind: behind_text, gtid, .. } = &mut *self.buffers;
+        let (before, after) = table.contexts[kind].as_ref().ok_or(Stop::ForPython)?;
+        let Buffers { before: before_text, after: after_text, gtid, .. } = &mut *self.buffers;
         let facts = &self.facts;
         let event_facts = EventFacts {
             commit_us: if facts.commit_us > 0 { facts.commit_us } else { u64::from(event.timestamp) * 1_000_000 },
@@ -183,7 +183,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
             now_ns: time_ns(self.dump.now_ns),
         };
         before.write(before_text, &event_facts).ok_or(Stop::ForPython)?;
-        behind.write(behind_text, &event_facts).ok_or(Stop::ForPython)
+        after.write(after_text, &event_facts).ok_or(Stop::ForPython)
     }
 
     fn rows(
@@ -196,7 +196,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
         let (py, event) = (self.py, self.row_events);
         let partitions = self.tables.at(table).partitions;
         let with_tombstone = decoder.tombstones && operation == Operation::Delete;
-        let Buffers { records, scratch, before, behind, .. } = &mut *self.buffers;
+        let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
         let mut size = 0;
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
             let key_bytes = key.map_or(0, <[u8]>::len);
@@ -212,7 +212,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
             }
             Some(())
         };
-        let rows = Rows { bitmaps, data, before_number: before, behind_number: behind, first: 0 };
+        let rows = Rows { bitmaps, data, before_number: before, after_number: after, first: 0 };
         let decoded = decoder.decoder.decode(operation, &rows, scratch, &mut take);
         self.rows += decoded.map_err(|_| Stop::ForPython)?.1;
         self.bytes += size;
@@ -229,7 +229,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
         table: usize,
     ) -> Result<(), Stop> {
         let (py, event) = (self.py, self.row_events);
-        let Buffers { records, scratch, before, behind, .. } = &mut *self.buffers;
+        let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
         let mut size = 0;
         let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
             let bytes = value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
@@ -238,7 +238,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
             size += bytes;
             Some(())
         };
-        let rows = Rows { bitmaps, data, before_number: before, behind_number: behind, first: 0 };
+        let rows = Rows { bitmaps, data, before_number: before, after_number: after, first: 0 };
         let decoded = ticdc_rows::decode(&decoder.decoder, dispatcher, operation, &rows, scratch, &mut take);
         self.rows += decoded.map_err(|_| Stop::ForPython)?;
         self.bytes += size;
@@ -247,7 +247,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
     }
 }
 
-/// Return whether the head of a row event holds, so that its rows can be passed over.
+/// Return whether the head of a row event is complete, so that its rows can be skipped.
 fn has_row_head(body: &[u8], operation: Operation) -> bool {
     let Some(extra) = body.get(FLAGS_END..FLAGS_END + 2) else { return false };
     let extra = little_endian(extra) as usize;

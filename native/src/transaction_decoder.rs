@@ -1,4 +1,4 @@
-//! What Python sees of the decoder of whole transactions, which is called `Walker` there.
+//! The decoder of whole transactions, as Python uses it.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -13,46 +13,46 @@ use crate::row_kernel::RowKernel;
 use crate::tally::Tally;
 use crate::transaction::{transaction_end, Buffers, DumpPosition, Transaction};
 
-/// A template: pieces with the name of the placeholder behind each.
+/// A template: pieces with the name of the placeholder after each.
 type TemplatePlan = Vec<(Vec<u8>, String)>;
-/// Templates of what stands before and behind the row number, and what stands between flags and rows in an operation's events.
+/// Templates of the texts before and after the row number, and the bytes between flags and rows in an operation's events.
 type ContextPlan = (TemplatePlan, TemplatePlan, Vec<u8>);
-/// Routes with records of a partition, the GTID and the number of the row event where events are told apart, and the bytes.
+/// Routes with records of a partition, the GTID and the number of the row event when by event, and the bytes.
 type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize, usize)>;
-/// A server's UUID, the first of its transactions, and the number behind the last.
+/// A server's UUID, the first of its transactions, and the number after the last.
 type GtidRun = (String, u64, u64);
 /// Server id, GTID, commit time and thread of a transaction.
 type LastTransaction = (u32, Option<String>, u64, u32);
 
-/// Why a call ended: it has all bytes or enough records, or its next transaction goes on behind the bytes, or is left to
-/// Python; `Declined::Defect` behind a panic.
+/// Why a call ended: it has all bytes or enough records, or its next transaction does not end in the bytes, or is left to
+/// Python; `Declined::Defect` after a panic.
 const OVER: i64 = 0;
 const TRUNCATED: i64 = 1;
 const FOR_PYTHON: i64 = -1;
 
 /// Decodes the transactions of a dump.
 #[pyclass]
-pub struct Walker {
+pub struct TransactionDecoder {
     tables: KnownTables,
     tally: Py<Tally>,
     by_event: bool,
 }
 
 fn context_of(plan: Option<ContextPlan>, binary: bool) -> Option<(Option<RowContext>, Vec<u8>)> {
-    let Some((before, behind, head)) = plan else { return Some((None, Vec::new())) };
-    Some((Some((ContextTemplate::of(before, binary)?, ContextTemplate::of(behind, binary)?)), head))
+    let Some((before, after, head)) = plan else { return Some((None, Vec::new())) };
+    Some((Some((ContextTemplate::of(before, binary)?, ContextTemplate::of(after, binary)?)), head))
 }
 
 #[pymethods]
-impl Walker {
+impl TransactionDecoder {
     #[new]
-    fn new(tally: Py<Tally>, by_event: bool) -> Walker {
-        Walker { tables: KnownTables::default(), tally, by_event }
+    fn new(tally: Py<Tally>, by_event: bool) -> TransactionDecoder {
+        TransactionDecoder { tables: KnownTables::default(), tally, by_event }
     }
 
-    /// Know what rows behind a TABLE_MAP become; return whether they can be decoded.
+    /// Add a table version by its TABLE_MAP; return whether its rows can be decoded.
     ///
-    /// `map` is its body behind the table's number; without `rows` they are passed over. The texts are those of inserts,
+    /// `map` is its body after the table's number; without `rows` they are skipped. The texts are those of inserts,
     /// updates and deletes; none for an operation that is left to Python. The topic has `partitions`.
     fn learn(
         &mut self,
@@ -71,17 +71,17 @@ impl Walker {
         true
     }
 
-    /// Know no table any more.
+    /// Forget all tables.
     fn forget(&mut self) {
         self.tables.clear();
     }
 
     /// Decode transactions from an offset on, until their records have `most` bytes.
     ///
-    /// Returns the offset and the position behind them, why it ended, and what it decoded.
+    /// Returns the offset and the position after them, why it ended, and what it decoded.
     #[pyo3(signature = (chunk, at, file, pos, limit, tail, most, now_ns, /))]
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
-    fn walk<'py>(
+    fn decode_transactions<'py>(
         &self,
         py: Python<'py>,
         chunk: &Bound<'py, PyBytes>,
@@ -111,10 +111,10 @@ impl Walker {
     }
 }
 
-impl Walker {
+impl TransactionDecoder {
     /// Decode transactions until something is left to Python, or until their records have this many bytes.
     ///
-    /// Returns the offset and the position behind them, and why it ended; none for their bytes.
+    /// Returns the offset and the position after them, and why it ended; None when the bytes or `most` ended it.
     fn decode<'py>(
         &self,
         py: Python<'py>,
@@ -134,7 +134,7 @@ impl Walker {
                 added.map(|()| (stop, end)).ok_or(Stop::ForPython)
             });
             match step {
-                Ok(behind) => (at, pos) = behind,
+                Ok(next) => (at, pos) = next,
                 Err(why) => return (at, pos, Some(why)),
             }
         }

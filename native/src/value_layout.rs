@@ -16,7 +16,7 @@ pub fn has_bit(bitmap: &[u8], column: usize) -> bool {
     bitmap[column >> 3] >> (column & 7) & 1 == 1
 }
 
-/// Return a value's bytes and move behind them; None when the event ends before.
+/// Return a value's bytes and move after them; None when the event ends before.
 pub fn take_value<'a>(data: &'a [u8], at: &mut usize, layout: Layout) -> Option<&'a [u8]> {
     let size = match layout {
         Layout::Fixed(size) => size,

@@ -34,7 +34,7 @@ class FakeKernel:
     def flat_plan(self, *given: Any) -> Any:
         return self.plan(*given)
 
-    def Walker(self, tally: Any, by_event: bool) -> Any:
+    def TransactionDecoder(self, tally: Any, by_event: bool) -> Any:
         return SimpleNamespace()
 
     def text_plan(self, *given: Any) -> Any:

@@ -130,7 +130,7 @@ class NativeTransactionDecoder:
     """
 
     def __init__(self, module: Any, tally: Tally, *, by_event: bool = False) -> None:
-        self._walker, self.by_event = module.Walker(tally.native, by_event), by_event
+        self._native, self.by_event = module.TransactionDecoder(tally.native, by_event), by_event
         self._seen_tables: set[bytes] = set()
         self.failed = False
         self.now = 0
@@ -161,7 +161,7 @@ class NativeTransactionDecoder:
             if not isinstance(decoder, NativeRowDecoder) or context is None or type(context.ctx.first_row) is not int:
                 return
             rows, texts = decoder.plan, list(self._texts(decoder, context))
-        self._walker.learn(table_map, table_route, rows, texts, partitions)
+        self._native.learn(table_map, table_route, rows, texts, partitions)
 
     def _texts(self, decoder: NativeRowDecoder, context: MarkedContext) -> Iterator[Any]:
         headers = common_headers(len(decoder.table.columns))
@@ -175,7 +175,7 @@ class NativeTransactionDecoder:
     def forget(self) -> None:
         """Forget all tables: structures have changed."""
         self._seen_tables.clear()
-        self._walker.forget()
+        self._native.forget()
 
     def decode_transactions(
         self, chunk: bytes, at: int, file: str, pos: int, limit: int, checksum_size: int
@@ -191,7 +191,7 @@ class NativeTransactionDecoder:
             checksum_size: Bytes of checksum after each event.
         """
         decoded = NativeTransactions(
-            *self._walker.walk(chunk, at, file, pos, limit, checksum_size, _MAX_BYTES, self.now)
+            *self._native.decode_transactions(chunk, at, file, pos, limit, checksum_size, _MAX_BYTES, self.now)
         )
         if decoded.end_reason == PANIC:
             self.failed = True
