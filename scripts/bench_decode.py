@@ -46,7 +46,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import (
     create_text_rows,
     snapshot_source,
 )
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.operators.job_result import is_other_run_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
     from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
     from airflow_provider_mysql_cdc.operators.job_run import JobRun
 

@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
 from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
-from airflow_provider_mysql_cdc.operators.spark_task import SparkTask
+from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -52,7 +52,7 @@ class DetachedDriver:
 
     cfg: ConnectorConfig
     context: Any
-    spark: SparkTask
+    spark: SparkJobActions
     handle: DriverHandle
     log: Callable[..., None]
 

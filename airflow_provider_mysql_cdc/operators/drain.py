@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import parse_seconds
 from airflow_provider_mysql_cdc.operators.job_result import is_other_run_error
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
+from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 
 
 MAX_RACES = 3

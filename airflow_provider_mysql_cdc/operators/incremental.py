@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mysql_cdc.operators.adhoc_snapshot import AdhocSnapshot
 from airflow_provider_mysql_cdc.operators.arguments import reject_arguments
-from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import generation_of, parse_seconds
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
+from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.signals.signal import Signal

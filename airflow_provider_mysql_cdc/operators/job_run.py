@@ -13,9 +13,9 @@ from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
 from airflow_provider_mysql_cdc.operators.detached_driver import DetachedDriver
 from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
 from airflow_provider_mysql_cdc.operators.job_result import JobResult
-from airflow_provider_mysql_cdc.operators.offset_follower import following_ledger
+from airflow_provider_mysql_cdc.operators.offset_updates import following_ledger
 from airflow_provider_mysql_cdc.operators.run_report import RunReport
-from airflow_provider_mysql_cdc.operators.spark_task import SparkTask
+from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
 
 if TYPE_CHECKING:
     import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 
 IDLE_POLL_S = 5.0
 """Seconds between two checks for new work while ``run_for`` lasts."""
@@ -64,7 +64,7 @@ class JobRun:
     cfg: ConnectorConfig
     store: OffsetStore
     context: Any
-    spark: SparkTask
+    spark: SparkJobActions
     handle: DriverHandle
     report: RunReport
     logger: logging.Logger
@@ -152,7 +152,7 @@ class JobRun:
         Raises:
             AirflowException: The job has failed, or the ledger or the offset store cannot be reached.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
+        from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 
         job = JobResult(failure, self.handle.error())
         try:

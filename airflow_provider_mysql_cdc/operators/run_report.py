@@ -58,7 +58,7 @@ class RunReport:
             cfg: The connector's configuration.
             store: Airflow's offset store.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import tally_of, tally_of_ended_run
+        from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import tally_of, tally_of_ended_run
 
         context = self._context
         state = store.load()
@@ -70,7 +70,7 @@ class RunReport:
 
     def mark_reported(self) -> None:
         """Record in the ledger that this task, which now succeeds, has reported its batches."""
-        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import mark_reported
+        from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import mark_reported
 
         if self._reported is not None and self._reported[1].batches:
             mark_reported(*self._reported, run_key(self._context), self._log)

@@ -81,14 +81,14 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         Returns:
             The signal's id, also pushed as XCom.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal, send_signal
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id
 
         data = self.data if isinstance(self.data, str) else self.data or {}
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))
         try:
             cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
-            signal = check_signal(cfg, self.signal_type, data, channel=self.channel, id_=id_)
+            signal = checked_signal(cfg, self.signal_type, data, channel=self.channel, id_=id_)
             send_signal(cfg, signal)
         except CdcError as error:
             raise airflow_error(error) from error

@@ -24,14 +24,14 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as follow
+from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger as follow
 from airflow_provider_mysql_cdc.cdc.operate import send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate"
-AROUND_JOB = ("job_lifecycle", "prepare_drain", "prepare_snapshot")
+AROUND_JOB = ("settle_offset", "prepare_drain", "prepare_snapshot")
 PASSWORD = "pa55-of-mysql"
 KAFKA_PASSWORD = "pa55-of-kafka"
 

@@ -16,9 +16,9 @@ from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeSubmi
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.run_lock import LOCK_LOST
-from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
+from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 Run = Callable[..., Any]

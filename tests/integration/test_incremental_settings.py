@@ -14,7 +14,7 @@ from kit.table_rig import filled
 from kit.window_rig import Places
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import NextKeyRange
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage
 

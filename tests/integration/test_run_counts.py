@@ -18,14 +18,14 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
-from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import (
+from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import (
     follow_ledger,
     mark_reported,
     tally_of,
     tally_of_ended_run,
 )
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
+from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROUTED = {

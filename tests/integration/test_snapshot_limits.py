@@ -161,7 +161,7 @@ def test_a_view_without_a_lock_says_when_it_is_not_exact_and_loses_nothing(
     two.properties |= {"topic.prefix": two.properties["topic.prefix"] + "n", "snapshot.locking.mode": "none"}
     two.store = type(two.store)()
     monkeypatch.setattr(view, "OPTIMISTIC_TRIES", 1)
-    stop, settled = threading.Event(), view.visible_offset
+    stop, settled = threading.Event(), view.wait_for_visible_offset
 
     def connected() -> Any:
         return pymysql.connect(
@@ -179,7 +179,7 @@ def test_a_view_without_a_lock_says_when_it_is_not_exact_and_loses_nothing(
             other.commit()
         return found
 
-    monkeypatch.setattr(view, "visible_offset", changed_behind)
+    monkeypatch.setattr(view, "wait_for_visible_offset", changed_behind)
 
     def work() -> None:
         with connected() as conn:

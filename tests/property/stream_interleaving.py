@@ -11,8 +11,8 @@ from stream_world import FIRST_PARTITIONS, TOPICS, Process, Runner, World, confi
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, TopicChangedError
-from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate import settle_offset as settling
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
@@ -43,14 +43,14 @@ class Simulation:
         job = prepare_drain(config(salt, runner.wanted), world.store, name, quiet)
         if job is not None:
             drain_driver.run_drain(job.spec, runner, quiet)  # type: ignore[arg-type]
-        around_job.settle_offset(config(salt, runner.wanted), world.store, quiet)
+        settling.settle_offset(config(salt, runner.wanted), world.store, quiet)
 
     def _snapshot(self, runner: Runner, salt: int, name: str, again: bool) -> None:
         world = self.world
         job = prepare_snapshot(config(salt, runner.wanted), world.store, name, quiet, again=again)
         if job is not None:
             snapshot_driver.run_snapshot(job.spec, runner, quiet)  # type: ignore[arg-type]
-        around_job.settle_offset(config(salt, runner.wanted), world.store, quiet)
+        settling.settle_offset(config(salt, runner.wanted), world.store, quiet)
 
     def _first_snapshot(self, runner: Runner, salt: int, name: str) -> None:
         self._snapshot(runner, salt, name, again=False)

@@ -23,15 +23,15 @@ from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
-from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, stage_runner, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
@@ -39,8 +39,8 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
+from airflow_provider_mysql_cdc.cdc.operate import prepare_job as preparing
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import (
@@ -302,7 +302,7 @@ def _own_keys(_: Any, __: Any, ___: Any, records: list[Any], ____: Any) -> list[
 def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
-    asking = (around_job, before_drain, before_snapshot, reset_offset, one_binlog)
+    asking = (preparing, before_drain, before_snapshot, reset_offset, one_binlog)
     for module in (*asking, drain_driver, key_filters, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
@@ -344,7 +344,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
 
 
 def _route(cfg: ConnectorConfig, _: Any, table: Table, partitions: int, **__: Any) -> row_emitter.SnapshotRoute:
-    return row_emitter.SnapshotRoute(topic_routing.table_topic_name(cfg, table.id), partitions, NO_ROWS)
+    return row_emitter.SnapshotRoute(record_topics.table_topic_name(cfg, table.id), partitions, NO_ROWS)
 
 
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:

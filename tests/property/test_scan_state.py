@@ -123,7 +123,7 @@ def test_gaps_are_exactly_what_is_missing(sizes: list[int], draw: st.DataObject)
 
 def test_key_ranges_of_another_scan_or_cut_by_another_key_move_no_cursor() -> None:
     theirs = KeyRange(TABLE, 7, 0, ("id",), ("SIGNED",), None, (5,), True)
-    other = replace(theirs, scan=0, kinds=("UNSIGNED",))
+    other = replace(theirs, scan_number=0, kinds=("UNSIGNED",))
     scan, rest = advance_cursor(scan_of(), [DoneKeyRange(theirs, 1), DoneKeyRange(other, 1)])
     assert (scan, rest) == (scan_of(), [])
 

@@ -62,7 +62,7 @@ def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:
     return with_fingerprint(conn, settings, current_offset(conn))
 
 
-def visible_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
+def wait_for_visible_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
     """Return the end of the server's binlog once every transaction before it can be seen by others.
 
     A transaction stands in the binlog before the storage engine has committed it; until then its GTID is owned (MySQL

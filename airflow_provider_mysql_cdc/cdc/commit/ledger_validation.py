@@ -39,10 +39,10 @@ def check_record(key: str, record: Members) -> None:
     elif key.startswith(CHUNK_PREFIX):
         _check_chunk(record)
     elif key.startswith(SIGNAL_PREFIX):
-        check_signal(key, record)
+        check_signal_record(key, record)
 
 
-def check_signal(key: str, record: Members) -> None:
+def check_signal_record(key: str, record: Members) -> None:
     """Check the record of a pending signal (``signals.signal.Signal``).
 
     Args:

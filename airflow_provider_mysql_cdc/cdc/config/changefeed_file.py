@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import dispatch_rules
+from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import dispatch_rules
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 WHERE = "changefeed configuration"

@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import INT32_MAX, integer, text
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
-from airflow_provider_mysql_cdc.cdc.model.routing import TopicTransforms
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import TopicTransforms
 
 TOPIC_CREATION_PREFIX = "topic.creation.default."
 DRIVER_PREFIX = "database."

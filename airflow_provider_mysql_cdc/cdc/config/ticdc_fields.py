@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
-from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import DispatchRule, dispatch_rules
 from airflow_provider_mysql_cdc.cdc.config.enums import TicdcBigintUnsignedMode, TicdcDecimalMode, ValueFormat
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import DispatchRule, dispatch_rules
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 

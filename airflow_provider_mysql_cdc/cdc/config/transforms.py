@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import boolean, choice, pattern
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression
-from airflow_provider_mysql_cdc.cdc.model.routing import (
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import (
     LogicalTableOptions,
     Rewrite,
     Router,

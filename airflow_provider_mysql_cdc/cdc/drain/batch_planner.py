@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -221,6 +221,6 @@ def with_assignments(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: 
     has_routers = bool(cfg.families.transforms.routers)
     counts = topic_partitions(cfg, captured_tables(conn, cfg) if has_routed_topics(cfg) else ())
     first_writer_topics = (
-        {cfg.route_topic(topic).topic for topic in topic_routing.side_topics(cfg)} if has_routers else set()
+        {cfg.route_topic(topic).topic for topic in record_topics.side_topics(cfg)} if has_routers else set()
     )
     return plan.with_topics(counts, assign_partitions(counts, weights, plan.writers, first_writer_topics))

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import active_filters
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
-from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_last_marker
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
@@ -210,7 +210,7 @@ def _write_once(
 
     def renew(last_marker: Marker) -> None:
         sink.renew()
-        require_last_marker(join_plan(ledger, plan, sink, index).marker(index, plan.epoch), last_marker)
+        require_unchanged_marker(join_plan(ledger, plan, sink, index).marker(index, plan.epoch), last_marker)
 
     snapshot_filter = SnapshotFilter.from_chunks(cfg, inputs.filter_records, plan)
     context = WriterContext(

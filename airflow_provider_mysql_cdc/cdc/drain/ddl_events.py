@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, RowsAsTextError, SourceSettingError
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -263,7 +263,7 @@ class DdlEventHandler:
                 changes, event, writer_position, in_transaction=writer_position.begun, is_included=self._is_published
             )
             for record in change_records:
-                yield topic_routing.routed_record(self._cfg, topic, record.key, record.value)
+                yield record_topics.routed_record(self._cfg, topic, record.key, record.value)
 
     def _is_published(self, change: TableChange) -> bool:
         """Return whether a change gets a record (SCH-10)."""

@@ -60,7 +60,7 @@ class ProducerRenewal:
         self.renew(committed_marker)
 
 
-def require_last_marker(stored_marker: Marker | None, committed_marker: Marker) -> None:
+def require_unchanged_marker(stored_marker: Marker | None, committed_marker: Marker) -> None:
     """Check that no other process has committed under a writer's transactional id since its last marker.
 
     Spark may run a second copy of a task. It belongs to the same attempt, so the plan does not distinguish the two.

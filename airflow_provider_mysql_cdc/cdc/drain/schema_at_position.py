@@ -34,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.schema.table_discovery import (
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
 from airflow_provider_mysql_cdc.cdc.snapshot.recovery import replace_history, require_no_ddl
-from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lock_seconds
+from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import lock_seconds
 
 MAX_ATTEMPTS = 5
 

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import after_row
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import heartbeat_topic
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -49,4 +49,4 @@ def heartbeat(cfg: ConnectorConfig) -> SideRecord:
         value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
     )
     topic = heartbeat_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_HEARTBEAT_PREFIX])
-    return topic_routing.routed_record(cfg, topic, key, value)
+    return record_topics.routed_record(cfg, topic, key, value)

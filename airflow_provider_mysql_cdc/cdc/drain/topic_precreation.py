@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkError, SourceError
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -91,5 +91,5 @@ class TopicPrecreation:
             self._expected_topics.clear()
 
     def _create_topics(self, admin: AdminClient, topics: list[str]) -> dict[str, TopicInfo]:
-        ensure_topics(admin, dict.fromkeys(topics, topic_routing.table_topic_spec(self._cfg)))
+        ensure_topics(admin, dict.fromkeys(topics, record_topics.table_topic_spec(self._cfg)))
         return describe_created(admin, topics, broker_addresses(self._cfg.kafka_settings()))

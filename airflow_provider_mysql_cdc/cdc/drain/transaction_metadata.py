@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import transaction_topic
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -91,7 +91,7 @@ class TransactionMetadata:
             key_schema=self._cfg[F.KEY_SCHEMAS_ENABLE],
             value_schema=self._cfg[F.VALUE_SCHEMAS_ENABLE],
         )
-        return topic_routing.routed_record(self._cfg, self._topic, key, value)
+        return record_topics.routed_record(self._cfg, self._topic, key, value)
 
 
 def _java_order(counts: dict[str, int]) -> dict[str, int]:

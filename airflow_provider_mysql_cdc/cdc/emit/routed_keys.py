@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member
-from airflow_provider_mysql_cdc.cdc.model.routing import Destination
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Destination
 
 
 def routed_key(destination: Destination, key: bytes | None, *, schema: bool) -> bytes | None:

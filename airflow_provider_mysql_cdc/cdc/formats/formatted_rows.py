@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import RecordFormat, error_with_row
 from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY, PARTITION, PartitionedRecord, RowRecord
 

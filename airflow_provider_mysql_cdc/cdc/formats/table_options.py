@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.emit import envelope
 from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock, source_block
-from airflow_provider_mysql_cdc.cdc.formats.topic_routing import table_destination
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_destination
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.records import Header
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId

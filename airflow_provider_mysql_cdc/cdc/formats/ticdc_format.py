@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import WHERE, rule_for
+from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import WHERE, rule_for
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, value_columns
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError

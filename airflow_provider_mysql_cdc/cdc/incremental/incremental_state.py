@@ -83,19 +83,19 @@ class IncrementalState:
         done_ranges: Finished key ranges that no cursor has passed.
         requests: Outcomes of signals, by their ids.
         paused: Whether reading is paused until a resume-snapshot signal.
-        next_order: ``order`` of the next scan.
+        next_scan_number: Number of the next scan.
     """
 
     scans: Mapping[int, TableScan] = field(default_factory=dict)
     done_ranges: tuple[DoneKeyRange, ...] = ()
     requests: Mapping[str, RequestRecord] = field(default_factory=dict)
     paused: bool = False
-    next_order: int = 0
+    next_scan_number: int = 0
 
     @property
     def active_scans(self) -> list[TableScan]:
         """Return the scans that have not ended, in their order; blocking ones come first."""
-        return sorted((s for s in self.scans.values() if not s.ended), key=lambda s: (s.kind != "blocking", s.order))
+        return sorted((s for s in self.scans.values() if not s.ended), key=lambda s: (s.kind != "blocking", s.number))
 
     @property
     def runnable_scans(self) -> list[TableScan]:
@@ -106,7 +106,7 @@ class IncrementalState:
 
     def with_scans(self, scans: Iterable[TableScan]) -> IncrementalState:
         """Return the state with scans added or replaced."""
-        return replace(self, scans={**self.scans, **{s.order: s for s in scans}})
+        return replace(self, scans={**self.scans, **{s.number: s for s in scans}})
 
     def with_request(self, request: RequestRecord) -> IncrementalState:
         """Return the state with a request added; above ``MAX_REQUESTS`` the oldest finished requests are removed."""
@@ -122,7 +122,7 @@ class IncrementalState:
         """Return the state with every cursor advanced as far as possible, without key ranges of ended scans."""
         ranges_by_scan: dict[int, list[DoneKeyRange]] = {}
         for done_range in self.done_ranges:
-            ranges_by_scan.setdefault(done_range.key_range.scan, []).append(done_range)
+            ranges_by_scan.setdefault(done_range.key_range.scan_number, []).append(done_range)
         scans, pending_ranges = dict(self.scans), []
         for order, done in ranges_by_scan.items():
             if order in scans:
@@ -142,11 +142,15 @@ class IncrementalState:
         Args:
             scan_orders: Orders of the scans.
         """
-        return replace(self, done_ranges=tuple(d for d in self.done_ranges if d.key_range.scan not in scan_orders))
+        return replace(
+            self, done_ranges=tuple(d for d in self.done_ranges if d.key_range.scan_number not in scan_orders)
+        )
 
     def done_ranges_of(self, scan_order: int) -> list[DoneKeyRange]:
         """Return a scan's finished key ranges after its cursor, in their order."""
-        return sorted((d for d in self.done_ranges if d.key_range.scan == scan_order), key=lambda d: d.key_range.number)
+        return sorted(
+            (d for d in self.done_ranges if d.key_range.scan_number == scan_order), key=lambda d: d.key_range.number
+        )
 
 
 def read_incremental_state(ledger: LedgerState) -> IncrementalState:
@@ -165,7 +169,7 @@ def read_incremental_state(ledger: LedgerState) -> IncrementalState:
         with record_location(f"key {key}"):
             if key.startswith(SCAN_PREFIX):
                 scan = TableScan.from_json(value)
-                scans[scan.order] = scan
+                scans[scan.number] = scan
             elif key.startswith(DONE_RANGE_PREFIX):
                 done.append(DoneKeyRange.from_json(value))
             elif key.startswith(REQUEST_PREFIX):
@@ -178,7 +182,7 @@ def read_incremental_state(ledger: LedgerState) -> IncrementalState:
             0,
             state.integer("next_order", 0),
             *(order + 1 for order in scans),
-            *(d.key_range.scan + 1 for d in done),
+            *(d.key_range.scan_number + 1 for d in done),
         ]
         return IncrementalState(scans, tuple(done), requests, state.flag("paused", False), max(order_candidates))
 
@@ -206,7 +210,7 @@ def done_range_key(key_range: KeyRange) -> str:
 
 def _ledger_values(state: IncrementalState) -> dict[str, dict[str, Any]]:
     return {
-        STATE_KEY: {"paused": state.paused, "next_order": state.next_order},
+        STATE_KEY: {"paused": state.paused, "next_order": state.next_scan_number},
         **{f"{SCAN_PREFIX}{order}": scan.to_json() for order, scan in state.scans.items()},
         **{f"{REQUEST_PREFIX}{name}": request.to_json() for name, request in state.requests.items()},
         **{done_range_key(d.key_range): d.to_json() for d in state.done_ranges},

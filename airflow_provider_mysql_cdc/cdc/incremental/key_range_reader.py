@@ -21,10 +21,10 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceConnectionError,
     SourceError,
 )
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import done_range_key
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import is_transient, range_condition
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import is_transient, range_condition
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -157,7 +157,7 @@ class KeyRangeReader:
             tables=(TableSelect(compiled.table, sql, lambda: compiled.route, self._unchanged_rows(compiled)),),
             key_kinds=key_range.kinds,
             position=lambda: ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction),
-            id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan}",
+            id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan_number}",
             row_id_prefix=f"{options.kind} snapshot of {key_range.table}, stretch {key_range.number}",
             ledger_record=lambda written: (done_range_key(key_range), _done_range(key_range, written).to_json()),
             timeout_error=_timeout_error,
@@ -196,7 +196,7 @@ class KeyRangeReader:
         return compiled
 
     def _compile_table(self, table: Table) -> _CompiledTable:
-        topic = topic_routing.table_topic_name(self.cfg, table.id)
+        topic = record_topics.table_topic_name(self.cfg, table.id)
         partitions = self.plan.partitions.get(topic)
         if partitions is None:
             raise RangeUnreadable(f"its topic {topic} was created during this batch")

@@ -51,7 +51,7 @@ def progress(state: IncrementalState, done_ranges: Iterable[DoneKeyRange]) -> It
     """
     tables_left: dict[str, str] = {}
     for key_range in (d.key_range for d in done_ranges):
-        scan = state.scans.get(key_range.scan)
+        scan = state.scans.get(key_range.scan_number)
         if scan is not None:
             if scan.request not in tables_left:
                 tables_left[scan.request] = _table_list(s for s in _scans_of(state, scan.request) if not s.ended)

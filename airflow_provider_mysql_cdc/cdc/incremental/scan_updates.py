@@ -44,7 +44,7 @@ def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) 
     """
     if request.id in state.requests:
         return state
-    first = state.next_order
+    first = state.next_scan_number
     scans = [
         TableScan(
             table,
@@ -58,7 +58,7 @@ def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) 
         for order, table in enumerate(request.tables, first)
     ]
     request_record = RequestRecord(request.id, "accepted", first, len(scans), "", now_ms)
-    queued = replace(state.with_scans(scans).with_request(request_record), next_order=first + len(scans))
+    queued = replace(state.with_scans(scans).with_request(request_record), next_scan_number=first + len(scans))
     return queued.pruned()
 
 
@@ -99,7 +99,7 @@ def restart_scans(state: IncrementalState) -> IncrementalState:
         state: The state.
     """
     scans = [scan.restart() for scan in state.active_scans]
-    return state.without_ranges({scan.order for scan in scans}).with_scans(scans)
+    return state.without_ranges({scan.number for scan in scans}).with_scans(scans)
 
 
 def set_paused(state: IncrementalState, *, paused: bool) -> IncrementalState:

@@ -66,13 +66,13 @@ class ScanValidity:
         self.scans = [scan for scan in self.scans if scan.state == "running"]
         for scan in self.scans:
             if scan.format_digest != self.format_digest:
-                self.invalid_reasons[scan.order] = "the properties that decide the format of its records have changed"
+                self.invalid_reasons[scan.number] = "the properties that decide the format of its records have changed"
             elif (
                 scan.start_offset is None
                 or not comparable(scan.start_offset, self.stream_offset)
                 or compare_offsets(scan.start_offset, self.stream_offset) > 0
             ):
-                self.invalid_reasons[scan.order] = f"the stream was moved to {self.stream_offset} since it began"
+                self.invalid_reasons[scan.number] = f"the stream was moved to {self.stream_offset} since it began"
 
     def check_record(self, record: HistoryRecord) -> None:
         """Check the effect of a schema history record on the scans.
@@ -83,7 +83,9 @@ class ScanValidity:
         if record.snapshot and not record.starts_description:
             return
         affected_scans = [
-            scan for scan in self.scans if scan.order not in self.invalid_reasons and self._is_after_start(scan, record)
+            scan
+            for scan in self.scans
+            if scan.number not in self.invalid_reasons and self._is_after_start(scan, record)
         ]
         if not affected_scans:
             return
@@ -95,7 +97,7 @@ class ScanValidity:
                     if record.starts_description
                     else record.ddl[:_MAX_DDL_CHARS]
                 )
-                self.invalid_reasons[scan.order] = f"its rows were replaced at {record.position}: {cause}"
+                self.invalid_reasons[scan.number] = f"its rows were replaced at {record.position}: {cause}"
 
     def _is_after_start(self, scan: TableScan, record: HistoryRecord) -> bool:
         position, since = record.position, scan.start_offset

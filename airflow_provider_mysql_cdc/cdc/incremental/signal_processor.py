@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import records_between_batches
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     IncrementalState,
@@ -320,7 +320,7 @@ def process_signals(
         job.begin(plan, [*move.history_records, *signals_taken_records(job, ledger, plan.epoch), *records])
         return processor.state, True
     if records:
-        job.commit(records, {topic_routing.schema_change_topic(cfg): table_options.headers(cfg, new_run_id())})
+        job.commit(records, {record_topics.schema_change_topic(cfg): table_options.headers(cfg, new_run_id())})
     return processor.state, False
 
 

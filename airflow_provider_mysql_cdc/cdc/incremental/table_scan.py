@@ -31,7 +31,7 @@ class TableScan:
     Args:
         table: The table.
         request: Id of the signal that requested it.
-        order: Its number and its place in the queue; unique within a stream.
+        number: Its number, unique within a stream; scans are read in this order.
         kind: ``incremental``, or ``blocking``: the stream waits until all tables of the request are read.
         condition: SQL condition of the rows, or None; it came from a trusted channel.
         surrogate_key: Column by which the table is split instead of its key, or None.
@@ -51,7 +51,7 @@ class TableScan:
 
     table: TableId
     request: str
-    order: int
+    number: int
     kind: SnapshotKind = "incremental"
     condition: str | None = None
     surrogate_key: str | None = None
@@ -122,7 +122,7 @@ class TableScan:
             "db": self.table.db,
             "table": self.table.table,
             "request": self.request,
-            "order": self.order,
+            "order": self.number,
             "kind": self.kind,
             "condition": None if self.ended else self.condition,
             "surrogate": self.surrogate_key,
@@ -177,7 +177,7 @@ class KeyRange:
 
     Args:
         table: The table.
-        scan: ``order`` of its scan.
+        scan_number: Number of its scan.
         number: Number among the scan's key ranges; a higher one has greater keys.
         columns: The columns of the bounds.
         kinds: The kind of each column.
@@ -187,7 +187,7 @@ class KeyRange:
     """
 
     table: TableId
-    scan: int
+    scan_number: int
     number: int
     columns: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ class KeyRange:
     @property
     def id(self) -> str:
         """Return ``scan/number``, its id in the ledger."""
-        return f"{self.scan}/{self.number}"
+        return f"{self.scan_number}/{self.number}"
 
     def __str__(self) -> str:
         return f"{self.table}, key range {self.number}"
@@ -208,7 +208,7 @@ class KeyRange:
         return {
             "db": self.table.db,
             "table": self.table.table,
-            "scan": self.scan,
+            "scan": self.scan_number,
             "number": self.number,
             "columns": list(self.columns),
             "kinds": list(self.kinds),
@@ -277,8 +277,8 @@ def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[Table
     Returns:
         The scan, ``done`` if its last key range was among them, and the key ranges after the first gap, in order.
     """
-    scan_identity = (scan.order, scan.columns, scan.kinds)
-    own_ranges = [d for d in done if (d.key_range.scan, d.key_range.columns, d.key_range.kinds) == scan_identity]
+    scan_identity = (scan.number, scan.columns, scan.kinds)
+    own_ranges = [d for d in done if (d.key_range.scan_number, d.key_range.columns, d.key_range.kinds) == scan_identity]
     pending = sorted(own_ranges, key=lambda d: d.key_range.number)
     while pending and not scan.ended and pending[0].key_range.low == scan.cursor:
         next_range = pending.pop(0)
@@ -304,7 +304,7 @@ def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[KeyRan
         key_range = done_range.key_range
         if key_range.low != low:
             missing.append(
-                KeyRange(scan.table, scan.order, number, scan.columns, scan.kinds, low, key_range.low, False)
+                KeyRange(scan.table, scan.number, number, scan.columns, scan.kinds, low, key_range.low, False)
             )
         low, number = key_range.high, key_range.number + 1
     return missing

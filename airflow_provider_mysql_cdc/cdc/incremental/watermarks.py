@@ -22,7 +22,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, visible_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, wait_for_visible_offset
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -79,7 +79,7 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
                 "no low watermark is possible: without a signal table (signal.data.collection) it needs GTIDs, and "
                 "gtid_mode is not ON"
             )
-        offset, settled = visible_offset(conn, SETTLE_TIMEOUT_S)
+        offset, settled = wait_for_visible_offset(conn, SETTLE_TIMEOUT_S)
         if not settled:
             raise WatermarkUnavailable(
                 f"no low watermark is possible: transactions before {offset} were still being committed after "

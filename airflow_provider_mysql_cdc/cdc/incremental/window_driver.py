@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import LOCK_WAIT_S, KeyRangeQueue, resume_scan
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import LOCK_WAIT_S, KeyRangeQueue, resume_scan
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
@@ -222,8 +222,8 @@ class WindowDriver:
         The ledger is read after earlier attempts are fenced: until then one of their tasks may have committed.
         """
         before = read_incremental_state(ledger)
-        active_scans = {scan.order: scan for scan in before.with_advanced_cursors().active_scans}
-        scans = [active_scans[scan.order] for scan in window_scans[0] if scan.order in active_scans]
+        active_scans = {scan.number: scan for scan in before.with_advanced_cursors().active_scans}
+        scans = [active_scans[scan.number] for scan in window_scans[0] if scan.number in active_scans]
         # A statement that waits for the tasks' views to close blocks all later queries of the table. A condition that
         # takes too long is ended by the server (error 3024), before the client drops the connection, which would
         # fail the run.
@@ -231,7 +231,7 @@ class WindowDriver:
         with self.conn.cursor() as cursor:
             cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}, max_execution_time = {max_query_ms}")
         resumed = [self._resume_scan(scan, window_scans[1], schema_state) for scan in scans]
-        restarted = {scan.order for scan, now in zip(scans, resumed, strict=True) if now is not scan}
+        restarted = {scan.number for scan, now in zip(scans, resumed, strict=True) if now is not scan}
         after = before.with_advanced_cursors().without_ranges(restarted).with_scans(resumed).with_advanced_cursors()
         self._write_state(before, after)
         running = [scan for scan in resumed if scan.state == "running"]
@@ -240,14 +240,14 @@ class WindowDriver:
         )
 
     def _resume_scan(self, scan: TableScan, validity: ScanValidity, schema_state: SchemaState) -> TableScan:
-        invalid_reason = validity.invalid_reasons.get(scan.order)
+        invalid_reason = validity.invalid_reasons.get(scan.number)
         if invalid_reason is not None:
             self.log(f"snapshot of {scan.table} restarts from the beginning: {invalid_reason}")
         table, captured = schema_state.tables.get(scan.table), self.cfg.captures(scan.table)
 
         def on_deferred(reason: str) -> None:
             self.log(f"snapshot of {scan.table} begins in a later window: {reason}")
-            self._deferred_reasons[scan.order] = reason
+            self._deferred_reasons[scan.number] = reason
 
         resumed = resume_scan(
             self.conn, scan, table, captured=captured, invalid=invalid_reason is not None, on_deferred=on_deferred
@@ -282,12 +282,12 @@ class WindowDriver:
         faults.fault_point("incremental.before_books")
         before = read_incremental_state(self.job.read(chunks=False))
         for done_range in self._queue.done_ranges:
-            if done_range.rows and (scan := before.scans.get(done_range.key_range.scan)) is not None:
+            if done_range.rows and (scan := before.scans.get(done_range.key_range.scan_number)) is not None:
                 self.job.add_table_counts({scan.table.path(): done_range.rows})
         failed_scans = self._queue.blocked_scans(permanent=True)
         advanced = before.with_advanced_cursors()
         aborted = [
-            s.abort(failed_scans[s.order]) for s in advanced.scans.values() if s.order in failed_scans and not s.ended
+            s.abort(failed_scans[s.number]) for s in advanced.scans.values() if s.number in failed_scans and not s.ended
         ]
         self._write_state(before, advanced.with_scans(aborted).with_advanced_cursors())
         self.log(self._progress.summary(totals, self.job.native_counts.text()))
@@ -304,4 +304,4 @@ def select_scans(runnable_scans: Sequence[TableScan], deferred_scans: frozenset[
         runnable_scans: The runnable scans, in their order.
         deferred_scans: Orders of scans that could not continue.
     """
-    return sorted(runnable_scans, key=lambda scan: scan.order in deferred_scans)[:MAX_SCANS_PER_WINDOW]
+    return sorted(runnable_scans, key=lambda scan: scan.number in deferred_scans)[:MAX_SCANS_PER_WINDOW]

@@ -34,7 +34,7 @@ def run_windows(context: BatchContext) -> dict[str, int]:
             state, moved = process_signals(cfg, conn, job, ledger, log, context.owner)
         if moved or not state.runnable_scans:
             return totals
-        active_orders = {scan.order for scan in state.active_scans}
+        active_scan_numbers = {scan.number for scan in state.active_scans}
         result = WindowDriver(cfg, conn, job, context.runner, context.owner, log, context.weights, deferred_scans).run(
             ledger, state
         )
@@ -44,10 +44,10 @@ def run_windows(context: BatchContext) -> dict[str, int]:
         remaining_orders = (
             set[int]()
             if result.ranges_read
-            else {scan.order for scan in read_incremental_state(job.read()).active_scans}
+            else {scan.number for scan in read_incremental_state(job.read()).active_scans}
         )
         # Tables without rows and aborted scans have no key range.
-        idle_windows = 0 if result.ranges_read or remaining_orders != active_orders else idle_windows + 1
+        idle_windows = 0 if result.ranges_read or remaining_orders != active_scan_numbers else idle_windows + 1
         if idle_windows == MAX_IDLE_WINDOWS and remaining_orders:
             log(f"the ad-hoc snapshots continue in the next drain: {result.reason}")
             return totals

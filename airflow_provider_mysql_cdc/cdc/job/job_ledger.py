@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
@@ -133,7 +133,7 @@ class JobLedger:
         if self._avro_formats is not None:
             for table in tables:
                 options = table_options.table_options(self._cfg, table)
-                self._avro_formats.table_format(table, options, topic_routing.table_topic_name(self._cfg, table.id))
+                self._avro_formats.table_format(table, options, record_topics.table_topic_name(self._cfg, table.id))
 
     def _converted(self, records: Sequence[SideRecord], headers: Mapping[str, Headers]) -> list[SideRecord]:
         """Return records as the converters write them; call it before a transaction, as it may call the registry."""
@@ -308,13 +308,13 @@ class JobLedger:
         topics_by_table = table_topics(
             cfg[F.TOPIC_PREFIX],
             tables,
-            reserved=topic_routing.reserved_topics(cfg),
+            reserved=record_topics.reserved_topics(cfg),
             route_topic=lambda t: cfg.route_topic(t).topic,
-            name=lambda table: topic_routing.unrouted_topic(cfg, table),
+            name=lambda table: record_topics.unrouted_topic(cfg, table),
         )
-        specs = {topic: topic_routing.table_topic_spec(cfg) for topic in topics_by_table.values()}
+        specs = {topic: record_topics.table_topic_spec(cfg) for topic in topics_by_table.values()}
         replication = cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]
-        for side in topic_routing.side_topics(cfg):
+        for side in record_topics.side_topics(cfg):
             if cfg[F.INCLUDE_SCHEMA_CHANGES] or side != schema_change_topic(cfg[F.TOPIC_PREFIX]):
                 specs.setdefault(cfg.route_topic(side).topic, TopicSpec(1, replication))
         return specs

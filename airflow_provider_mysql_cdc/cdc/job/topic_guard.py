@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -116,4 +116,4 @@ def topic_partitions(cfg: ConnectorConfig, tables: Iterable[TableId] = ()) -> di
 def _table_topics(cfg: ConnectorConfig, tables: Iterable[TableId]) -> Iterator[str]:
     for table in filter(cfg.captures, tables):
         with suppress(ConfigError):  # no dispatcher matches it, which is reported when it is read or written
-            yield topic_routing.table_topic_name(cfg, table)
+            yield record_topics.table_topic_name(cfg, table)

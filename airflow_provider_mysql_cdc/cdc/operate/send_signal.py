@@ -1,6 +1,6 @@
 """Check a signal and send it: as a record of the ledger, a row of the signal table, or a record of the Kafka topic.
 
-``check_signal`` is the only check: it refuses what the driver would refuse, and returns the frozen ``Signal`` that
+``checked_signal`` is the only check: it refuses what the driver would refuse, and returns the frozen ``Signal`` that
 ``send_signal`` sends as it is. A signal with an id of its own can be sent again: the driver takes one snapshot per id,
 a record of the ledger takes the place of the earlier one, and a row that exists already is left alone.
 """
@@ -37,7 +37,7 @@ _COLUMNS = ("id", "type", "data")
 _KEY_NAMESPACE = uuid.UUID("7c5a4a5e-94e5-4f0b-8f0a-0d9a4a5b7c11")
 
 
-def check_signal(
+def checked_signal(
     cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str, *, channel: str = "airflow", id_: str = ""
 ) -> Signal:
     """Return a signal that the driver will accept, or refuse it.
@@ -84,7 +84,7 @@ def send_signal(cfg: ConnectorConfig, signal: Signal) -> None:
 
     Args:
         cfg: The connector's configuration.
-        signal: The signal, as ``check_signal`` returned it.
+        signal: The signal, as ``checked_signal`` returned it.
 
     Raises:
         LedgerMissingError: The channel is ``airflow``, and there is no ledger topic.
@@ -116,7 +116,7 @@ def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
 def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
     """Insert the row unless an earlier try has; the first three columns count, whatever their names (INC-29)."""
     table = cfg[F.SIGNAL_DATA_COLLECTION]
-    assert table is not None  # check_signal
+    assert table is not None  # checked_signal
     with connect(cfg.connection_settings()) as conn:
         sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
         rows = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))

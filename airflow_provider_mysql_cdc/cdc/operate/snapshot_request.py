@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
-from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text
@@ -68,7 +68,7 @@ def snapshot_signal(
         data["additional-conditions"] = [{"data-collection": name, "filter": condition} for name in names]
     if surrogate_key.strip():
         data["surrogate-key"] = surrogate_key.strip()
-    return check_signal(cfg, "execute-snapshot", data, channel=channel, id_=id_)
+    return checked_signal(cfg, "execute-snapshot", data, channel=channel, id_=id_)
 
 
 def parse_tables(tables: Sequence[str] | str | None) -> list[str]:

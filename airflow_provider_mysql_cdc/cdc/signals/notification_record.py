@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config.field import Lookup
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, struct
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
@@ -125,7 +125,7 @@ def notification_record(
         "timestamp": ts_ms,
     }
     key = _encode_json({"id": id_}, _KEY if cfg[F.KEY_SCHEMAS_ENABLE] else None)
-    return topic_routing.routed_record(
+    return record_topics.routed_record(
         cfg, topic, key, _encode_json(value, _VALUE if cfg[F.VALUE_SCHEMAS_ENABLE] else None)
     )
 

@@ -66,7 +66,7 @@ _FIRST_POSITION = 4
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Hold a signal: checked before it is sent (``check_signal``), or as a channel brought it (``build_signal``).
+    """Hold a signal: checked before it is sent (``checked_signal``), or as a channel brought it (``build_signal``).
 
     Args:
         id: The signal's id; log lines and notifications refer to it.

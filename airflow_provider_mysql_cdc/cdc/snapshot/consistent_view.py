@@ -15,7 +15,12 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
-from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, gtids_on, visible_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import (
+    current_offset,
+    end_of_binlog,
+    gtids_on,
+    wait_for_visible_offset,
+)
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
@@ -188,7 +193,7 @@ def _open_without_lock(conn: Any, barrier: TaskBarrier, wait_s: int) -> Consiste
         SourceConnectionError: A commit before the position did not end in time.
     """
     for attempt in range(OPTIMISTIC_TRIES):
-        offset_before, settled = visible_offset(conn, wait_s)
+        offset_before, settled = wait_for_visible_offset(conn, wait_s)
         if not settled and gtids_on(conn):
             raise SourceConnectionError(
                 "no view can be opened without a lock",

@@ -15,11 +15,11 @@ from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRows, 
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource, TextRows, create_text_rows
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
@@ -78,7 +78,7 @@ def make_snapshot_route(
     Raises:
         SchemaError: The type of a column is unknown.
     """
-    topic = topic_routing.table_topic_name(cfg, table.id)
+    topic = record_topics.table_topic_name(cfg, table.id)
     options = table_options.table_options(cfg, table)
     record_format = None if formats is None else formats.table_format(table, options, topic)
     return SnapshotRoute(topic, partitions, create_text_rows(cfg, record_format, table, options, columns, tally))
@@ -141,7 +141,7 @@ class RowEmitter:
     ) -> None:
         self.topic, self.where = target.topic, where
         # Tables that share a topic may have equal keys.
-        self._own_topic = topic_routing.unrouted_topic(cfg, table.id)
+        self._own_topic = record_topics.unrouted_topic(cfg, table.id)
         self._target, self._decode, self._fill = target, decode, fill
         self._op_tail = source_texts.op_tail
         self._row_id_prefix = row_id_prefix

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, visible_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, wait_for_visible_offset
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
@@ -81,7 +81,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotInputs, snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
-from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewCallbacks, ViewOpener, lock_seconds
+from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener, lock_seconds
 
 BARRIER_TIMEOUT_S = 120.0
 """Longest wait in seconds for all tasks to be connected, and for all to have opened their views."""
@@ -158,7 +158,7 @@ class _SnapshotDriver:
         """Find the tables and read their remaining chunks in one view; return the chunks, or the changes meanwhile."""
         with connect(self.cfg.connection_settings()) as conn:
             require_same_binlog(self.cfg, conn, ledger, self.plan.epoch)
-            start_offset, _ = visible_offset(conn, lock_seconds(self.cfg))
+            start_offset, _ = wait_for_visible_offset(conn, lock_seconds(self.cfg))
             tables = self._captured_tables(conn)
             resumption = self._resumption(conn, ledger, tables)
             remaining = resumption.remaining_at(start_offset)
@@ -166,7 +166,7 @@ class _SnapshotDriver:
             if missing_table := lock_metadata(conn, guarded_tables, lock_seconds(self.cfg)):
                 return [], [f"{missing_table} no longer exists"]
             # From now on no remaining table can change before the view is open.
-            if resumption.remaining_at(visible_offset(conn, lock_seconds(self.cfg))[0]) != remaining:
+            if resumption.remaining_at(wait_for_visible_offset(conn, lock_seconds(self.cfg))[0]) != remaining:
                 return [], ["a table that is not fully read"]
             # The definitions are read under metadata locks, so they cannot change before the view is open.
             definitions = read_definitions(conn, self.cfg, guarded_tables)
@@ -357,7 +357,7 @@ class _SnapshotDriver:
         tables: dict[str, int] = {}
         for record in ledger.done_chunks(self.plan.epoch).values():
             for table, (rows, left_out) in rows_by_table(record).items():
-                topic = topic_routing.table_topic_name(self.cfg, table)
+                topic = record_topics.table_topic_name(self.cfg, table)
                 for counter, name, n in (
                     (counts, topic, rows),
                     (counts, topic + SKIPPED_SUFFIX, left_out),
@@ -379,8 +379,8 @@ class _SnapshotDriver:
             offset = plan.start
         elif cfg[F.INCLUDE_SCHEMA_CHANGES]:
             changes = schema_change_records(cfg, described, offset, view.ts_ms, final=no_rows)
-            records += [topic_routing.routed_record(cfg, change.topic, change.key, change.value) for change in changes]
+            records += [record_topics.routed_record(cfg, change.topic, change.key, change.value) for change in changes]
         records += history_records(cfg, described, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
-        self.job.commit(records, {topic_routing.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)})
+        self.job.commit(records, {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)})

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -211,7 +211,7 @@ class SnapshotTask:
     def _route(self, table: Table, source: TableId) -> SnapshotRoute:
         route = self._routes.get((source, table.id))
         if route is None:
-            topic = topic_routing.table_topic_name(self.cfg, table.id)
+            topic = record_topics.table_topic_name(self.cfg, table.id)
             partitions = self.partitions.get(topic, self.cfg[F.TOPIC_CREATION_PARTITIONS])
             route = make_snapshot_route(self.cfg, self.formats, table, partitions, tally=self._tally)
             if len(self._routes) >= _MAX_DECODERS:

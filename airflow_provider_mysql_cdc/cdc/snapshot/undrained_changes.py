@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -96,7 +96,7 @@ def stream_filter(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
         if cfg.captures(table):
             return True
         # Transforms may route every table of the server into one topic.
-        return (not has_routers or cfg.captures_database(table.db)) and topic_routing.table_topic_name(
+        return (not has_routers or cfg.captures_database(table.db)) and record_topics.table_topic_name(
             cfg, table
         ) in topics
 

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan, read_as_pl
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
-from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
+from airflow_provider_mysql_cdc.cdc.operate import reconcile_store as reconciling
 
 BLIND = 3
 
@@ -69,17 +69,17 @@ def test_the_first_plan_waits_for_nothing(waits: list[float]) -> None:
 def test_stored_offset_and_ledger_agree_when_the_broker_shows_the_ledger(
     ledger: MemoryLedger, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(around_job, "read_ledger", lambda *_: ledger.read())
+    monkeypatch.setattr(reconciling, "read_ledger", lambda *_: ledger.read())
     store, cfg = MemoryOffsetStore(), ConnectorConfig.__new__(ConnectorConfig)
     store.save(StoredState(epoch=1, committed=END), None)
-    assert around_job.reconcile_store(cfg, store, [].append)[0].action == "none"
+    assert reconciling.reconcile_store(cfg, store, [].append)[0].action == "none"
     assert len(waits) == BLIND
 
 
 def test_where_nothing_is_stored_the_first_look_counts(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(around_job, "read_ledger", lambda *_: None)
+    monkeypatch.setattr(reconciling, "read_ledger", lambda *_: None)
     cfg = ConnectorConfig.__new__(ConnectorConfig)
-    assert around_job.reconcile_store(cfg, MemoryOffsetStore(), [].append)[0].action == "fresh" and waits == []
+    assert reconciling.reconcile_store(cfg, MemoryOffsetStore(), [].append)[0].action == "fresh" and waits == []
 
 
 @pytest.mark.parametrize("shown", [None, LedgerState()], ids=["no topic", "nothing in it"])

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -97,7 +97,7 @@ def test_whole_configurations_mean_what_they_say(
     assert cfg[F.INCLUDE_SCHEMA_CHANGES] is True
     assert cfg.captures(TableId("inventory", "customers")) and not cfg.captures(TableId("inventory2", "customers"))
     # The server's logical name, the database, the table.
-    assert topic_routing.table_topic_name(cfg, TableId("inventory", "customers")) == f"{prefix}.inventory.customers"
+    assert record_topics.table_topic_name(cfg, TableId("inventory", "customers")) == f"{prefix}.inventory.customers"
     assert [note for note in cfg.notes if note.startswith("database.server.name")]
 
 
@@ -140,7 +140,7 @@ def test_the_topic_routing_transform_brings_shards_together() -> None:
         }
     )
     names = [
-        topic_routing.table_topic_name(cfg, TableId("db", table))
+        record_topics.table_topic_name(cfg, TableId("db", table))
         for table in ("customers_shard1", "customers_shard2", "other")
     ]
     assert names == ["p.db.customers_all_shards"] * 2 + ["p.db.other"]
@@ -295,7 +295,7 @@ def test_the_logical_name_has_letters_digits_hyphens_dots_and_underscores() -> N
 @pytest.mark.req("TOPIC-04", "TOPIC-06", "TOPIC-10", "SCH-18")
 def test_history_schema_change_and_transaction_topics_are_named_after_the_prefix() -> None:
     cfg = config({"provide.transaction.metadata": "true", "heartbeat.interval.ms": "5"})
-    assert set(topic_routing.reserved_topics(cfg)) == {
+    assert set(record_topics.reserved_topics(cfg)) == {
         "p", "schemahistory.p", "ledger.p", "p.transaction", "__debezium-heartbeat.p",
     }  # fmt: skip
     named = config({"database.history.kafka.topic": "schema-changes.inventory"})
@@ -331,5 +331,5 @@ def test_a_changefeeds_file_and_address_are_no_properties() -> None:
 def test_a_table_cannot_have_the_transaction_topic() -> None:
     cfg = config({"topic.transaction": "shop.orders", "provide.transaction.metadata": "true"})
     with pytest.raises(ConfigError, match=r"the topic p\.shop\.orders itself, shop\.orders"):
-        table_topics("p", [TableId("shop", "orders")], reserved=topic_routing.reserved_topics(cfg))
-    table_topics("p", [TableId("shop", "orders")], reserved=topic_routing.reserved_topics(config({})))
+        table_topics("p", [TableId("shop", "orders")], reserved=record_topics.reserved_topics(cfg))
+    table_topics("p", [TableId("shop", "orders")], reserved=record_topics.reserved_topics(config({})))

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.changefeed import changefeed_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.commands import program
 
@@ -43,7 +43,7 @@ def test_one_registry_serves_keys_and_values_and_statements_have_no_records() ->
     assert cfg[F.INCLUDE_SCHEMA_CHANGES] is False
     modes = table_options.ticdc_modes(cfg)
     assert (modes.decimal, modes.bigint_unsigned, modes.extension) == ("precise", "long", False)
-    assert topic_routing.table_topic_name(cfg, TableId("a", "b")) == "shop.a.b"
+    assert record_topics.table_topic_name(cfg, TableId("a", "b")) == "shop.a.b"
 
 
 @pytest.mark.req("AVRO-03", "CFG-127")
@@ -119,7 +119,7 @@ def test_the_seeds_changefeeds_become_properties(query: str, modes: dict[str, st
         **modes,
     }
     cfg = ConnectorConfig.from_properties(PLAIN | found)
-    assert topic_routing.table_topic_name(cfg, TableId("shop", "orders")) == "tidb_shop_orders"
+    assert record_topics.table_topic_name(cfg, TableId("shop", "orders")) == "tidb_shop_orders"
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_only_a_captured_table_needs_a_dispatcher() -> None:
     rules = '[{"matcher": ["shop.*"], "topic": "{schema}_{table}"}]'
     cfg = ConnectorConfig.from_properties(TICDC | {"dispatchers": rules, "database.include.list": "shop,other"})
     with pytest.raises(ConfigError, match=r"no dispatcher fits table other\.t"):
-        topic_routing.unrouted_topic(cfg, TableId("other", "t"))
+        record_topics.unrouted_topic(cfg, TableId("other", "t"))
     beside, long = TableId("beside", "t"), TableId("beside", "t" * 300)
-    owners = topic_routing.topic_owners(cfg, {TableId("shop", "orders"), beside, long})
+    owners = record_topics.topic_owners(cfg, {TableId("shop", "orders"), beside, long})
     owners.update_tables({TableId("shop", "orders")}, "binlog.000001:4")
-    assert topic_routing.table_topic_name(cfg, beside) == "shop.beside.t"
+    assert record_topics.table_topic_name(cfg, beside) == "shop.beside.t"
 
 
 @pytest.mark.req("AVRO-54")

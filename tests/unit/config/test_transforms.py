@@ -28,13 +28,13 @@ from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import topic_share
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import topic_share
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, parse_replacement
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Rewrite, parse_replacement
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
@@ -119,8 +119,8 @@ def test_a_replacement_that_java_would_refuse_is_refused_at_the_start(new: str) 
 def test_all_topics_of_the_source_pass_the_transforms_in_their_order() -> None:
     given = steps(one=regex("(.*)p(.*)", "$1q$2"), two=regex("q", "q.ddl"))
     cfg = config(given, provide__transaction__metadata="true", heartbeat__interval__ms="1")
-    assert topic_routing.table_topic_name(cfg, TableId("d", "t")) == "q.d.t"
-    assert topic_routing.schema_change_topic(cfg) == "q.ddl"
+    assert record_topics.table_topic_name(cfg, TableId("d", "t")) == "q.d.t"
+    assert record_topics.schema_change_topic(cfg) == "q.ddl"
     transactions = TransactionMetadata(cfg)
     transactions.begin("uuid:1", "f", 4)
     assert transactions.begin_record()[0] == "q.transaction"
@@ -129,16 +129,16 @@ def test_all_topics_of_the_source_pass_the_transforms_in_their_order() -> None:
 
 
 def test_a_name_that_a_router_makes_empty_is_kept_or_refused() -> None:
-    assert topic_routing.table_topic_name(config(steps(a=logical("(x?)p.*", "$1"))), T.id) == "p.db.t"
+    assert record_topics.table_topic_name(config(steps(a=logical("(x?)p.*", "$1"))), T.id) == "p.db.t"
     with pytest.raises(ConfigError, match="no topic name that Kafka allows"):
-        topic_routing.table_topic_name(config(steps(a=regex("p.*", ""))), T.id)
+        record_topics.table_topic_name(config(steps(a=regex("p.*", ""))), T.id)
 
 
 @pytest.mark.parametrize("new", ["ledger.p", "schemahistory.p", "dead", "a b", "..", "x" * 250])
 def test_events_cannot_be_routed_to_what_is_not_for_them(new: str) -> None:
     cfg = config(steps(a=regex("p.*", new)), errors__deadletterqueue__topic__name="dead")
     with pytest.raises(ConfigError, match="transforms routes to"):
-        topic_routing.table_topic_name(cfg, T.id)
+        record_topics.table_topic_name(cfg, T.id)
 
 
 @pytest.mark.req("FAULT-32", "TOPIC-05")
@@ -146,7 +146,7 @@ def test_tables_may_share_a_topic_only_where_a_transform_says_so() -> None:
     def named(cfg: ConnectorConfig, *tables: str) -> dict[TableId, str]:
         ids = [TableId("d", t) for t in tables]
         return table_topics(
-            "p", ids, reserved=topic_routing.reserved_topics(cfg), route_topic=lambda t: cfg.route_topic(t).topic
+            "p", ids, reserved=record_topics.reserved_topics(cfg), route_topic=lambda t: cfg.route_topic(t).topic
         )
 
     shards = config(steps(a=logical("(.*)_\\d", "$1")))
@@ -205,7 +205,7 @@ def test_schema_names_are_adjusted_as_the_transform_says() -> None:
     for properties, name in ((given, "9-all.Key"), (adjusted, "_9_all.Key"), (old, "__all.Key")):
         cfg = config(properties)
         assert json.loads(write(decoder(cfg), row(1), columns=2)[0][0])["schema"]["name"] == name
-        assert topic_routing.table_topic_name(cfg, T.id) == "other"
+        assert record_topics.table_topic_name(cfg, T.id) == "other"
 
 
 def test_every_way_of_reading_a_row_makes_the_same_key() -> None:
@@ -314,7 +314,7 @@ def plan(**more: Any) -> BatchPlan:
 
 def test_a_shared_topic_has_one_owner_for_each_partition_whatever_table_a_row_is_of() -> None:
     cfg = config(steps(a=logical("(.*)_\\d", "$1")))
-    topics = [topic_routing.table_topic_name(cfg, TableId("d", name)) for name in ("t_1", "t_2")]
+    topics = [record_topics.table_topic_name(cfg, TableId("d", name)) for name in ("t_1", "t_2")]
     counts = {"p.d.t": 4, "p.d.u": 4, "p": 1}
     made = plan(partitions=counts, assignment=batch.assign_partitions(counts, {"p.d.t": 100, "p.d.u": 1}, 3))
     for topic in topics:

@@ -12,7 +12,7 @@ from kit.drain_rig import PASSED_OVER, Rig
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
-from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal, require_last_marker
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal, require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
@@ -68,12 +68,12 @@ def test_no_new_client_is_made_after_the_last_commit(monkeypatch: pytest.MonkeyP
 
 
 def test_a_writer_goes_on_from_its_own_last_marker_alone() -> None:
-    require_last_marker(Marker.from_json(LAST.to_json()), LAST)
+    require_unchanged_marker(Marker.from_json(LAST.to_json()), LAST)
     further = replace(LAST, reached=ResumePosition(HERE, 3, 1))
     counted = replace(LAST, counts={"t": 8})
     for found in (None, further, counted, replace(LAST, done=True)):
         with pytest.raises(FencedError, match="another copy of this writer"):
-            require_last_marker(found, LAST)
+            require_unchanged_marker(found, LAST)
 
 
 def test_a_client_is_replaced_between_two_transactions_only(monkeypatch: pytest.MonkeyPatch) -> None:

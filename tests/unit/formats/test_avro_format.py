@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroSerializer, RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
@@ -55,7 +55,7 @@ def form_of(cfg: ConnectorConfig, made: Table) -> tuple[Any, Asked]:
     forms = RecordFormats.from_config(cfg, asked)
     assert forms is not None
     return forms.table_format(
-        made, table_options.table_options(cfg, made), topic_routing.table_topic_name(cfg, made.id)
+        made, table_options.table_options(cfg, made), record_topics.table_topic_name(cfg, made.id)
     ), asked
 
 

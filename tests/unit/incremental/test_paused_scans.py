@@ -130,7 +130,7 @@ def test_scans_that_start_again_leave_no_key_range() -> None:
     done = DoneKeyRange(KeyRange(T, 0, 1, ("id",), ("SIGNED",), (10,), (20,), False), 10)
     books = restart_scans(
         IncrementalState({0: SCAN, 1: SCAN.finish()}, (done,)).with_scans(
-            [replace(SCAN, order=2, cursor=(5,), next_number=1)]
+            [replace(SCAN, number=2, cursor=(5,), next_number=1)]
         )
     )
     assert books.done_ranges == ()

@@ -47,14 +47,14 @@ def test_a_window_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
     assert len(part) < len(TABLES)
     after = books.with_scans(replace(scan, state="done") for scan in part)
     assert len(state_changes(books, after)) == len(part)
-    assert [scan.order for scan in after.runnable_scans[:2]] == [len(part), len(part) + 1]
+    assert [scan.number for scan in after.runnable_scans[:2]] == [len(part), len(part) + 1]
 
 
 def test_scans_that_cannot_continue_keep_no_others_from_a_window() -> None:
     work = queue_scans(IncrementalState(), SnapshotRequest("all", "incremental", TABLES, {}), 1).runnable_scans
-    assert [scan.order for scan in select_scans(work, frozenset())] == list(range(MAX_SCANS_PER_WINDOW))
+    assert [scan.number for scan in select_scans(work, frozenset())] == list(range(MAX_SCANS_PER_WINDOW))
     late = frozenset(range(MAX_SCANS_PER_WINDOW))
-    assert [scan.order for scan in select_scans(work, late)] == list(
+    assert [scan.number for scan in select_scans(work, late)] == list(
         range(MAX_SCANS_PER_WINDOW, 2 * MAX_SCANS_PER_WINDOW)
     )
-    assert [scan.order for scan in select_scans(work[:3], frozenset({0}))] == [1, 2, 0], "they are tried again"
+    assert [scan.number for scan in select_scans(work[:3], frozenset({0}))] == [1, 2, 0], "they are tried again"

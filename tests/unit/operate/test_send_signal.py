@@ -84,7 +84,7 @@ def test_a_signal_that_was_checked_is_sent_without_another_check(
     checks: list[str] = []
     real = send_signal.read_action
     monkeypatch.setattr(send_signal, "read_action", lambda signal, t: checks.append(signal.type) or real(signal, t))
-    signal = send_signal.check_signal(config(), "log", {"message": "hello"}, id_="one")
+    signal = send_signal.checked_signal(config(), "log", {"message": "hello"}, id_="one")
     assert signal == Signal("one", "log", '{"message": "hello"}', "airflow") and sent == {}
     send_signal.send_signal(config(), signal)
     assert checks == ["log"] and len(sent) == 1
@@ -94,6 +94,6 @@ def test_a_kafka_signal_is_one_record_under_the_prefix(monkeypatch: pytest.Monke
     written: list[Any] = []
     monkeypatch.setattr(send_signal, "write_plain", lambda settings, records: written.extend(records))
     cfg = config(**{"signal.enabled.channels": "kafka"})
-    send_signal.send_signal(cfg, send_signal.check_signal(cfg, "pause-snapshot", "", channel="kafka", id_="one"))
+    send_signal.send_signal(cfg, send_signal.checked_signal(cfg, "pause-snapshot", "", channel="kafka", id_="one"))
     value = b'{"id": "one", "type": "pause-snapshot", "data": {}}'
     assert written == [("test_connector-signal", b"test_connector", value, None)]

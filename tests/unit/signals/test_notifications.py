@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -109,11 +109,11 @@ def test_both_channels_and_the_transforms_are_served(caplog: pytest.LogCaptureFi
 
 def test_the_topic_is_made_and_no_table_may_have_it() -> None:
     cfg = config(**SINK)
-    assert "notices" in topic_routing.reserved_topics(cfg)
+    assert "notices" in record_topics.reserved_topics(cfg)
     job = JobLedger.__new__(JobLedger)
     job._cfg = cfg
     assert job.required_topics(SchemaState())["notices"].partitions == 1
-    assert "notices" not in topic_routing.reserved_topics(config(notification__sink__topic__name="notices"))
+    assert "notices" not in record_topics.reserved_topics(config(notification__sink__topic__name="notices"))
 
 
 def test_the_list_of_very_many_tables_does_not_make_a_record_too_large() -> None:

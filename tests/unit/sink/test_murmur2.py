@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.sink import murmur2
 
 COUNTS = (1, 2, 3, 7, 12, 1000)

@@ -11,8 +11,8 @@ from kit.memory_job import config
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import side_topics
 from airflow_provider_mysql_cdc.cdc.formats.table_options import decoder_options
-from airflow_provider_mysql_cdc.cdc.formats.topic_routing import side_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema import history, internal_topics
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo

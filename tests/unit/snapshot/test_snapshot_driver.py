@@ -114,7 +114,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
     for name in ("require_same_binlog", "require_readable", "prepare_topics"):
         monkeypatch.setattr(driver, name, lambda *_: None)
-    monkeypatch.setattr(driver, "visible_offset", lambda *_: (END, True))
+    monkeypatch.setattr(driver, "wait_for_visible_offset", lambda *_: (END, True))
     monkeypatch.setattr(driver, "captured_tables", lambda *_: [TABLE])
     monkeypatch.setattr(driver, "lock_metadata", lambda *_: says["gone"])
     monkeypatch.setattr(driver, "read_definitions", lambda *_: None)

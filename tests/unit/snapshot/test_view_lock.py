@@ -74,7 +74,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, Consi
 
     monkeypatch.setattr(view_module, "end_of_binlog", lambda conn, settings: conn.steps.append("end") or BEFORE)
     monkeypatch.setattr(view_module, "current_offset", look)
-    monkeypatch.setattr(view_module, "visible_offset", lambda conn, wait_s: (look(conn), True))
+    monkeypatch.setattr(view_module, "wait_for_visible_offset", lambda conn, wait_s: (look(conn), True))
     monkeypatch.setattr(view_module, "with_fingerprint", stamp)
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
 

@@ -15,9 +15,9 @@ from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
-from airflow_provider_mysql_cdc.cdc.snapshot import view_opener
+from airflow_provider_mysql_cdc.cdc.snapshot import view_coordinator
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
-from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewCallbacks, ViewOpener
+from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener
 
 
 def place(pos: int, gtids: str | None = "") -> BinlogOffset:
@@ -50,7 +50,7 @@ def opened(
     meeting: Any = Meeting()
     gtids = settled[0][0].gtids is not None
     monkeypatch.setattr(view_module, "gtids_on", lambda conn: gtids)
-    monkeypatch.setattr(view_module, "visible_offset", lambda conn, wait_s: settled.pop(0))
+    monkeypatch.setattr(view_module, "wait_for_visible_offset", lambda conn, wait_s: settled.pop(0))
     monkeypatch.setattr(view_module, "current_offset", lambda conn: afterwards.pop(0))
     monkeypatch.setattr(view_module, "_server_time_ms", lambda conn: 7)
     monkeypatch.setattr(view_module, "OPTIMISTIC_TRIES", 3)
@@ -103,7 +103,7 @@ def test_a_position_is_settled_when_the_gtids_in_use_have_ended(
     """A GTID that came later does not count: its transaction stands behind the position."""
     monkeypatch.setattr(position, "current_offset", lambda conn: place(100))
     monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [("ON" if "gtid_mode" in sql else owned.pop(0),)])
-    assert position.visible_offset(None, wait_s) == (place(100), settled)
+    assert position.wait_for_visible_offset(None, wait_s) == (place(100), settled)
     assert settled == (owned == [])
 
 
@@ -115,15 +115,15 @@ def test_where_transactions_may_be_anonymous_no_position_is_known_to_be_settled(
     """An anonymous transaction owns no GTID while it commits."""
     monkeypatch.setattr(position, "current_offset", lambda conn: place(100))
     monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [(mode if "gtid_mode" in sql else "",)])
-    assert position.visible_offset(None, 5) == (place(100), False)
+    assert position.wait_for_visible_offset(None, 5) == (place(100), False)
 
 
 @pytest.mark.req("CFG-51")
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_view_that_is_not_exact_is_said_to_be(monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
     view, modes = ConsistentView(place(100), 7, 0.0, "none", exact), list[str]()
-    monkeypatch.setattr(view_opener, "open_view", lambda *given: modes.append(given[3]) or (view, lambda: None))
-    monkeypatch.setattr(view_opener, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(view_coordinator, "open_view", lambda *given: modes.append(given[3]) or (view, lambda: None))
+    monkeypatch.setattr(view_coordinator, "connect", lambda _: contextlib.nullcontext())
     lines: list[str] = []
     record: Callable[[ConsistentView], None] = lambda _: pytest.fail("a view of other tables is used")  # noqa: E731
     meeting: Any = Meeting()

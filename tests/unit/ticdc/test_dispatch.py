@@ -8,8 +8,8 @@ from zlib import crc32
 import pytest
 from kit.decode_builder import column
 
-from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import dispatch_rules, rule_for
 from airflow_provider_mysql_cdc.cdc.config.table_filter import TableFilter
+from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import dispatch_rules, rule_for
 from airflow_provider_mysql_cdc.cdc.config.topic_expression import topic_of_table, validate_expression
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule

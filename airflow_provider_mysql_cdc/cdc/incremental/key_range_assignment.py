@@ -293,7 +293,7 @@ class KeyRangeQueue:
             request = state.requests.get(scan.request)
             if scan.kind == "blocking" and request is not None:
                 queue.request_bounds[request.id] = request.first_order, request.first_order + request.scan_count - 1
-            done_ranges = state.done_ranges_of(scan.order)
+            done_ranges = state.done_ranges_of(scan.number)
             last_range = done_ranges[-1].key_range if done_ranges else None
             next_low, next_number = (
                 (last_range.high, last_range.number + 1) if last_range is not None else (scan.cursor, scan.next_number)
@@ -328,8 +328,8 @@ class KeyRangeQueue:
         return RangeReadOptions(
             scan.kind,
             scan.condition,
-            first_table=scan.order == first,
-            last_table=scan.order == last,
+            first_table=scan.number == first,
+            last_table=scan.number == last,
             cut_by_key=scan.surrogate_key is None,
         )
 
@@ -358,7 +358,7 @@ class KeyRangeQueue:
         if final:
             high, scan_queue.exhausted = scan.last_key, True
         key_range = KeyRange(
-            scan.table, scan.order, scan_queue.next_number, scan.columns, scan.kinds, scan_queue.next_low, high, final
+            scan.table, scan.number, scan_queue.next_number, scan.columns, scan.kinds, scan_queue.next_low, high, final
         )
         scan_queue.next_low, scan_queue.next_number = high, scan_queue.next_number + 1
         return key_range
@@ -380,7 +380,7 @@ class KeyRangeQueue:
         with self._lock:
             for scan_queue in self.scan_queues:
                 # What blocks one scan of a table also blocks the others, unless the scan's own condition is the reason.
-                if scan_queue.scan.order == key_range.scan or (
+                if scan_queue.scan.number == key_range.scan_number or (
                     scan_queue.scan.table == key_range.table and not request.permanent
                 ):
                     scan_queue.blocked_reason, scan_queue.permanent = request.reason, request.permanent
@@ -395,7 +395,7 @@ class KeyRangeQueue:
             permanent: Whether to return the scans that can never continue, or the others.
         """
         return {
-            line.scan.order: line.blocked_reason
+            line.scan.number: line.blocked_reason
             for line in self.scan_queues
             if line.blocked_reason and line.permanent == permanent
         }

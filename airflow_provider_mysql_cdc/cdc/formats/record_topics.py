@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import rule_for
 from airflow_provider_mysql_cdc.cdc.config.field import Lookup
+from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import rule_for
 from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.emit.routed_keys import routed_key
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Destination
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
 
 

@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.topic_precreation import TopicPrecreation
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import TopicOwners
-from airflow_provider_mysql_cdc.cdc.formats import topic_routing
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, topic_share
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, topic_share
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -59,7 +59,7 @@ class TopicShares:
             ConfigError: Two tables would share a topic (FAULT-32).
         """
         if self._owners is None:
-            self._owners = topic_routing.topic_owners(self._cfg, before.tables)
+            self._owners = record_topics.topic_owners(self._cfg, before.tables)
         self._owners.update_tables(after.tables.keys(), where, _named_tables(changes))
 
     def share_of(self, table: TableId) -> TopicShare:
@@ -68,7 +68,7 @@ class TopicShares:
         Args:
             table: The table.
         """
-        topic = topic_routing.table_topic_name(self._cfg, table)
+        topic = record_topics.table_topic_name(self._cfg, table)
         return topic_share(
             self._plan, self._writer, topic, self._created_topics.get(topic, self._cfg[F.TOPIC_CREATION_PARTITIONS])
         )

@@ -44,7 +44,7 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
 )
 from airflow_provider_mysql_cdc.operators.run_report import RunReport
 from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
-from airflow_provider_mysql_cdc.operators.spark_task import SparkTask
+from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -267,7 +267,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         return self._driver
 
     def _job_run(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> JobRun:
-        spark = SparkTask(
+        spark = SparkJobActions(
             application=self.application,
             name=str(self.name),
             new_hook=self._new_hook,

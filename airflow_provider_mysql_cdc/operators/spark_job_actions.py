@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkTask:
+class SparkJobActions:
     """Hold what only the operator can do for a job, because Airflow and the Spark provider call the operator.
 
     Args:

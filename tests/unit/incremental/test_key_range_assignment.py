@@ -10,9 +10,9 @@ import pytest
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.incremental import key_range_queue as stretches
+from airflow_provider_mysql_cdc.cdc.incremental import key_range_assignment as stretches
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import CHUNKS_PER_RANGE, KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import CHUNKS_PER_RANGE, KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY

@@ -42,7 +42,7 @@ def following_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iter
 
 
 def _follow(cfg: ConnectorConfig, store: OffsetStore, log: Log, end: threading.Event) -> None:
-    from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow_ledger
+    from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import follow_ledger
 
     pause = LEDGER_POLL_S
     while not end.wait(pause):
