@@ -220,7 +220,7 @@ class FakeStream:
         return LedgerState(other_records=others, signals={f"airflow/{s.id}": s.to_json() for s in waiting})
 
     def require_nobody_else(self) -> None:
-        """Raise what another run at work leads to, as often as a test says."""
+        """Raise what another active run leads to, as often as a test says."""
         if self.busy:
             raise self.busy.pop(0)
 

@@ -29,8 +29,8 @@ RETRIED = "retried_drain_of_a_test"
 LOCKED = "database is locked"
 """SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
 TRIES = 5
-# A part that is begun anew takes the one before it for dead soon. Not so the first ones: what they would look for every
-# few seconds locks SQLite for others, and on a busy machine they would take themselves for dead.
+# A part that is begun again takes the one before it for dead soon. Not so the first ones: what they would look for
+# every few seconds locks SQLite for others, and on a busy machine they would take themselves for dead.
 QUICKLY = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "12",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3",
@@ -153,7 +153,7 @@ class LiveAirflow(Airflow):
             os.kill(process.pid, signal.SIGKILL)
 
     def begin(self, part: str) -> None:
-        """Start a part anew, for example ``scheduler``.
+        """Start a part again, for example ``scheduler``.
 
         Args:
             part: A subcommand of ``airflow``.

@@ -116,7 +116,7 @@ def follow_earlier(given: dict[str, Any], followed: list[Any] | None = None) -> 
 def test_a_process_whose_task_goes_on_leaves_the_driver_to_the_next_try(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
-    """A scheduler that began anew gives the task to another try, and Airflow ends the process of this one."""
+    """A scheduler that began again gives the task to another try, and Airflow ends the process of this one."""
     monkeypatch.setattr(driver_handle, "state_of", lambda ti: state)
     task = operator()
     task._driver_handle.follow(context()["ti"], submission(driver.pid))

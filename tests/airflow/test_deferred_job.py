@@ -41,7 +41,7 @@ class Driver:
         self.is_seen(2)
 
     def is_seen(self, times: int, code: int = 0) -> None:
-        """Say how often it is seen at work before it ends; 0 means that it ends before it works."""
+        """Say how often it is seen running before it ends; 0 means that it ends before it works."""
         self.times = times
         self.submit.set(
             code=code,
@@ -173,7 +173,7 @@ def test_on_kubernetes_the_secret_goes_when_the_task_is_deferred(
         monkeypatch.setattr(name, lambda *args: (seen.append(list(api.secrets)), look(*args))[1])
         run = drain("deferred_on_kubernetes", master="k8s://https://one:443", deploy_mode="cluster")
         assert run.state == "success" and driver.starts() == 1
-        # There until the driver is at work, and no longer.
+        # There until the driver is running, and no longer.
         assert ["mysql-cdc-0123456789abcdef"] in seen and seen[-1] == [] and api.secrets == {}
 
 

@@ -266,7 +266,7 @@ def ended(live: LiveAirflow, number: int) -> list[dict[str, Any]]:
 def test_a_driver_outlives_the_deaths_of_its_tasks_the_triggerer_and_the_scheduler(
     live: LiveAirflow, pipeline: Pipeline, source: Any
 ) -> None:
-    """Each is ended with SIGKILL, before and after the deferral; what begins anew follows the one driver there is."""
+    """Each is ended with SIGKILL, before and after the deferral; what starts again follows the one driver there is."""
     live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
     execute(source, f"INSERT INTO {CUSTOMERS} VALUES (60, 0), (61, 0)")
     before, fired, go = len(live.drivers()), live.spark / "fired", live.spark / "go"

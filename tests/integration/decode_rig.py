@@ -1,4 +1,4 @@
-"""Read a stretch of a real binlog and decode it, without the rest of the pipeline."""
+"""Read a part of a real binlog and decode it, without the rest of the pipeline."""
 
 from __future__ import annotations
 

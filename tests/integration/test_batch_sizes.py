@@ -147,7 +147,7 @@ def test_a_window_continues_where_a_topic_takes_smaller_batches_of_the_stream(
     monkeypatch: pytest.MonkeyPatch,
     table_of_signals: bool,
 ) -> None:
-    """Its writer begins anew; rows that were changed behind the low watermark are left out, and no others."""
+    """Its writer starts again; rows that were changed behind the low watermark are left out, and no others."""
     table, places = f"`{database}`.t", Places(monkeypatch)
     execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(1000))", SIGNALS.format(database))
     execute(root, f"INSERT INTO {table} VALUES {', '.join(f'({n}, NULL)' for n in range(300))}")

@@ -77,7 +77,7 @@ def of_database(events: list[Event], database: str) -> list[tuple[TableMap, Even
 
 
 def bodies(events: list[tuple[TableMap, Event]]) -> list[tuple[int, bytes, bytes]]:
-    # Without the table id, which changes whenever the server opens the table anew.
+    # Without the table id, which changes whenever the server opens the table again.
     return [(e.type, m.raw, e.buf[e.body + 6 : e.end]) for m, e in events]
 
 

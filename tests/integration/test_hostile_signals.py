@@ -209,7 +209,7 @@ def test_a_trigger_of_the_signal_table(pipeline: Pipeline, root: Any, database: 
 
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
 def test_a_snapshot_of_the_signal_table_itself(pipeline: Pipeline, root: Any, database: str, strategy: str) -> None:
-    """Each round writes into the very table that it reads."""
+    """Each window writes into the very table that it reads."""
     pipeline.properties |= {
         "table.include.list": f"{database}.a,{database}.signals",
         "incremental.snapshot.watermarking.strategy": strategy,
@@ -271,7 +271,7 @@ def test_a_condition_that_takes_for_ever_holds_up_no_stream(
 def test_tables_without_rows_are_passed_in_one_drain(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round that only finds that tables are empty is no idle one, however many of them there are."""
+    """A window that only finds that tables are empty is no idle one, however many of them there are."""
     monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)
     monkeypatch.setattr(rounds, "MAX_IDLE_WINDOWS", 1)
     execute(root, f"DELETE FROM `{database}`.a")

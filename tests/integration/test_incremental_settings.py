@@ -23,7 +23,7 @@ ALLOW = "incremental.snapshot.allow.schema.changes"
 
 
 def two_stretches_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each round give out two stretches, so that the stream goes on between them."""
+    """Let each window give out two key ranges, so that the stream goes on between them."""
     real = KeyRangeQueue.next
 
     def take(queue: KeyRangeQueue, task: int, request: EmptyMessage) -> NextKeyRange:
@@ -49,7 +49,8 @@ def test_structures_may_change_during_a_snapshot_with_any_setting(
     two_stretches_a_round(monkeypatch)
     ask_for(pipeline, ["a"])
     changes = [f"ALTER TABLE `{database}`.a {what}" for what in ("ALTER v SET DEFAULT 5", "ADD w INT DEFAULT 7")]
-    # Behind its last stretch a round has let go of its tables; the one behind a statement reads nothing of its table.
+    # Behind its last key range a window has let go of its tables; the one behind a statement reads nothing of its
+    # table.
     steps = [lambda: execute(root, changes[0]), lambda: None, lambda: execute(root, changes[1])]
     places.at("incremental.before_books", *steps)
     pipeline.drain()

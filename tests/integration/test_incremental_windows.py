@@ -1,4 +1,4 @@
-"""Ad-hoc snapshots beside the stream, on real servers with tasks as threads."""
+"""Ad-hoc snapshots while the stream runs, on real servers with tasks as threads."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_blocking_snapshot_reads_everything_while_the_stream_waits(
 ) -> None:
     """Changes that were not drained when it was asked for come before its rows, those of other tables too."""
     keyless = [f"CREATE TABLE `{database}`.c (a INT)", f"INSERT INTO `{database}`.c VALUES (1), (1), (2)"]
-    # The first and the last stretch have a row that the writer never changes: of none that is left, none is marked.
+    # The first and the last key range have a row that the writer never changes: of none that is left, none is marked.
     ends = f"INSERT INTO `{database}`.a VALUES (-1, 0), (1000, 0)"
     execute(root, *filled(database, "a", "b", count=100), ends, *keyless)
     pipeline.snapshot()

@@ -1,4 +1,4 @@
-"""A schema history that is deleted, or made anew and empty, between two batches or inside one."""
+"""A schema history that is deleted, or created again and empty, between two batches or inside one."""
 
 from __future__ import annotations
 

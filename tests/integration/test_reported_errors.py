@@ -45,7 +45,7 @@ def test_errors_before_and_after_a_batch_reach_the_run_that_submitted_it(
     outcome = carry_out(pipeline, nowhere)
     assert not outcome.complete and type(outcome.error) is SourceConnectionError and outcome.error.can_retry
 
-    # Another run is at work; its own transactional ids are left alone.
+    # Another run is running; its own transactional ids are left alone.
     again = replace(pipeline.prepare("drain").spec, owner="another/run/task/-1")
     with run_lock.hold_run_lock(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "the/one/at/work"):
         outcome = carry_out(pipeline, again)

@@ -82,7 +82,7 @@ def test_a_table_whose_rows_are_others_by_now_is_read_from_its_beginning(
 def test_ranges_of_a_table_after_an_unfinished_one_are_not_another_tables(
     pipeline: Pipeline, root: Any, database: str, places: Places
 ) -> None:
-    """Three tasks read; the first stretch is the one that is not done when the run ends."""
+    """Three tasks read; the first key range is the one that is not done when the run ends."""
     pipeline.slots = 3
     execute(root, *filled(database, "t", count=100), *filled(database, "fresh", count=100, value=7))
     pipeline.snapshot()

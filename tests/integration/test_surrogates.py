@@ -38,7 +38,7 @@ def test_no_row_is_left_out_at_an_edge(
     column: str,
     slots: int,
 ) -> None:
-    """The run dies between two stretches; meanwhile and in the next window rows move over the cursor both ways."""
+    """The run dies between two key ranges; meanwhile and in the next window rows move over the cursor both ways."""
     pipeline, places = Pipeline(properties | FLAT, slots=slots), Places(monkeypatch)
     kind, value = COLUMNS[column]
     table = f"`{database}`.a"

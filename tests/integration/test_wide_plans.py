@@ -1,4 +1,4 @@
-"""Plans in parts on a real ledger: dealt out anew, interrupted, carried on, replaced by smaller ones."""
+"""Plans in parts on a real ledger: dealt out again, interrupted, carried on, replaced by smaller ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to tables between a round's low watermark, its views and its high watermark, on real servers."""
+"""What happens to tables between a window's low watermark, its views and its high watermark, on real servers."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_table_that_is_locked_is_read_later_and_the_stream_goes_on(
 def test_a_table_that_cannot_begin_keeps_no_other_from_it(
     pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round has room for so many scans; those that could not begin come behind the others."""
+    """A window has room for so many scans; those that could not begin come behind the others."""
     monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)
     for module in (round_driver, round_task):
         monkeypatch.setattr(module, "LOCK_WAIT_S", 1)

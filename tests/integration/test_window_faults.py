@@ -1,4 +1,4 @@
-"""Rounds that die at each named point, or are frozen there: the next drain reads what is missing, and only that."""
+"""Windows that die at each named point, or are frozen there: the next drain reads what is missing, and only that."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_window_that_dies_is_continued(
     real = round_driver.take_low_watermark
 
     def low(*arguments: Any) -> Any:
-        """Set the fault behind the batch before the round, whose writers pass the same points."""
+        """Set the fault behind the batch before the window, whose writers pass the same points."""
         fault = {"point": point, "action": "raise", "nth": nth, "fired": str(tmp_path / "fired")}
         monkeypatch.setattr(faults, "_passed", {})
         monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))

@@ -1,4 +1,4 @@
-"""What the tests of ad-hoc snapshots share: ask for one, change rows while it is at work, and what must hold."""
+"""What the tests of ad-hoc snapshots share: ask for one, change rows while it is running, and what must hold."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FLAT = {
     "value.converter.schemas.enable": "false",
     "incremental.snapshot.chunk.size": "1",
 }
-"""One task reads sixteen chunks at once, so stretches have sixteen rows."""
+"""One task reads sixteen chunks at once, so key ranges have sixteen rows."""
 
 
 def books(pipeline: Pipeline) -> IncrementalState:

@@ -1,4 +1,5 @@
-"""What the attacks on ad-hoc snapshots share: change something at a place of a round, and judge what the topics say."""
+"""What the attacks on ad-hoc snapshots share: change something at a place of a window, and judge what the topics
+say."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(3
 
 
 class Places:
-    """Run steps where a round passes, each once, and know which were reached.
+    """Run steps where a window passes, each once, and know which were reached.
 
     Places are fault points and ``low``: behind the low watermark, before a view; ``high``: behind the high watermark,
     before the batch's end is fixed; ``before low`` and ``before high``; ``view``: behind a task's START TRANSACTION,

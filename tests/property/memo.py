@@ -1,7 +1,7 @@
 """Read each record of the models once: most records of a ledger are the same from one look at it to the next.
 
 The values are frozen, or only looked at, so one of them serves every reader; half of a walk's time went into reading
-them anew.
+them again.
 """
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ class Simulation:
     def check(self) -> None:
         """Check what must hold at any time: one row of a view, and each event after it at most once, in order.
 
-        A configuration that changes between batches may move a key to another partition; there order begins anew, and
+        A configuration that changes between batches may move a key to another partition; there order starts again, and
         an open transaction may hide one partition and not the other.
         """
         for key, partitions in self.world.visible().items():

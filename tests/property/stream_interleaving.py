@@ -140,7 +140,7 @@ class Simulation:
         self.world.source.reset()
 
     def change_topic(self, n: int) -> None:
-        """Delete a topic, make it anew, or give it more partitions."""
+        """Delete a topic, make it again, or give it more partitions."""
         world, topic = self.world, list(TOPICS)[n // 3 % len(TOPICS)]
         if topic in world.partitions and n % 3 == 0:
             world.partitions[topic] += 1
@@ -224,7 +224,7 @@ class Simulation:
         self.source_goes_on(rng.randrange(100))
 
     def dying_reset(self, rng: random.Random) -> None:
-        """Writers at work, and a reset that dies somewhere."""
+        """Writers running, and a reset that dies somewhere."""
         self.quietly(self._first_snapshot)
         self.source_goes_on(3)
         self.start_drain(3 * rng.randrange(99) + 2)

@@ -138,7 +138,7 @@ class Source:
         self.address = self.replica if self.address is self.primary else self.primary
 
     def promote(self) -> None:
-        """Make the replica the primary and let the address follow; the old one is made anew from it.
+        """Make the replica the primary and let the address follow; the old one is created again from it.
 
         What the replica has not applied is lost.
         """
@@ -146,7 +146,7 @@ class Source:
         self._rebuild_replica()
 
     def reset(self) -> None:
-        """RESET BINARY LOGS AND GTIDS on the primary; the replica is made anew from it."""
+        """RESET BINARY LOGS AND GTIDS on the primary; the replica is created again from it."""
         here = self.address is self.primary
         self.primary.executed = GtidSet()
         self.primary.binlog = self.new_binlog(self.primary)

@@ -1,4 +1,4 @@
-"""The books of ad-hoc snapshots under any order of stretches, crashes and signals: every key is read, none twice."""
+"""The state of ad-hoc snapshots under any order of key ranges, crashes and signals: every key is read, none twice."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def read_back(records: dict[str, Any]) -> IncrementalState:
 
 
 class Reader:
-    """Read a table's keys in stretches as rounds do, with whatever the ledger holds when one begins."""
+    """Read a table's keys in key ranges as windows do, with whatever the ledger holds when one begins."""
 
     def __init__(self, last: int) -> None:
         self.records = written(IncrementalState().with_scans([scan_of(last)]))
         self.read: list[int] = []
 
     def round(self, draw: st.DataObject, last: int) -> None:
-        """Give out gaps and what lies behind; some stretches are done, the order is anybody's, the books may stay."""
+        """Give out gaps and what lies behind; some key ranges are done, in any order, the state may stay."""
         before = read_back(self.records)
         folded = before.with_advanced_cursors()
         self.records = written(folded, before, self.records)
