@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
 )
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex, folded_name, matching_name
 
 _PREFIX_ONLY_TYPES = frozenset((*TEXT_BY_SIZE, *BLOB_BY_SIZE))
 TableStructure = tuple[Table, tuple[NonUniqueIndex, ...]]
@@ -58,10 +58,10 @@ class _StructureBuilder:
         Raises:
             DdlParseError: There is no such column.
         """
-        lower = name.lower()
-        for i, column in enumerate(self.columns):
-            if column.name.lower() == lower:
-                return i
+        names = [column.name for column in self.columns]
+        match = matching_name(names, name)
+        if match is not None:
+            return names.index(match)
         raise DdlParseError("a statement names a column that the table does not have", where=f"{self.id}.{name}")
 
     def column(self, name: str) -> Column:
@@ -70,16 +70,16 @@ class _StructureBuilder:
 
     def build(self) -> TableStructure:
         """Return the structure: columns numbered, those of the primary key NOT NULL."""
-        key = {name.lower() for name in self.primary_key}
+        primary_key = tuple(self.column(name).name for name in self.primary_key)
         columns = []
         for i, column in enumerate(self.columns, 1):
-            null = column.nullable and column.name.lower() not in key
+            null = column.nullable and column.name not in primary_key
             has_default = column.has_default and (null or column.default is not None)
             columns.append(replace(column, position=i, nullable=null, has_default=has_default))
         table = Table(
             self.id,
             tuple(columns),
-            tuple(self.column(name).name for name in self.primary_key),
+            primary_key,
             tuple(self.unique_keys),
             self.defaults.charset,
             self.defaults.collation,
@@ -161,9 +161,9 @@ def _apply_options(
             _apply_option(builder, action.options, database, context)
         elif isinstance(action, ConvertTo):
             builder.defaults = resolve_charset(action.charset, action.collation, database, context)
-            changed = {a.old.lower() for a in statement.actions if isinstance(a, ChangeColumn)}
-            columns = builder.columns
-            builder.columns = [c if c.name.lower() in changed else with_charset(c, builder.defaults) for c in columns]
+            columns, changes = builder.columns, [a for a in statement.actions if isinstance(a, ChangeColumn)]
+            changed = {matching_name((c.name for c in columns), a.old) for a in changes}
+            builder.columns = [c if c.name in changed else with_charset(c, builder.defaults) for c in columns]
 
 
 def _apply_option(
@@ -187,20 +187,18 @@ def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: D
             strict=True,
         )
     )
-    changes = {a.old.lower(): a for a in actions if isinstance(a, ChangeColumn)}
-    renames = {a.old.lower(): a.new for a in actions if isinstance(a, RenameColumn)}
-    drops = {a.name.lower() for a in actions if isinstance(a, DropColumn)}
-    for name in (*changes, *renames, *drops):
-        builder.index_of(name)
+    changes = {builder.column(a.old).name: a for a in actions if isinstance(a, ChangeColumn)}
+    renames = {builder.column(a.old).name: a.new for a in actions if isinstance(a, RenameColumn)}
+    drops = {builder.column(a.name).name for a in actions if isinstance(a, DropColumn)}
+    names = [column.name for column in builder.columns]
     _alter_attributes(builder, statement)
     columns = []
     for column in builder.columns:
-        lower = column.name.lower()
-        change = changes.get(lower)
-        if lower in drops:
+        change = changes.get(column.name)
+        if column.name in drops:
             continue
         if change is None:
-            columns.append(replace(column, name=renames.get(lower, column.name)))
+            columns.append(replace(column, name=renames.get(column.name, column.name)))
         elif change.position is None:
             columns.append(defined_columns[id(change)])
     builder.columns = columns
@@ -208,7 +206,7 @@ def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: D
         if isinstance(action, AddColumn) or action.position is not None:
             _insert_column(builder, defined_columns[id(action)], action.position, renames)
     builder.columns = with_timestamp_defaults(builder.columns, defined_columns.values(), context)
-    _rename_in_keys(builder, {k: a.spec.name for k, a in changes.items()} | renames, drops)
+    _rename_in_keys(builder, names, {name: a.spec.name for name, a in changes.items()} | renames, drops)
 
 
 def _alter_attributes(builder: _StructureBuilder, statement: AlterTable) -> None:
@@ -228,45 +226,49 @@ def _insert_column(builder: _StructureBuilder, column: Column, position: str | N
     elif position == "":
         builder.columns.insert(0, column)
     else:
-        names = {c.name.lower() for c in builder.columns}
-        name = position if position.lower() in names else renames.get(position.lower(), position)
+        name = matching_name((c.name for c in builder.columns), position)
+        if name is None:
+            name = renames.get(matching_name(renames, position) or "", position)
         builder.columns.insert(builder.index_of(name) + 1, column)
 
 
-def _rename_in_keys(builder: _StructureBuilder, renames: dict[str, str], drops: set[str]) -> None:
+def _rename_in_keys(builder: _StructureBuilder, columns: list[str], renames: dict[str, str], drops: set[str]) -> None:
     """Carry new column names into keys, and drop columns out of them; a key without columns goes too."""
     if not renames and not drops:
         return
 
+    def new_name(name: str) -> str | None:
+        column = matching_name(columns, name) or name
+        return None if column in drops else renames.get(column, name)
+
     def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(renames.get(n.lower(), n) for n in names if n.lower() not in drops)
+        return tuple(name for name in map(new_name, names) if name is not None)
 
     builder.primary_key = renamed(builder.primary_key)
     unique_keys = (replace(i, columns=renamed(i.columns)) for i in builder.unique_keys)
     builder.unique_keys = [i for i in unique_keys if i.columns or i.prefixed]
     non_unique_indexes = []
     for key in builder.non_unique_indexes:
-        names = tuple(
-            n if n is None else renames.get(n.lower(), n) for n in key.columns if n is None or n.lower() not in drops
-        )
+        parts = ((part, part if part is None else new_name(part)) for part in key.columns)
+        names = tuple(new for part, new in parts if part is None or new is not None)
         if names:
             non_unique_indexes.append(replace(key, columns=names))
     builder.non_unique_indexes = non_unique_indexes
 
 
 def _drop_keys(builder: _StructureBuilder, statement: AlterTable) -> None:
-    renames = {a.old.lower(): a.new for a in statement.actions if isinstance(a, RenameKey)}
+    renames = {folded_name(a.old): a.new for a in statement.actions if isinstance(a, RenameKey)}
     drops = [a for a in statement.actions if isinstance(a, DropKey)]
     for action in drops:
-        lower = action.name.lower()
-        if lower == "primary":
+        folded = folded_name(action.name)
+        if folded == "primary":
             builder.primary_key = ()
-        builder.unique_keys = [i for i in builder.unique_keys if i.name.lower() != lower]
+        builder.unique_keys = [i for i in builder.unique_keys if folded_name(i.name) != folded]
         if not action.constraint:
-            builder.non_unique_indexes = [k for k in builder.non_unique_indexes if k.name.lower() != lower]
-    builder.unique_keys = [replace(i, name=renames.get(i.name.lower(), i.name)) for i in builder.unique_keys]
+            builder.non_unique_indexes = [k for k in builder.non_unique_indexes if folded_name(k.name) != folded]
+    builder.unique_keys = [replace(i, name=renames.get(folded_name(i.name), i.name)) for i in builder.unique_keys]
     builder.non_unique_indexes = [
-        replace(k, name=renames.get(k.name.lower(), k.name)) for k in builder.non_unique_indexes
+        replace(k, name=renames.get(folded_name(k.name), k.name)) for k in builder.non_unique_indexes
     ]
 
 
@@ -292,12 +294,12 @@ def _add_keys(builder: _StructureBuilder, keys: list[KeySpec]) -> None:
 def _unused_index_name(builder: _StructureBuilder, first: str | None) -> str:
     base = first or "functional_index"
     used = (
-        {i.name.lower() for i in builder.unique_keys}
-        | {k.name.lower() for k in builder.non_unique_indexes}
+        {folded_name(i.name) for i in builder.unique_keys}
+        | {folded_name(k.name) for k in builder.non_unique_indexes}
         | {"primary"}
     )
     name, number = base, 1
-    while name.lower() in used:
+    while folded_name(name) in used:
         number += 1
         name = f"{base}_{number}"
     return name
@@ -316,7 +318,7 @@ def _is_prefixed(builder: _StructureBuilder, key: KeySpec) -> bool:
 
 def _covers(columns: tuple[str | None, ...], required: tuple[str | None, ...]) -> bool:
     prefix = columns[: len(required)]
-    return [n and n.lower() for n in prefix] == [n and n.lower() for n in required]
+    return [n and folded_name(n) for n in prefix] == [n and folded_name(n) for n in required]
 
 
 def _is_covered(builder: _StructureBuilder, keys: list[KeySpec], key: KeySpec, names: tuple[str | None, ...]) -> bool:

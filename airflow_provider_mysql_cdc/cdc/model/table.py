@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -27,6 +28,22 @@ def folded_name(name: str) -> str:
         name: The name.
     """
     return name.lower() if name.isascii() else "".join(character.lower()[:1] for character in name)
+
+
+def matching_name(names: Iterable[str], name: str) -> str | None:
+    """Return the one of some columns' names that MySQL takes for a name (``folded_name``), or None.
+
+    Args:
+        names: The names.
+        name: The name as a statement or an event has it.
+    """
+    folded, match = folded_name(name), None
+    for each in names:
+        if each == name:
+            return each
+        if match is None and folded_name(each) == folded:
+            match = each
+    return match
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, colum
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, MySqlType, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name
 
 MAX_COLUMNS = 4096
 """Most columns of a MySQL table."""
@@ -124,7 +124,7 @@ def _read_table(table_id: TableId, members: Members) -> Table:
     )
     if [c.position for c in columns] != list(range(1, len(columns) + 1)):
         raise members.member_error("columns", "numbered from 1 by their positions, without gaps")
-    if len({c.name.lower() for c in columns}) < len(columns):
+    if len({folded_name(c.name) for c in columns}) < len(columns):
         raise members.member_error("columns", "of names that differ")
     table = Table(table_id, tuple(columns), charset=default_charset, comment=members.text_or_none("comment"))
     if default_charset is not None:
@@ -219,14 +219,14 @@ def _merge_table(table: Table, current: Table | None) -> Table:
     if current is None:
         return table
     columns = tuple(_merge_column(column, current.column(column.name)) for column in table.columns)
-    names = {column.name.lower() for column in columns}
-    indexes = tuple(i for i in current.unique_keys if all(name.lower() in names for name in i.columns))
+    indexes = tuple(i for i in current.unique_keys if all(table.column(name) is not None for name in i.columns))
     merged = replace(table, columns=columns, unique_keys=indexes, engine=current.engine)
     if table.charset == current.charset:
         merged = replace(merged, collation=current.collation)
     # The format names the columns of the event key, which are those of the primary key or of a unique index.
     unchanged = replace(merged, primary_key=current.primary_key)
-    same = all(name.lower() in names for name in current.primary_key) and unchanged.key_columns() == table.primary_key
+    same = all(table.column(name) is not None for name in current.primary_key)
+    same = same and unchanged.key_columns() == table.primary_key
     return unchanged if same else merged
 
 

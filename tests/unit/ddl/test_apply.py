@@ -318,6 +318,34 @@ def test_defaults_read_as_values_of_their_column(definition: str, default: str |
     assert (found.has_default, found.default, found.default_is_expression) == (True, default, expression)
 
 
+NAMES = "CREATE TABLE t (`İd` INT PRIMARY KEY, `É` INT, `ẞ` INT, `ß` INT, `ΟΣ` INT, UNIQUE KEY `Ké` (`É`, `ΟΣ`))"
+
+
+@pytest.mark.parametrize(
+    ("change", "columns", "unique"),
+    [
+        ("DROP COLUMN `é`", ["İd", "ẞ", "ß", "ΟΣ"], ("ΟΣ",)),
+        ("RENAME COLUMN `é` TO e", ["İd", "e", "ẞ", "ß", "ΟΣ"], ("e", "ΟΣ")),
+        # ``str.lower`` makes two characters of the first letter, and another last one of the second name.
+        ("CHANGE COLUMN id n INT", ["n", "É", "ẞ", "ß", "ΟΣ"], ("É", "ΟΣ")),
+        ("DROP COLUMN `οσ`", ["İd", "É", "ẞ", "ß"], ("É",)),
+        ("DROP COLUMN `ß`", ["İd", "É", "ẞ", "ΟΣ"], ("É", "ΟΣ")),
+        ("DROP COLUMN `ẞ`", ["İd", "É", "ß", "ΟΣ"], ("É", "ΟΣ")),
+        ("ADD COLUMN x INT AFTER id", ["İd", "x", "É", "ẞ", "ß", "ΟΣ"], ("É", "ΟΣ")),
+        ("RENAME COLUMN `οσ` TO o, ADD COLUMN x INT AFTER o", ["İd", "É", "ẞ", "ß", "o", "x"], ("É", "o")),
+        ("DROP KEY `kÉ`", ["İd", "É", "ẞ", "ß", "ΟΣ"], None),
+    ],
+)
+def test_names_of_columns_are_compared_as_mysql_does(
+    change: str, columns: list[str], unique: tuple[str, ...] | None
+) -> None:
+    """Each of these changes was also made by a server (9.7.4), with the same result."""
+    changed = table(NAMES, f"ALTER TABLE t {change}")
+    assert [c.name for c in changed.columns] == columns
+    assert [index.columns for index in changed.unique_keys] == ([] if unique is None else [unique])
+    assert changed.primary_key == (columns[0],)
+
+
 def test_columns_without_default() -> None:
     assert not column("INT NOT NULL").has_default
     assert not column("INT PRIMARY KEY").has_default
