@@ -168,7 +168,7 @@ def test_reads_become_creates_and_nothing_else_changes() -> None:
         compile_text_decoder(T, options, table_options.envelope_text(cfg, T, options))(
             packet(b"1", None), 0, context(), out
         )
-    assert [r[1].count(b'"op":"r"') for r in read] == [1]
+    assert [[r[1].count(op) for op in (b'"op":"r"', b'"op":"c"')] for r in (*read, *create)] == [[1, 0], [0, 1]]
     assert [(r[0], r[1].replace(b'"op":"c"', b'"op":"r"'), *r[2:]) for r in create] == read
 
 

@@ -64,7 +64,7 @@ def test_the_structures_of_the_selected_tables_and_databases_are_read() -> None:
     assert found.uncaptured == {LOG: STATEMENTS[LOG]}
 
 
-@pytest.mark.req("SNAP-24")
+@pytest.mark.req("CFG-81")
 def test_structures_of_other_tables_are_not_read_where_only_captured_ones_are_kept() -> None:
     given = {"table.include.list": "shop.orders", "schema.history.internal.store.only.captured.tables.ddl": "true"}
     server = Server()
