@@ -345,7 +345,7 @@ def test_tls_modes(mode: str, root: Any, sql: Sql, database: str, settings: Conn
     assert len(of_database(read(chosen, start, current_offset(root)), database)) == 100
 
 
-@pytest.mark.req("FAULT-21")
+@pytest.mark.req("STRM-36")
 def test_a_certificate_that_nobody_vouches_for_is_refused(settings: ConnectionSettings) -> None:
     with pytest.raises(SourceConnectionError, match="encrypted") as caught:
         connect(replace(settings, ssl_mode="verify_identity"))

@@ -18,7 +18,7 @@ def values(records: list[Any]) -> list[Any]:
     return [json.loads(r.value) for r in records]
 
 
-@pytest.mark.req("EVT-39", "SCH-28", "SCH-29", "SCH-30", "TYPE-11", "TYPE-12", "TYPE-13")
+@pytest.mark.req("EVT-39", "SCH-30", "TYPE-11", "TYPE-12", "TYPE-13")
 def test_snapshot_and_drain_write_the_oldest_form(pipeline: Pipeline, root: Any, database: str) -> None:
     execute(
         root,

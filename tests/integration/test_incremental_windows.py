@@ -39,7 +39,7 @@ def states(pipeline: Pipeline) -> list[str]:
     return [scan.state for _, scan in sorted(books(pipeline).scans.items())]
 
 
-@pytest.mark.req("INC-03", "INC-04", "INC-09", "INC-10", "INC-13", "INC-26", "EX-12", "EX-14", "SNAP-47")
+@pytest.mark.req("INC-03", "INC-09", "INC-10", "INC-13", "INC-26", "EX-12", "EX-14", "SNAP-47")
 def test_tables_are_read_again_while_the_stream_runs(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

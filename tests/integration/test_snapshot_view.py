@@ -123,7 +123,6 @@ def movers(stack: Any, db: str) -> Iterator[list[int]]:
     "SNAP-19",
     "SNAP-10",
     "SNAP-11",
-    "SNAP-13",
     "SNAP-20",
     "SNAP-21",
     "SNAP-23",

@@ -45,7 +45,7 @@ def at(pos: int, kind: int = 0, file: str = "binlog.000009") -> Any:
     return SimpleNamespace(event=event(pos, file), pos=0, operation=kind)
 
 
-@pytest.mark.req("INC-20")
+@pytest.mark.req("INC-15", "INC-20")
 @pytest.mark.parametrize("kind", range(4))
 def test_rows_after_a_position_count(kind: int) -> None:
     keys = touched(Decoder(b"1", b"2", None), low_watermark=LOW)
