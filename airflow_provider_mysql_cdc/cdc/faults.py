@@ -32,6 +32,7 @@ POINTS = (
     "snapshot.view_open",  # the consistent view stands, the lock is released
     "snapshot.chunk_read",  # a chunk's rows are read, none is produced
     "snapshot.after_chunk",  # a chunk and its marker are committed
+    "snapshot.scans_queued",  # the scans of an interrupted snapshot stand in the ledger, its record does not
     "snapshot.before_books",  # all chunks are committed, the snapshot's record is not written
     "incremental.view_open",  # a task's view stands behind the low watermark, the high watermark is not taken
     "incremental.stretch_read",  # a stretch's rows are read, none is produced

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -41,7 +42,8 @@ class AdhocSnapshot:
     def send_signal(self, signal: Signal, tables: Sequence[str], *, check_tables: bool = False) -> None:
         """Send the signal, unless an earlier try has done so.
 
-        A cleared task that still has an active snapshot follows that one, and sends nothing.
+        A cleared task that still has an active snapshot of the same tables and conditions follows that one, and sends
+        nothing; one whose tables or conditions were corrected sends a signal of its own.
 
         Args:
             signal: The signal, with the id of this task instance.
@@ -57,15 +59,25 @@ class AdhocSnapshot:
 
         run = self._run
         ledger = snapshot_request.peek_ledger(run.cfg)
-        self._signal_id = id_ = snapshot_request.task_signal_id(ledger, run.owner, generation_of(run.context))
+        content = snapshot_request.signal_content(signal)
+        self._signal_id = id_ = snapshot_request.task_signal_id(ledger, run.owner, generation_of(run.context), content)
         run.handle.kill_note = self._resume_hint()
         if (state := snapshot_status(ledger, id_).state) != "unknown":
             run.log("An earlier try has sent signal %s; its snapshot is %s.", id_, state)
             return
         if check_tables:
             snapshot_request.require_captured(run.cfg, tables)
-        send_signal(run.cfg, signal)
+        send_signal(run.cfg, replace(signal, id=id_))
         run.log("Requested a snapshot of %s with signal %s.", ", ".join(tables), id_)
+
+    def follow(self, request_id: str) -> None:
+        """Follow a request that no signal of this task has made.
+
+        Args:
+            request_id: Its id.
+        """
+        self._signal_id = request_id
+        self._run.handle.kill_note = self._resume_hint()
 
     def drain_until_done(self, deadline: float = math.inf) -> dict[str, Any]:
         """Drain until the snapshot is done; return the task's result, with the rows read of each table.

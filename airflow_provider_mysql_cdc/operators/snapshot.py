@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mysql_cdc.operators.adhoc_snapshot import AdhocSnapshot, wait_for_other_run
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
-from airflow_provider_mysql_cdc.operators.common import generation_of
+from airflow_provider_mysql_cdc.operators.common import generation_of, run_key
 from airflow_provider_mysql_cdc.operators.job_result import OTHER_RUN_ERRORS
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
@@ -34,6 +34,8 @@ def take_snapshot(task: MySqlCdcSnapshotOperator, run: JobRun) -> dict[str, Any]
 
     snapshot_run = replace(run, cfg=capturing_only(run.cfg, parse_tables(task.tables)))
     again = parse_bool(task.again, "again")
+    if (request := _finish_interrupted(snapshot_run)) is not None and not again:
+        return _read_rest(snapshot_run, request)
     repeated = _plan_repeated(run, snapshot_run.cfg, again=again)
     if repeated is not None and repeated.collections:
         return _read_after_drain(run, repeated.collections)
@@ -45,6 +47,28 @@ def take_snapshot(task: MySqlCdcSnapshotOperator, run: JobRun) -> dict[str, Any]
         return prepare_snapshot(snapshot_run.cfg, run.store, run.owner, run.log, again=again)
 
     return snapshot_run.run_or_defer(plan_snapshot, time.monotonic())
+
+
+def _finish_interrupted(run: JobRun) -> str | None:
+    """Return the request whose scans finish an interrupted snapshot; wait while another run is active."""
+    from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
+
+    while True:
+        try:
+            return finish_interrupted(run.cfg, run.store, run.owner, run.log, run_key(run.context))
+        except OTHER_RUN_ERRORS as error:
+            run.log("Another run is active: %s", error)
+        wait_for_other_run(run)
+
+
+def _read_rest(run: JobRun, request: str) -> dict[str, Any]:
+    """Drain until the tables of an interrupted snapshot are read."""
+    if run.spark.should_defer():
+        run.log("The task is not deferred: it drains until the tables are read, and waits for other runs.")
+    run.log("A snapshot was interrupted. Windows of the drain read the rest of its tables (%s).", request)
+    snapshot = AdhocSnapshot(run)
+    snapshot.follow(request)
+    return {**run.report.idle_result(run.cfg, run.store), **snapshot.drain_until_done()}
 
 
 def _plan_repeated(run: JobRun, snapshot_cfg: ConnectorConfig, *, again: bool) -> RepeatedSnapshot | None:
@@ -77,7 +101,7 @@ class MySqlCdcSnapshotOperator(MySqlCdcSparkOperator):
     """Read the captured tables in one consistent view, in parallel, and store the view's offset.
 
     Does nothing when ``snapshot.mode`` requires no snapshot, for example when an offset exists already (mode
-    ``initial``). An interrupted snapshot is resumed: chunks whose marker is in the ledger are not read again.
+    ``initial``). Of an interrupted snapshot, what was read is kept, and windows of the drain read the rest.
 
     With ``again`` (or ``snapshot.mode=always``), where there is a stream, it is a blocking snapshot: a drain brings
     Kafka to the end of the binlog, and the stream waits there while the tables are read. No change is skipped, of

@@ -14,7 +14,6 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import is_passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job import job_ledger
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -24,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     delete_chunk_records,
     done_record,
-    filtering_chunk_records,
+    read_in_view,
     record_chunks,
     recorded_chunks,
 )
@@ -61,7 +60,7 @@ def largest_record(properties: dict[str, str]) -> int:
 @pytest.mark.req("SNAP-14")
 def test_twenty_thousand_chunks_are_listed_resumed_and_forgotten(job: JobLedger, properties: dict[str, str]) -> None:
     chunks = chunks_of(20_000)
-    places = record_chunks(job, 1, chunks)
+    places = record_chunks(job, 1, chunks, {})
     ledger = job.read()
     assert recorded_chunks(ledger, 1) == (chunks, places)
     assert not ledger.has_commits() and ledger.done_chunks(1) == {}
@@ -72,18 +71,14 @@ def test_twenty_thousand_chunks_are_listed_resumed_and_forgotten(job: JobLedger,
     ledger = job.read()
     assert time.process_time() - began < 10
     assert set(ledger.done_chunks(1)) == {c.id for c in chunks} and recorded_chunks(ledger, 1) == (chunks, places)
+    job.put("view", {"epoch": 1, "offset": START.to_json(), "ts_ms": 0})
+    assert set(read_in_view(job.read(), 1)) == set(first), "an earlier version has read the others in another view"
     job.put("snapshot", done_record(1, START))
     job.write_outcome(BatchPlan(1, "snapshot", START, START, 1), counts={c.id: 10 for c in chunks})
-    delete_chunk_records(job, ledger, [r for r in ledger.chunks.values() if not is_passed(r, START)])
     ledger = job.read()
     assert ledger.complete() and ledger.end() == START
     assert ledger.outcome is not None and sum(ledger.outcome["counts"].values()) == 200_000
-    # What was read later than where the drain begins filters its events, until a drain has passed it.
-    assert len(filtering_chunk_records(ledger)) == len(ledger.chunks) == 5_000
-    assert not is_passed(filtering_chunk_records(ledger)[0], END) and is_passed(
-        filtering_chunk_records(ledger)[0], LATER
-    )
-    delete_chunk_records(job, ledger, [r for r in filtering_chunk_records(ledger) if not is_passed(r, LATER)])
+    delete_chunk_records(job, ledger)
     assert job.read().chunks == {}
     assert largest_record(properties) < 100_000
 
@@ -92,15 +87,15 @@ def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
     job: JobLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_ledger, "MAX_TRANSACTION_RECORDS", 10)
-    record_chunks(job, 1, chunks_of(50))
+    record_chunks(job, 1, chunks_of(50), {})
     complete = job.read()
     again = chunks_of(30, tables=2)
     monkeypatch.setattr(job, "put", lambda key, value: None)  # the attempt dies before the list is whole
-    record_chunks(job, 1, again)
+    record_chunks(job, 1, again, {})
     monkeypatch.undo()
     with pytest.raises(StateError, match="does not contain all chunks"):
         recorded_chunks(job.read(), 1)
-    places = record_chunks(job, 1, again)
+    places = record_chunks(job, 1, again, {})
     assert recorded_chunks(job.read(), 1) == (again, places)
     assert len(recorded_chunks(complete, 1)[0]) == 50
     with pytest.raises(StateError, match="does not contain all chunks"):
@@ -108,7 +103,7 @@ def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
 
 
 def test_a_writer_joins_fast_with_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
-    record_chunks(job, 1, chunks_of(100_000))
+    record_chunks(job, 1, chunks_of(100_000), {})
     began = time.process_time()  # of the whole process, so that a busy machine makes no difference
     kafka_clients.ledger(Pipeline(properties).cfg).peek()
     assert time.process_time() - began < 10

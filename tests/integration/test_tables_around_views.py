@@ -13,7 +13,7 @@ from kit.table_rig import changes, check_chain, filled, interrupt
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 GRANTS = "SELECT, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
@@ -151,81 +151,10 @@ def test_short_lived_tables_of_others_do_not_hold_a_snapshot_up(
     check_chain(pipeline, root, database, "aa")
 
 
-# -- between two views -------------------------------------------------------------------------------------------------
-
-
-def told(pipeline: Pipeline, known: range, *topics: str) -> dict[int, int]:
-    """Return what topics tell together about tables with keys of their own: rows first, then events in their order.
-
-    Events of known keys must continue what came before them.
-    """
-    rows_read, events = [], []
-    for topic in topics:
-        records = pipeline.records(topic) if pipeline.table_topic(topic) in pipeline.topics() else []
-        assert duplicates(records) == []
-        for number, record in enumerate(records):
-            value = payload(record.value)
-            if value is not None:
-                at = value["source"]
-                place = (int(at["file"].rpartition(".")[2]), at["pos"], at["row"], number)
-                (rows_read if value["op"] == "r" else events).append((place, value))
-    last: dict[int, Any] = {}
-    for _, value in [*rows_read, *sorted(events, key=lambda e: e[0])]:
-        before, after = ({k: row[k] for k in ("id", "v")} if row else None for row in (value["before"], value["after"]))
-        key = (after or before or {})["id"]
-        assert key not in known or last.get(key) == before, (key, value)
-        last[key] = after
-    return {key: row["v"] for key, row in last.items() if row is not None}
+# -- while it is interrupted -----------------------------------------------------------------------------------------
 
 
 COPY = ["CREATE TABLE _aa_new (id INT PRIMARY KEY, v INT)", "INSERT INTO _aa_new SELECT * FROM aa"]
-# Statements, then the tables where aa's and bb's rows stand, and the topics that tell of them together.
-ALL = ["aa", "bb", "cc"]
-MOVES = {
-    "renamed": (["RENAME TABLE aa TO cc"], ["cc", "bb"], ALL),
-    "renamed twice": (["RENAME TABLE aa TO _x", *changes("bb"), "RENAME TABLE _x TO cc"], ["cc", "bb"], ALL),
-    "there and back": (["RENAME TABLE aa TO cc", *changes("cc"), "RENAME TABLE cc TO aa"], ["aa", "bb"], ALL),
-    "altered": (["ALTER TABLE aa RENAME TO cc, ADD COLUMN w INT"], ["cc", "bb"], ALL),
-    "renamed out": (["RENAME TABLE aa TO _gone"], ["_gone", "bb"], ["aa", "bb"]),
-    "view": (["CREATE VIEW _v AS SELECT * FROM bb", "RENAME TABLE aa TO cc, _v TO aa"], ["cc", "bb"], ALL),
-    "swapped": (["RENAME TABLE aa TO cc, bb TO aa, cc TO bb"], ["aa", "bb"], ALL),
-    "other dropped": (["DROP TABLE bb", "RENAME TABLE aa TO bb"], ["bb"], ["aa", "bb"]),
-    "online change": ([*COPY, "RENAME TABLE aa TO _aa_old, _aa_new TO aa"], ["aa", "bb"], ["aa", "bb"]),
-}  # fmt: skip
-
-
-@pytest.mark.req("SNAP-14")
-@pytest.mark.parametrize("when", ["meanwhile", "after the list"])
-@pytest.mark.parametrize("what", MOVES)
-def test_a_table_is_followed_by_its_renames_between_two_views(
-    what: str,
-    when: str,
-    pipeline: Pipeline,
-    root: Any,
-    database: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """Two of five chunks of aa are read; bb has keys of its own, so that both can be told apart under any name."""
-    statements, ends, topics = MOVES[what]
-    pipeline.properties["table.exclude.list"] = rf"{database}\._.*"
-    execute(root, f"USE `{database}`", *filled(database, "aa", count=50), *filled(database, "bb", value=1))
-    execute(root, "UPDATE bb SET id = id + 100000")
-    interrupt(pipeline, monkeypatch, tmp_path / "fired")
-    execute(root, *changes("aa"), *changes("bb"))
-    if when == "meanwhile":
-        execute(root, *statements, *(s for table in ends if table != "_gone" for s in changes(table)))
-    else:
-        done = do_once(monkeypatch, when, lambda: execute(root, *statements))
-    assert pipeline.snapshot().complete
-    assert when == "meanwhile" or done
-    execute(root, *(s for table in ends if table != "_gone" for s in changes(table)))
-    assert pipeline.drain() is not None
-    expected = {key: v for table in ends for key, v in rows(root, f"SELECT id, v FROM {table}")}
-    found = told(pipeline, range(100_000 if what == "other dropped" else 200_000), *topics)
-    if what == "other dropped":
-        found = {key: v for key, v in found.items() if key < 100_000}
-    assert found == expected
 
 
 def test_an_online_schema_change_that_drops_the_old_table_loses_nothing(
@@ -289,85 +218,3 @@ def test_the_truncate_event_of_a_table_between_two_views_is_in_order(
     expected = dict(rows(root, "SELECT id, v FROM aa"))
     assert (state if what == "truncated" else {k: v for k, v in state.items() if k in expected}) == expected
     assert duplicates([r for r in pipeline.records("aa") if r.key]) == []
-
-
-@pytest.mark.parametrize("skipped", ["none", "t"])
-@pytest.mark.parametrize("what", ["truncated", "dropped", "renamed and dropped", "key changed"])
-def test_rows_that_were_deleted_before_they_were_read_have_no_event(
-    what: str,
-    skipped: str,
-    pipeline: Pipeline,
-    root: Any,
-    database: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    """Rows of the chunks that were read come with all their changes, the others never; then the new table's."""
-    pipeline.properties["skipped.operations"] = skipped
-    execute(root, f"USE `{database}`", *filled(database, "aa", "bb", count=50))
-    interrupt(pipeline, monkeypatch, tmp_path / "fired")
-    create = [*filled(database, "bb", count=2)]
-    gone = {
-        "truncated": ["TRUNCATE TABLE bb"],
-        "dropped": ["DROP TABLE bb", *create],
-        "renamed and dropped": ["RENAME TABLE bb TO cc", "UPDATE cc SET v = 77", *create, "DROP TABLE cc"],
-        "key changed": ["ALTER TABLE bb MODIFY id VARCHAR(9)", "UPDATE bb SET v = 77", "DROP TABLE bb", *create],
-    }[what]
-    execute(root, *changes("aa"), *changes("bb"), *gone, "REPLACE INTO bb VALUES (5, 5), (45, 45)")
-    assert pipeline.snapshot().complete
-    execute(root, "UPDATE bb SET v = 7 WHERE id = 45", *changes("aa"))
-    pipeline.drain()
-    check_chain(pipeline, root, database, "aa")
-    told = [v for r in pipeline.records("bb") if (v := payload(r.value)) and v["op"] != "t"]
-    if what == "key changed":
-        # The changed key cannot be compared with the chunk; what follows is told rather than lost.
-        told = [
-            v for v in told if v["op"] == "c" or (v["before"]["v"] != 77 and (v["after"] or v["before"])["v"] != 77)
-        ]
-    assert [(v["op"], v["after"]["id"], v["after"]["v"]) for v in told] == [
-        *([("c", 0, 0), ("c", 1, 0)] if what != "truncated" else []), ("c", 5, 5), ("c", 45, 45), ("u", 45, 7),
-    ]  # fmt: skip
-    expected = dict(rows(root, "SELECT id, v FROM bb"))
-    found = {str(v["id"]): v["v"] for v in compacted([r for r in pipeline.records("bb") if r.key]).values()}
-    assert {str(k): v for k, v in expected.items()}.items() <= found.items()
-    if what != "key changed":
-        assert len(found) == len(expected)
-
-
-@pytest.mark.parametrize(
-    ("created", "statement", "match"),
-    [
-        (
-            "id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 2",
-            "EXCHANGE PARTITION p0 WITH TABLE _p",
-            "moved",
-        ),
-        (
-            "id VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, v INT)",
-            "MODIFY id VARCHAR(9) COLLATE utf8mb4_0900_ai_ci",
-            "key",
-        ),
-        ("id INT PRIMARY KEY, v INT)", "CHANGE id nr INT", "key"),
-    ],
-)
-def test_what_cannot_be_resumed_exactly_is_refused_and_says_the_way_out(
-    created: str,
-    statement: str,
-    match: str,
-    pipeline: Pipeline,
-    root: Any,
-    database: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    pipeline.properties["table.exclude.list"] = rf"{database}\._.*"
-    values = ",".join(f"({i + 100}, 0)" for i in range(50))
-    execute(
-        root, f"USE `{database}`", f"CREATE TABLE aa ({created}", f"INSERT INTO aa VALUES {values}", "ANALYZE TABLE aa"
-    )
-    execute(root, "CREATE TABLE _p (id INT PRIMARY KEY, v INT)")
-    interrupt(pipeline, monkeypatch, tmp_path / "fired")
-    execute(root, f"ALTER TABLE aa {statement}")
-    with pytest.raises(SchemaError, match=match) as caught:
-        pipeline.snapshot()
-    assert not caught.value.can_retry and "mysql_cdc_reset_offset" in caught.value.remedy

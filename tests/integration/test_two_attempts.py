@@ -145,7 +145,7 @@ def insert(root: Any, database: str, first: int, last: int) -> None:
 
 
 def interrupt_snapshot(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a snapshot die after some chunks, so that both attempts resume it."""
+    """Let a snapshot die after some chunks, so that both attempts read the rest."""
 
     def die(fault: dict[str, Any], name: str, writer: int | None) -> None:
         if name == "snapshot.after_chunk":
@@ -158,22 +158,32 @@ def interrupt_snapshot(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def check(pipeline: Pipeline, root: Any, database: str) -> None:
-    """Each row exactly once, whether it was read or streamed."""
+    """Each row is read once, or streamed once; a window may read one that was streamed before it."""
     records = pipeline.records("t")
     assert duplicates(records) == []
-    seen = Counter(payload(r.key)["id"] for r in records)
+    seen = Counter((payload(r.key)["id"], payload(r.value)["op"]) for r in records)
     expected = {i for (i,) in rows(root, f"SELECT id FROM `{database}`.t")}
     assert {i: n for i, n in seen.items() if n > 1} == {}
-    assert set(seen) == expected
+    assert {i for i, _ in seen} == expected
     changes = [payload(r.value) for r in pipeline.read(pipeline.properties["topic.prefix"])]
-    # A snapshot describes the tables of other databases too, whatever else stands on the server.
-    assert sum("CREATE TABLE" in c["ddl"] for c in changes if c["databaseName"] == database) == 1
+    # A snapshot describes the tables of other databases too, whatever else stands on the server; one of which nothing
+    # was committed begins again, and describes them again.
+    described = sum("CREATE TABLE" in c["ddl"] for c in changes if c["databaseName"] == database)
+    assert described == 1 + any("begins again" in line for line in pipeline.lines)
 
 
 def prepare(kind: str, pipeline: Pipeline, root: Any, database: str) -> None:
     if kind == "drain":
         pipeline.snapshot()
         insert(root, database, ROWS, ROWS + 200)
+
+
+def finish(newer: Attempt, pipeline: Pipeline) -> None:
+    """Let the newer attempt go on; if the older one has opened a view or a window, the next try reads the rest."""
+    error = newer.go_on()
+    if error is not None:
+        assert isinstance(error, CdcError) and error.can_retry, (error, newer.lines)
+        assert pipeline.snapshot().complete
 
 
 def fenced(error: BaseException | None) -> FencedError:
@@ -193,7 +203,8 @@ AFTER = {
 }
 AFTER_CASES = [(kind, point) for kind, points in AFTER.items() for point in points]
 WHILE = [SLOTS, "writer.before_init", "writer.after_init", "writer.before_commit"]
-WHILE_CASES = [(kind, point) for kind in ("snapshot", "drain") for point in WHILE]
+# A newer attempt reads nothing where the older one has opened its view: that is the next try's.
+WHILE_CASES = [(kind, point) for kind in ("snapshot", "drain") for point in WHILE[: 3 if kind == "snapshot" else 4]]
 
 
 @pytest.mark.req("FAULT-01")
@@ -206,7 +217,7 @@ def test_an_older_attempt_that_goes_on_after_the_newer_one_ended_adds_nothing(
     older, newer = Attempt(spec, point), Attempt(spec)
     points.append(older)
     older.start().wait_held()
-    assert newer.start().go_on() is None, (newer.error, newer.lines)
+    finish(newer.start(), pipeline)
     assert pipeline.settle().complete
     fenced(older.go_on())
     assert pipeline.settle().complete
@@ -230,7 +241,7 @@ def test_an_older_attempt_that_goes_on_while_the_newer_one_works_adds_nothing(
     if point == "writer.before_init":
         # Between its comparison and its taking over: it takes the id, finds out, and the newer one has to run again.
         assert fenced(error).can_retry
-        assert Attempt(spec).start().go_on() is None
+        finish(Attempt(spec).start(), pipeline)
     else:
         assert error is None, (error, newer.lines)
     assert pipeline.settle().complete
@@ -239,8 +250,8 @@ def test_an_older_attempt_that_goes_on_while_the_newer_one_works_adds_nothing(
 
 
 @pytest.mark.req("FAULT-01")
-@pytest.mark.parametrize("point", [SLOTS, "writer.before_commit", "snapshot.before_books"])
-def test_two_attempts_resume_one_interrupted_snapshot(
+@pytest.mark.parametrize("point", [SLOTS, "writer.before_commit", "incremental.before_commit"])
+def test_two_attempts_read_the_rest_of_one_interrupted_snapshot(
     point: str,
     pipeline: Pipeline,
     root: Any,
@@ -254,7 +265,7 @@ def test_two_attempts_resume_one_interrupted_snapshot(
     older, newer = Attempt(spec, point), Attempt(spec)
     points.append(older)
     older.start().wait_held()
-    assert newer.start().go_on() is None, (newer.error, newer.lines)
+    finish(newer.start(), pipeline)
     fenced(older.go_on())
     assert pipeline.settle().complete
     pipeline.drain()

@@ -36,7 +36,10 @@ def filled(db: str, *names: str, count: int = 30, value: int = 0) -> list[str]:
 
 
 def check_chain(pipeline: Pipeline, root: Any, db: str, table: str) -> None:
-    """No row is read twice, each event continues what its key's last one left, and the end equals the table."""
+    """No row is read twice, events continue what is known of a key, and the end equals the table.
+
+    Of a row that an interrupted snapshot has not read, a window of the drain reads it behind its first events.
+    """
     records = pipeline.records(table)
     assert duplicates(records) == []
     last: dict[bytes | None, Any] = {}
@@ -45,16 +48,18 @@ def check_chain(pipeline: Pipeline, root: Any, db: str, table: str) -> None:
         if value is None:
             assert last.get(record.key) is None
             continue
-        assert last.get(record.key) == value["before"], (record.key, value["op"])
+        if record.key in last:
+            known = value["after" if value["op"] == "r" else "before"]
+            assert last[record.key] == known, (record.key, value["op"])
         last[record.key] = value["after"]
     found = {v["id"]: v["v"] for v in compacted(records).values()}
     assert found == dict(rows(root, f"SELECT id, v FROM `{db}`.{table}"))
 
 
-def interrupt(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, fired: Path) -> None:
-    """Run a snapshot that fails after two chunks of its first table."""
+def interrupt(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, fired: Path, nth: int = 2) -> None:
+    """Run a snapshot that fails after some chunks are committed, at first those of its first table."""
     monkeypatch.setattr(faults, "_passed", {})
-    fault = {"point": "snapshot.after_chunk", "action": "raise", "nth": 2, "fired": str(fired)}
+    fault = {"point": "snapshot.after_chunk", "action": "raise", "nth": nth, "fired": str(fired)}
     monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
     job = pipeline.prepare("snapshot")
     with pytest.raises(faults.FaultRaised):

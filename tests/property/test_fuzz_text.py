@@ -406,11 +406,7 @@ def used_chunk(data: Any) -> None:
     assert SnapshotChunk.from_json(chunk.to_json()) == chunk
     texts = [chunk_condition(chunk)]
     for bound in (chunk.low, chunk.high):
-        texts += [
-            kind.standalone_literal(v)
-            for v, kind in zip(bound or (), map(key_kind_of, chunk.kinds), strict=False)
-            if kind
-        ]
+        texts += [kind.literal(v) for v, kind in zip(bound or (), map(key_kind_of, chunk.kinds), strict=False) if kind]
     assert all(SQL.fullmatch(text) for text in texts)
 
 

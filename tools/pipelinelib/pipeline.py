@@ -56,7 +56,7 @@ class Pipeline:
         """Prepare, run and settle a snapshot in this process."""
         job = prepare_snapshot(self.cfg, self.store, self.owner, self.log, **kwargs)
         assert job is not None, self.lines
-        run_snapshot(job.spec, ThreadRunner(self.slots), self.log)
+        {"drain": run_drain, "snapshot": run_snapshot}[job.spec.mode](job.spec, ThreadRunner(self.slots), self.log)
         return settle_offset(self.cfg, self.store, self.log)
 
     def drain(self) -> JobOutcome | None:

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import (
     enable_keepalive,
 )
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception
+from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
@@ -40,7 +41,8 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
         replication: For a binlog dump, which waits for events by itself once it has begun.
 
     Returns:
-        A pymysql connection: autocommit, utf8mb4, usable as a context manager that closes it.
+        A pymysql connection whose session variables are those of ``session``, usable as a context manager that closes
+        it.
 
     Raises:
         SourceAuthError: Account or password refused.
@@ -56,6 +58,12 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
         clear_frame_locals(error)
         raise _connect_error(error, settings.address()) from error
     _set_timeouts(conn, settings)
+    if not replication:
+        try:
+            prepare_session(conn, settings.address())
+        except BaseException:
+            conn.close()
+            raise
     return conn
 
 

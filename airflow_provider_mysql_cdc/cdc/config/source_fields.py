@@ -308,10 +308,10 @@ SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
     "snapshot.chunk.rows",
     parse_value.integer(1, parse_value.INT32_MAX),
     100_000,
-    "Rows of a snapshot chunk, the unit of parallel work and of resuming. Tables are cut along their key, as far as "
-    "its columns are whole numbers, CHAR, VARCHAR, BINARY, VARBINARY, DATE, DATETIME, TIMESTAMP, TIME, YEAR or "
-    "DECIMAL. A table without a key, or whose key begins with another type, is one chunk: an executor keeps its rows "
-    "on its local disk (TMPDIR), and they must be written within 90 % of transaction.timeout.ms.",
+    "Rows of a snapshot chunk, the unit of parallel work and of what stays after a failure. Tables are cut along their "
+    "key, as far as its columns are whole numbers, CHAR, VARCHAR, BINARY, VARBINARY, DATE, DATETIME, TIMESTAMP, TIME, "
+    "YEAR or DECIMAL. A table without a key, or whose key begins with another type, is one chunk: an executor keeps "
+    "its rows on its local disk (TMPDIR), and they must be written within 90 % of transaction.timeout.ms.",
     Group.SNAPSHOT,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,

@@ -148,19 +148,19 @@ def plan_drain(
 def plan_window_batch(
     cfg: ConnectorConfig,
     conn: Any,
-    start: BinlogOffset,
+    offsets: tuple[BinlogOffset, BinlogOffset | None],
     epoch: int,
     owner: str,
     weights: Mapping[str, int],
     prepared: tuple[PreparedXa, ...],
     writers: int,
 ) -> BatchPlan:
-    """Return the plan of a batch that ends at the end of the binlog, even if nothing was logged since ``start``.
+    """Return the plan of a batch that ends at the end of the binlog, even if nothing was logged since its start.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
-        start: The committed offset.
+        offsets: The committed offset, and the position at which the batch ends; None for the end of the binlog.
         epoch: The new batch's epoch.
         owner: The run (``dag_id/run_id/task_id/map_index``).
         weights: Records per topic in earlier batches.
@@ -170,8 +170,8 @@ def plan_window_batch(
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
-    end = current_offset(conn)  # as in plan_drain
-    start = check_available(conn, cfg.connection_settings(), start)
+    end = offsets[1] or current_offset(conn)  # as in plan_drain
+    start = check_available(conn, cfg.connection_settings(), offsets[0])
     if compare_offsets(end, start) <= 0:
         end = start
     return _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)

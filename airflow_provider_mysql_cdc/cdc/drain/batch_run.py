@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +14,10 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import active_filters, is_passed
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, StateError
@@ -35,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import delete_chunk_records, filtering_chunk_records
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import delete_chunk_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +43,11 @@ class StartedBatch:
         plan: Its plan, with the attempt that executes it.
         ledger: The ledger when the plan came into force.
         state: Table structures as of its start.
-        filter_records: Ledger records of snapshot chunks that may contain its events.
     """
 
     plan: BatchPlan
     ledger: LedgerState
     state: SchemaState
-    filter_records: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +56,11 @@ class WriterInputs:
 
     Args:
         state: Table structures as of the batch's start.
-        filter_records: Ledger records of snapshot chunks that may contain its events.
         run_id: Id of the run, for the context headers.
         server: Variables of the source (``server_variables``).
     """
 
     state: SchemaState
-    filter_records: list[dict[str, Any]]
     run_id: str
     server: dict[str, int]
 
@@ -78,7 +71,7 @@ def begin_batch(
     job: JobLedger,
     plan: BatchPlan,
     log: Log,
-    preloaded: tuple[SchemaState, list[dict[str, Any]]] | None = None,
+    preloaded: SchemaState | None = None,
     *,
     offsets_checked: bool = False,
 ) -> StartedBatch:
@@ -90,7 +83,7 @@ def begin_batch(
         job: The ledger.
         plan: The batch.
         log: Takes one line of text.
-        preloaded: Table structures and chunk records as of its start, where the caller has them already.
+        preloaded: Table structures as of its start, where the caller has them already.
         offsets_checked: Whether this driver has just made the plan and found both its offsets in the binlog; a writer
             checks its start again in any case (``open_stream``).
 
@@ -108,16 +101,11 @@ def begin_batch(
     state = (
         load_schema_state(cfg, until=plan.start, epoch=plan.epoch, cache=job.history_cache)
         if preloaded is None
-        else preloaded[0]
+        else preloaded
     )
     prepare_topics(cfg, job, plan, ledger, state, log)
     record_history_id(cfg, job, ledger)
-    filters = (
-        active_filters(cfg, conn, filtering_chunk_records(ledger), plan.start, log)
-        if preloaded is None
-        else preloaded[1]
-    )
-    return StartedBatch(plan, ledger, state, filters)
+    return StartedBatch(plan, ledger, state)
 
 
 def finish_batch(job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch) -> dict[str, int]:
@@ -148,9 +136,7 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch) -> d
             totals[topic] = totals.get(topic, 0) + n
         job.add_table_counts(marker.tables)
         job.add_native_counts(marker.native)
-    delete_chunk_records(
-        job, batch.ledger, [r for r in filtering_chunk_records(batch.ledger) if not is_passed(r, plan.end)]
-    )
+    delete_chunk_records(job, batch.ledger)
     return totals
 
 
@@ -212,7 +198,6 @@ def _write_once(
         sink.renew()
         require_unchanged_marker(join_plan(ledger, plan, sink, index).marker(index, plan.epoch), last_marker)
 
-    snapshot_filter = SnapshotFilter.from_chunks(cfg, inputs.filter_records, plan)
     context = WriterContext(
         cfg=cfg,
         plan=plan,
@@ -221,7 +206,6 @@ def _write_once(
         sink=sink,
         server=inputs.server,
         resume_marker=resume_marker,
-        snapshot_filter=snapshot_filter,
         window_keys=window_keys,
         recorded_topics=ledger_state.topics,
         run_id=inputs.run_id,
@@ -229,5 +213,4 @@ def _write_once(
         formats=RecordFormats.from_config(cfg, ask_driver(channel)),
         renew_producer=renew,
     )
-    with contextlib.closing(snapshot_filter) if snapshot_filter is not None else contextlib.nullcontext():
-        return create_writer(context).run()
+    return create_writer(context).run()

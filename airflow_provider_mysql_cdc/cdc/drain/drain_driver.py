@@ -176,7 +176,7 @@ def _run_batch(
 ) -> dict[str, int]:
     batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
     plan, progress = batch.plan, DrainProgress(batch.plan, log)
-    inputs = WriterInputs(batch.state, batch.filter_records, new_run_id(), server_variables(conn))
+    inputs = WriterInputs(batch.state, new_run_id(), server_variables(conn))
     StageRunner(cfg, runner, job.schema_ids).run(
         writer_task, plan.writers, DrainInputs(plan, inputs), [PROGRESS.handled_by(progress.update)]
     )

@@ -18,11 +18,10 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import CommittingTransaction
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler, XaCommit
+from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
@@ -219,11 +218,10 @@ class DrainWriter:
             return
         position, committer = self.position, self.committer
         gtid, commit_us = position.gtid, position.commit_us
-        xa_commit = XaCommit(commit_event, CommittingTransaction(gtid, commit_us))
         committer.commit_before_delay(2 * self.context.cfg[F.CONNECT_TIMEOUT_MS] / 1000)
         for event in read_rows(self.context.cfg, prepared, committer.check):
             if event.type in c.ROW_EVENT_KINDS:
-                self.rows.handle(event, xa_commit)
+                self.rows.handle(event, commit_event)
             elif event.type in c.GTID_EVENTS:
                 parsed = ev.parse_gtid(event)
                 position.gtid, position.commit_us = parsed.gtid, parsed.commit_us

@@ -32,7 +32,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
         context: What it is started with.
     """
     cfg, plan = context.cfg, context.plan
-    settings = RouteSettings.for_writer(cfg, context.formats, has_snapshot_filter=context.snapshot_filter is not None)
+    settings = RouteSettings.for_writer(cfg, context.formats)
     position, tracker = WriterPosition(plan.start), GtidTracker(plan.start.gtids)
     if context.resume_marker is not None:
         position.resume = context.resume_marker.reached
@@ -117,7 +117,7 @@ def _table_routes(
         if formats is not None:
             committer.commit_before_delay(formats.max_wait_s)
 
-    return TableRoutes(settings, shares, signals, context.snapshot_filter, context.window_keys, before_build)
+    return TableRoutes(settings, shares, signals, context.window_keys, before_build)
 
 
 def _row_event_handler(
@@ -139,7 +139,6 @@ def _row_event_handler(
         dead_letters=DeadLetterReporter(context.cfg, context.index, context.sink.produce, output.counts.by_topic),
         failed_rows=settings.failed_rows,
         metadata=metadata,
-        snapshot_filter=context.snapshot_filter,
         window_keys=context.window_keys,
         with_sequence_numbers=context.cfg.is_ticdc,
     )
@@ -153,5 +152,5 @@ def _whole_transactions(
     tracker: GtidTracker,
     committer: Committer,
 ) -> WholeTransactions | None:
-    decoder = create_transaction_decoder(context.cfg, settings.tally, context.snapshot_filter, context.window_keys)
+    decoder = create_transaction_decoder(context.cfg, settings.tally, context.window_keys)
     return None if decoder is None else WholeTransactions(decoder, output, position, tracker, committer)

@@ -10,32 +10,17 @@ from airflow_provider_mysql_cdc.cdc.binlog.rows_header import FLAGS_END, TABLE_I
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import CommittingTransaction
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows, WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
-from airflow_provider_mysql_cdc.cdc.model.records import CHANGE, RowRecord
-
-
-@dataclass(frozen=True, slots=True)
-class XaCommit:
-    """Hold what commits the rows of a prepared XA transaction.
-
-    Args:
-        event: The event that commits them.
-        transaction: The transaction of that event.
-    """
-
-    event: Event
-    transaction: CommittingTransaction
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 
 
 @dataclass(slots=True)
@@ -51,7 +36,6 @@ class RowEventHandler:
         dead_letters: Reports rows that cannot be decoded or serialized.
         failed_rows: Rows of the last event that could not be decoded; None when such a row stops the run.
         metadata: Numbers the events of a transaction; None without transaction metadata.
-        snapshot_filter: Leaves out rows that a snapshot chunk contains, or None.
         window_keys: Remembers which rows were changed; None outside of an incremental snapshot window.
         with_sequence_numbers: Whether records carry their transaction's sequence number (TiCDC's commit timestamps).
         ctx: Texts of the current event for the decoders.
@@ -65,7 +49,6 @@ class RowEventHandler:
     dead_letters: DeadLetterReporter
     failed_rows: list[BadRow] | None = None
     metadata: TransactionMetadata | None = None
-    snapshot_filter: SnapshotFilter | None = None
     window_keys: WindowKeys | None = None
     with_sequence_numbers: bool = False
     ctx: EventContext = field(default_factory=EventContext)
@@ -83,12 +66,12 @@ class RowEventHandler:
         if self.with_sequence_numbers:
             self.ctx.transaction = str(gtid_event.sequence_number)
 
-    def handle(self, event: Event, xa_commit: XaCommit | None = None) -> None:
+    def handle(self, event: Event, xa_commit: Event | None = None) -> None:
         """Produce the records of a row event.
 
         Args:
             event: The event.
-            xa_commit: What commits the rows of a prepared XA transaction; None for rows of other transactions.
+            xa_commit: The event that commits the rows of a prepared XA transaction; None for rows of other ones.
 
         Raises:
             BinlogCorruptError: No TABLE_MAP event announced its table id, or it cannot belong to its table.
@@ -106,8 +89,7 @@ class RowEventHandler:
         if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:
             route, pos = self.routes.of_rows(event)
         if self.window_keys is not None:
-            commit_event = event if xa_commit is None else xa_commit.event
-            self.window_keys.add_rows(route.table, EventRows(event, pos, operation), commit_event)
+            self.window_keys.add_rows(route.table, EventRows(event, pos, operation), xa_commit or event)
         if route.source is None or route.decoder is None:
             return
         skipping = position.resume is not None and position.rows_committed()
@@ -118,9 +100,7 @@ class RowEventHandler:
         records: list[RowRecord] = []
         route.decode[operation](buf, pos, end, ctx, records)
         if self.failed_rows:
-            self._report_failed_rows(route, EventRows(event, pos, operation), xa_commit, skipping=skipping)
-        if self.snapshot_filter is not None:
-            records = self._outside_chunks(route, records, EventRows(event, pos, operation), xa_commit)
+            self._report_failed_rows(route, skipping=skipping)
         if self.metadata is not None:
             records = self.metadata.number_records(route.table, records)
             if skipping:
@@ -129,26 +109,10 @@ class RowEventHandler:
             self.dead_letters.report(route.topic, bad_row, ctx.as_json(), self.output.headers)
         self.committer.after_rows()
 
-    def _outside_chunks(
-        self, route: TableRoute, records: list[RowRecord], rows: EventRows, xa_commit: XaCommit | None
-    ) -> list[RowRecord]:
-        """Return the records that no snapshot chunk contains."""
-        if self.snapshot_filter is None:
-            return records
-        position = self.position
-        commit = xa_commit or XaCommit(rows.event, CommittingTransaction(position.gtid, position.commit_us))
-        return self.snapshot_filter.outside_chunks(route.table, records, commit.event, rows, commit.transaction)
-
-    def _report_failed_rows(
-        self, route: TableRoute, rows: EventRows, xa_commit: XaCommit | None, *, skipping: bool
-    ) -> None:
+    def _report_failed_rows(self, route: TableRoute, *, skipping: bool) -> None:
         """Report the rows of an event that could not be decoded, those of this writer's partitions."""
         failed, share = self.failed_rows or [], route.share
         failed_rows, failed[:] = list(failed), []
-        candidates: list[RowRecord] = [(row.key, None, row.row, CHANGE, None, None) for row in failed_rows]
-        outside_chunks = {row for _, _, row, *_ in self._outside_chunks(route, candidates, rows, xa_commit)}
-        if skipping or not share.assigned:
-            return
         for row in failed_rows:
-            if row.row in outside_chunks and partition_of(row.key, share.partitions) in share.assigned:
+            if not skipping and share.assigned and partition_of(row.key, share.partitions) in share.assigned:
                 self.dead_letters.report(route.topic, row, self.ctx.as_json(), self.output.headers)

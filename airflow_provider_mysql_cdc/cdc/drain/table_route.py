@@ -87,7 +87,7 @@ class RouteSettings:
         tally: Counts what the native kernel decodes; None without the kernel.
         failed_rows: Gets the rows of an event that could not be decoded; None when such a row stops the run.
         needs_all_rows: Whether rows of other writers' partitions are decoded too: transactions are counted with all
-            rows, and rows that fail or that a snapshot chunk may contain are found by decoding them.
+            rows, and rows that fail are found by decoding them.
     """
 
     cfg: ConnectorConfig
@@ -99,15 +99,12 @@ class RouteSettings:
     needs_all_rows: bool
 
     @classmethod
-    def for_writer(
-        cls, cfg: ConnectorConfig, formats: RecordFormats | None = None, *, has_snapshot_filter: bool = False
-    ) -> RouteSettings:
+    def for_writer(cls, cfg: ConnectorConfig, formats: RecordFormats | None = None) -> RouteSettings:
         """Return the settings of a writer.
 
         Args:
             cfg: The connector's configuration.
             formats: Gives each table its record format; None when all records are JSON.
-            has_snapshot_filter: Whether a snapshot filter compares rows with snapshot chunks.
         """
         tolerant = DeadLetterReporter.enabled(cfg)
         return cls(
@@ -117,7 +114,7 @@ class RouteSettings:
             formats=formats,
             tally=kernel().new_tally(),
             failed_rows=[] if tolerant else None,
-            needs_all_rows=tolerant or has_snapshot_filter or cfg[F.PROVIDE_TRANSACTION_METADATA],
+            needs_all_rows=tolerant or cfg[F.PROVIDE_TRANSACTION_METADATA],
         )
 
     def decoder_options(self, table: Table) -> DecoderOptions:

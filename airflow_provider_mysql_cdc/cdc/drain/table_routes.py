@@ -14,7 +14,6 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
@@ -42,7 +41,6 @@ class TableRoutes:
         settings: What all routes of the writer have in common.
         shares: Gives the writer's share of each table's topic.
         signals: Reads the signal table; None where no signal or watermark comes from it.
-        snapshot_filter: Is prepared for each table version; None when no snapshot chunk may contain rows of the batch.
         window_keys: Is prepared for each version of a table under incremental snapshot; None outside of a window.
         before_build: Called before a route is built, which may wait for the schema registry.
 
@@ -55,12 +53,11 @@ class TableRoutes:
         settings: RouteSettings,
         shares: TopicShares,
         signals: SignalRows | None = None,
-        snapshot_filter: SnapshotFilter | None = None,
         window_keys: WindowKeys | None = None,
         before_build: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings, self._shares, self._signals = settings, shares, signals
-        self._snapshot_filter, self._window_keys, self._before_build = snapshot_filter, window_keys, before_build
+        self._window_keys, self._before_build = window_keys, before_build
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
@@ -138,7 +135,7 @@ class TableRoutes:
         return route
 
     def _table_route(self, table_map: TableMap, state: SchemaState, event: Event) -> TableRoute:
-        """Build a table's route, and prepare the snapshot filter and the window's keys for its rows."""
+        """Build a table's route, and prepare the window's keys for its rows."""
         cfg, table_id = self._settings.cfg, TableId(table_map.db, table_map.table)
         if not cfg.captures(table_id):
             return skipped_route(table_id)
@@ -153,10 +150,7 @@ class TableRoutes:
             self._pass_unknown_table(table_id, event)
             return skipped_route(table_id, share)
         check_table_map(table, table_map)
-        route = make_route(self._settings, table, table_map, share)
-        if self._snapshot_filter is not None:
-            self._snapshot_filter.prepare_table(table, table_map)
-        return route
+        return make_route(self._settings, table, table_map, share)
 
     def _pass_unknown_table(self, table: TableId, event: Event) -> None:
         """Refuse rows of an unknown table, unless ``inconsistent.schema.handling.mode`` skips them (STRM-24)."""

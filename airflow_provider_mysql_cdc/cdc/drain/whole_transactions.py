@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
@@ -108,7 +107,6 @@ class WholeTransactions:
 def create_transaction_decoder(
     cfg: ConnectorConfig,
     tally: Tally | None,
-    snapshot_filter: SnapshotFilter | None = None,
     window_keys: WindowKeys | None = None,
 ) -> NativeTransactionDecoder | None:
     """Return what decodes whole transactions; None where each event is handled in Python.
@@ -116,10 +114,9 @@ def create_transaction_decoder(
     Args:
         cfg: The connector's configuration.
         tally: Counts what the native kernel decodes; None without the kernel.
-        snapshot_filter: Compares each row with snapshot chunks, or None.
         window_keys: Remembers the keys of each row event, or None.
     """
-    if tally is None or snapshot_filter is not None or window_keys is not None:
+    if tally is None or window_keys is not None:
         return None
     if cfg[F.PROVIDE_TRANSACTION_METADATA] or cfg[F.INCLUDE_QUERY]:
         return None

@@ -20,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
@@ -28,6 +27,21 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 MAX_KEYS = 100_000
 """Keys of one table that are remembered; a table with more changed rows is read in a later window."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """Locate the rows of an event.
+
+    Args:
+        event: The row event itself, not the one that commits it.
+        pos: Offset of the first row.
+        operation: 0 for written rows, 1 updated, 2 deleted, 3 partially updated.
+    """
+
+    event: Event
+    pos: int
+    operation: int
 
 
 def row_key_options(table: Table) -> DecoderOptions:

@@ -10,7 +10,6 @@ from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -30,8 +29,6 @@ class WriterContext:
         resume_marker: The last marker of an earlier attempt at the same batch, or None.
         run_id: Id of the run, for the context headers.
         progress: Called every two seconds with counters.
-        snapshot_filter: Leaves out rows that a resumed snapshot read at a later position; None when there are no such
-            chunks.
         window_keys: Remembers which rows of tables under incremental snapshot were changed; None outside of a window.
         recorded_topics: Topics as the ledger knows them.
         formats: Gives each table its record format; None when all records are JSON.
@@ -48,7 +45,6 @@ class WriterContext:
     resume_marker: Marker | None = None
     run_id: str = ""
     progress: Progress = lambda _: None
-    snapshot_filter: SnapshotFilter | None = None
     window_keys: WindowKeys | None = None
     recorded_topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
     formats: RecordFormats | None = None

@@ -128,7 +128,9 @@ class IncrementalState:
             if order in scans:
                 scans[order], pending = advance_cursor(scans[order], done)
                 pending_ranges += [] if scans[order].ended else pending
-        return replace(self, scans=scans, done_ranges=tuple(pending_ranges))
+        # A pause ends with the snapshots that it holds; the next ones begin as usual.
+        paused = self.paused and any(not scan.ended for scan in scans.values())
+        return replace(self, scans=scans, done_ranges=tuple(pending_ranges), paused=paused)
 
     def pruned(self) -> IncrementalState:
         """Return the state without the oldest ended scans above ``MAX_ENDED_SCANS``."""
@@ -188,7 +190,7 @@ def read_incremental_state(ledger: LedgerState) -> IncrementalState:
 
 
 def state_changes(before: IncrementalState, after: IncrementalState) -> list[StateChange]:
-    """Return the ledger records that lead from one state to another; key ranges are only deleted.
+    """Return the ledger records that lead from one state to another.
 
     Args:
         before: The state in the ledger.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pymysql
@@ -14,7 +14,13 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange, TableScan, missing_ranges
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import (
+    DoneKeyRange,
+    KeyRange,
+    MissingRange,
+    TableScan,
+    missing_ranges,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     AssignedKeyRange,
     NextKeyRange,
@@ -66,6 +72,7 @@ def resume_scan(
     *,
     captured: bool = True,
     invalid: bool = False,
+    whole_table: bool = False,
     on_deferred: Log = lambda why: None,
 ) -> TableScan:
     """Return a scan with its range: the stored one, or a new one if it has none or the table's key has changed.
@@ -76,6 +83,7 @@ def resume_scan(
         table: The table in the schema history at this position; None if it is not there.
         captured: Whether the configuration captures it.
         invalid: Whether the scan must restart (``scan_validity``).
+        whole_table: Whether a statement of the configuration reads the table, so that it is not split.
         on_deferred: Called with the reason if the scan can only begin in a later window.
 
     Returns:
@@ -92,7 +100,7 @@ def resume_scan(
         if kinds == scan.kinds and same_columns and _can_be_scanned(scan, table):
             return scan
     try:
-        return begin_scan(conn, scan, table, captured=captured)
+        return begin_scan(conn, scan, table, captured=captured, whole_table=whole_table)
     except TableUnreadable as error:
         if not error.transient:
             return scan.abort(str(error))
@@ -100,7 +108,9 @@ def resume_scan(
         return scan
 
 
-def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True) -> TableScan:
+def begin_scan(
+    conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True, whole_table: bool = False
+) -> TableScan:
     """Return a running scan with its last key (INC-09), or a finished one if there are no rows.
 
     Args:
@@ -108,6 +118,7 @@ def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: boo
         scan: The waiting scan.
         table: The table in the schema history at this position; None if it is not there.
         captured: Whether the configuration captures it.
+        whole_table: Whether a statement of the configuration reads the table, so that it is not split.
 
     Raises:
         TableUnreadable: The table cannot be read.
@@ -115,11 +126,14 @@ def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: boo
     """
     if table is None:
         # It may have been created or renamed after the position that the stream has reached.
+        exists = captured and _table_exists(conn, scan.table)
+        if scan.initial and not exists:  # it was dropped, renamed or excluded before it was read
+            return scan.finish()
         reason = "the schema history does not contain the table: it no longer exists, or is not captured"
-        raise TableUnreadable(reason, transient=captured and _table_exists(conn, scan.table))
+        raise TableUnreadable(reason, transient=exists)
     if not _can_be_scanned(scan, table):
         raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
-    columns = _range_columns(table, scan.surrogate_key)
+    columns = () if whole_table else _range_columns(table, scan.surrogate_key)
     kinds = tuple(key_kind(table, name) for name in columns)
     last_key = find_bound(conn, table.id, columns, kinds, condition=scan.condition, last=True) if columns else None
     running = scan.begin(columns, kinds, last_key, time.time_ns() // 1_000_000)
@@ -243,7 +257,7 @@ class _ScanQueue:
     """Queue of one scan: first the missing key ranges, then those after the last one that was assigned."""
 
     scan: TableScan
-    missing_ranges: list[KeyRange]
+    missing_ranges: list[MissingRange]
     next_low: Bound | None
     next_number: int
     exhausted: bool = False
@@ -292,7 +306,9 @@ class KeyRangeQueue:
         for scan in scans:
             request = state.requests.get(scan.request)
             if scan.kind == "blocking" and request is not None:
-                queue.request_bounds[request.id] = request.first_order, request.first_order + request.scan_count - 1
+                # The view of an interrupted snapshot has written its first row.
+                first_order = -1 if scan.initial else request.first_order
+                queue.request_bounds[request.id] = first_order, request.first_order + request.scan_count - 1
             done_ranges = state.done_ranges_of(scan.number)
             last_range = done_ranges[-1].key_range if done_ranges else None
             next_low, next_number = (
@@ -330,30 +346,50 @@ class KeyRangeQueue:
             scan.condition,
             first_table=scan.number == first,
             last_table=scan.number == last,
-            cut_by_key=scan.surrogate_key is None,
+            cut_by_key=scan.surrogate_key is None and bool(scan.columns),
+            initial=scan.initial,
         )
 
     def _next_range(self, scan_queue: _ScanQueue) -> KeyRange | None:
-        if scan_queue.missing_ranges:
-            return scan_queue.missing_ranges.pop(0)
-        scan = scan_queue.scan
+        try:
+            if scan_queue.missing_ranges:
+                return self._next_missing(scan_queue)
+            return self._next_unread(scan_queue)
+        except TableUnreadable as error:
+            scan_queue.blocked_reason, scan_queue.permanent = str(error), not error.transient
+            return None
+
+    def _next_missing(self, scan_queue: _ScanQueue) -> KeyRange:
+        """Return the next part of the first missing range; chunks of a snapshot's view may have many rows."""
+        missing = scan_queue.missing_ranges.pop(0)
+        key_range = missing.key_range
+        if key_range.number >= missing.last_number:
+            return key_range
+        high = self._upper_bound(scan_queue.scan, key_range.low, key_range.high)
+        if high is None or high == key_range.high:
+            return key_range
+        rest = replace(key_range, number=key_range.number + 1, low=high)
+        scan_queue.missing_ranges.insert(0, replace(missing, key_range=rest))
+        return replace(key_range, high=high)
+
+    def _upper_bound(self, scan: TableScan, low: Bound | None, high: Bound | None) -> Bound | None:
+        """Return the last key of a key range of the usual size; None where fewer rows are left."""
         range_rows = (scan.chunk_size or self.chunk_rows) * CHUNKS_PER_RANGE
-        high: Bound | None = scan.last_key
-        if scan.columns:
-            try:
-                high = find_bound(
-                    self.conn,
-                    scan.table,
-                    scan.columns,
-                    scan.kinds,
-                    condition=scan.condition,
-                    low=scan_queue.next_low,
-                    high=scan.last_key,
-                    skip=range_rows - 1,
-                )
-            except TableUnreadable as error:
-                scan_queue.blocked_reason, scan_queue.permanent = str(error), not error.transient
-                return None
+        return find_bound(
+            self.conn,
+            scan.table,
+            scan.columns,
+            scan.kinds,
+            condition=scan.condition,
+            low=low,
+            high=high,
+            skip=range_rows - 1,
+        )
+
+    def _next_unread(self, scan_queue: _ScanQueue) -> KeyRange:
+        """Return the key range after the last one that was assigned."""
+        scan = scan_queue.scan
+        high = self._upper_bound(scan, scan_queue.next_low, scan.last_key) if scan.columns else scan.last_key
         final = high is None or high == scan.last_key
         if final:
             high, scan_queue.exhausted = scan.last_key, True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
-from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+from airflow_provider_mysql_cdc.cdc.snapshot.select import override_sql, rows_sql
 
 UNKNOWN_NAME_ERRORS = (1054, 1146)
 """ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE."""
@@ -151,10 +151,11 @@ class KeyRangeReader:
         condition = range_condition(
             key_range.columns, key_range.kinds, key_range.low, key_range.high, options.condition
         )
-        sql = rows_sql(key_range.table, compiled.columns, condition, key_range.columns)
+        override = override_sql(self.cfg, self.conn, compiled.table, compiled.columns) if options.initial else None
+        sql = override or rows_sql(key_range.table, compiled.columns, condition, key_range.columns)
         return RowRange(
             where=f"{options.kind} snapshot of {key_range}",
-            tables=(TableSelect(compiled.table, sql, lambda: compiled.route, self._unchanged_rows(compiled)),),
+            select=TableSelect(compiled.table, sql, lambda: compiled.route, self._unchanged_rows(compiled)),
             key_kinds=key_range.kinds,
             position=lambda: ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction),
             id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan_number}",
@@ -221,9 +222,8 @@ def _edge_marker(key_range: KeyRange, options: RangeReadOptions) -> Callable[[bo
     return lambda first, last: options.snapshot_marker(key_range, first=first, last=last)
 
 
-def _done_range(key_range: KeyRange, written: Mapping[TableId, RowCounts]) -> DoneKeyRange:
-    (counts,) = written.values()
-    return DoneKeyRange(key_range, counts.written, counts.changed)
+def _done_range(key_range: KeyRange, written: RowCounts) -> DoneKeyRange:
+    return DoneKeyRange(key_range, written.written, written.changed)
 
 
 def _timeout_error(produced: int, rows: int) -> RangeUnreadable:

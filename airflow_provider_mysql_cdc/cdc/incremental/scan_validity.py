@@ -1,9 +1,10 @@
 """Whether a scan may continue at its cursor: its table's rows were not replaced, and the record format is unchanged.
 
 A cursor means that all rows up to a key are published. That is no longer true if another table got the name, if rows
-were added without row events (EXCHANGE PARTITION, IMPORT TABLESPACE), if the stream was moved, or if the configuration
-now gives records another key, value or topic. Then the scan restarts, so that rows are published twice rather than
-never.
+were added without row events (EXCHANGE PARTITION, IMPORT TABLESPACE), if columns or the primary key were changed
+otherwise than by a column at the end (values may change without row events), if the stream was moved, or if the
+configuration now gives records another key, value or topic. Then the scan restarts, so that rows are published twice
+rather than never.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import Effect, statement_effects
 
 _RECORD_NEUTRAL_GROUPS = frozenset({Group.CONNECTOR, Group.FILTERS, Group.HISTORY, Group.SIGNALS, Group.TOPICS})
 """Groups of properties that decide what is captured and where side records are written, not the format of rows."""
@@ -55,16 +56,23 @@ class ScanValidity:
         format_digest: Digest of the record format (``record_format_digest``).
         scans: The scans to check.
         invalid_reasons: Why scans may not continue, by their orders.
+        current_names: The names that tables of an interrupted snapshot have now, by the orders of their scans; None
+            for a table that was dropped.
     """
 
     stream_offset: BinlogOffset
     format_digest: str
     scans: Iterable[TableScan]
     invalid_reasons: dict[int, str] = field(default_factory=dict)
+    current_names: dict[int, TableId | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.scans = [scan for scan in self.scans if scan.state == "running"]
-        for scan in self.scans:
+        scans = list(self.scans)
+        self.scans = [scan for scan in scans if scan.state == "running" or scan.initial]
+        self.current_names = {scan.number: scan.table for scan in scans if scan.initial}
+        for scan in scans:
+            if scan.state != "running":
+                continue
             if scan.format_digest != self.format_digest:
                 self.invalid_reasons[scan.number] = "the properties that decide the format of its records have changed"
             elif (
@@ -85,19 +93,48 @@ class ScanValidity:
         affected_scans = [
             scan
             for scan in self.scans
-            if scan.number not in self.invalid_reasons and self._is_after_start(scan, record)
+            if (scan.number not in self.invalid_reasons or scan.initial) and self._is_after_start(scan, record)
         ]
         if not affected_scans:
             return
-        tables = None if record.starts_description else _replaced_tables(record)
+        effects = None if record.starts_description else _effects(record)
+        tables = None if effects is None else _replaced_tables(effects)
         for scan in affected_scans:
+            if scan.initial:
+                self._follow(scan, effects or ())
+            if scan.state != "running" or scan.number in self.invalid_reasons:
+                continue
             if tables is None or {scan.table, TableId(scan.table.db, "")} & tables:
                 cause = (
                     "the table structures were read from the server again"
                     if record.starts_description
                     else record.ddl[:_MAX_DDL_CHARS]
                 )
-                self.invalid_reasons[scan.number] = f"its rows were replaced at {record.position}: {cause}"
+                self.invalid_reasons[scan.number] = (
+                    f"its rows or its structure were replaced at {record.position}: {cause}"
+                )
+
+    def renamed(self, scans: Iterable[TableScan]) -> list[tuple[TableScan, TableId]]:
+        """Return the scans of an interrupted snapshot whose tables have other names now, with these names.
+
+        Args:
+            scans: The scans of the window.
+        """
+        names = ((scan, self.current_names.get(scan.number)) for scan in scans)
+        return [(scan, name) for scan, name in names if name is not None and name != scan.table]
+
+    def _follow(self, scan: TableScan, effects: Iterable[Effect]) -> None:
+        """Follow the table of a scan through the effects of one statement."""
+        for effect in effects:
+            name = self.current_names[scan.number]
+            if name is None:
+                return
+            if effect.kind == "rename" and effect.table == name:
+                self.current_names[scan.number] = effect.new_name
+            elif (effect.kind in ("drop", "truncate") and effect.table == name) or (
+                effect.kind == "drop database" and effect.table.db == name.db
+            ):
+                self.current_names[scan.number] = None
 
     def _is_after_start(self, scan: TableScan, record: HistoryRecord) -> bool:
         position, since = record.position, scan.start_offset
@@ -106,12 +143,16 @@ class ScanValidity:
         return compare_offsets(position, since) > 0 and compare_offsets(position, self.stream_offset) <= 0
 
 
-def _replaced_tables(record: HistoryRecord) -> frozenset[TableId] | None:
-    """Return the tables whose rows a statement replaced; None if it cannot be parsed."""
+def _effects(record: HistoryRecord) -> tuple[Effect, ...] | None:
+    """Return the effects of a statement on tables as a whole; None if it cannot be parsed."""
     try:
-        ddl_effects = statement_effects(record.ddl, record.context)
+        return statement_effects(record.ddl, record.context)
     except DdlParseError:
         return None
+
+
+def _replaced_tables(ddl_effects: Iterable[Effect]) -> frozenset[TableId]:
+    """Return the tables whose rows a statement replaced."""
     # TRUNCATE removes rows and leaves none that would have to be read.
     replacing = [effect for effect in ddl_effects if effect.kind != "truncate" and not effect.unless_exists]
     return frozenset(table for e in replacing for table in (e.table, e.new_name) if table is not None)

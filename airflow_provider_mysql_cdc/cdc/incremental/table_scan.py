@@ -47,6 +47,7 @@ class TableScan:
         started_ms: When it began, milliseconds since 1970; 0 while it waits.
         start_offset: Position of the stream when it began; None while it waits.
         format_digest: Digest of the record format (``scan_validity.record_format_digest``).
+        initial: Whether it finishes an interrupted snapshot (``initial_scans``).
     """
 
     table: TableId
@@ -67,6 +68,7 @@ class TableScan:
     started_ms: int = 0
     start_offset: BinlogOffset | None = None
     format_digest: str = ""
+    initial: bool = False
 
     @property
     def ended(self) -> bool:
@@ -138,6 +140,7 @@ class TableScan:
             "begun_ms": self.started_ms,
             "since": None if self.start_offset is None else self.start_offset.to_json(),
             "form": self.format_digest,
+            "initial": self.initial,
         }
 
     @classmethod
@@ -168,6 +171,7 @@ class TableScan:
             record.integer("begun_ms", 0),
             BinlogOffset.from_json(record.object("since")) if record.value("since", None) is not None else None,
             record.text("form", ""),
+            record.flag("initial", False),
         )
 
 
@@ -292,7 +296,20 @@ def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[Table
     return scan, pending
 
 
-def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[KeyRange]:
+@dataclass(frozen=True, slots=True)
+class MissingRange:
+    """Describe keys that are not read, between key ranges that are.
+
+    Args:
+        key_range: All of them as one key range.
+        last_number: The highest number that a part of it may have.
+    """
+
+    key_range: KeyRange
+    last_number: int
+
+
+def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[MissingRange]:
     """Return the missing key ranges between the cursor and the finished ones after it.
 
     Args:
@@ -303,9 +320,8 @@ def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[KeyRan
     for done_range in done:
         key_range = done_range.key_range
         if key_range.low != low:
-            missing.append(
-                KeyRange(scan.table, scan.number, number, scan.columns, scan.kinds, low, key_range.low, False)
-            )
+            gap = KeyRange(scan.table, scan.number, number, scan.columns, scan.kinds, low, key_range.low, False)
+            missing.append(MissingRange(gap, key_range.number - 1))
         low, number = key_range.high, key_range.number + 1
     return missing
 

@@ -4,7 +4,9 @@ The low watermark is taken before the first view is opened, when every transacti
 
 * a row of the signal table, committed by this driver. MySQL commits in the engine in the order of the binlog
   (``binlog_order_commits``), so everything before the row in the binlog is visible when its commit returns;
-* with read.only the end of the binlog, once no transaction before it owns its GTID any more.
+* with read.only the end of the binlog, once no transaction before it owns its GTID any more;
+* for a blocking snapshot without either, and for one of a table without a key, the end of the binlog under the read
+  lock that the view of an initial snapshot is opened with. It is held until the tasks have opened their views.
 
 The high watermark is the end of the binlog after the last view was opened: everything that a view sees is before it, as
 a transaction is written to the binlog before the engine commits it. Debezium's row that closes the window is written as
@@ -13,22 +15,28 @@ well, for consumers of the signal table's events.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, wait_for_visible_offset
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import read_locked
 
 WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 SETTLE_TIMEOUT_S = 10.0
@@ -42,10 +50,12 @@ class LowWatermark:
     Args:
         offset: A position before which every transaction is visible; None if the watermark is a row.
         row_id: Id of the row of the signal table; None if the watermark is a position.
+        locked: Whether a read lock keeps the tables as they were at ``offset`` until the views are open.
     """
 
     offset: BinlogOffset | None
     row_id: str | None
+    locked: bool = False
 
 
 class WatermarkUnavailable(Exception):
@@ -59,6 +69,56 @@ def watermark_table(cfg: ConnectorConfig) -> TableId | None:
         cfg: The connector's configuration.
     """
     return None if cfg[F.READ_ONLY] else cfg[F.SIGNAL_DATA_COLLECTION]
+
+
+def needs_lock(cfg: ConnectorConfig, conn: Any, scans: Sequence[TableScan], state: SchemaState) -> bool:
+    """Return whether the views of a window are opened under a read lock.
+
+    A table without a key can only be read where no event changes it between the watermark and the views. Incremental
+    snapshots open a window every ten seconds, and never lock.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        scans: The scans of the window.
+        state: Table structures at the start of its batch.
+
+    Raises:
+        SourceError: A query fails.
+    """
+    if str(cfg[F.SNAPSHOT_LOCKING_MODE]) == "none" or any(scan.kind != "blocking" for scan in scans):
+        return False
+    keyless = any(
+        not table.key_columns() for table in (state.tables.get(scan.table) for scan in scans) if table is not None
+    )
+    return keyless or (watermark_table(cfg) is None and not gtids_on(conn))
+
+
+@contextmanager
+def low_watermark(cfg: ConnectorConfig, conn: Any, tables: Sequence[TableId], *, lock: bool) -> Iterator[LowWatermark]:
+    """Take the low watermark, and close the window when the block ends: all views are open then.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source, autocommit.
+        tables: The tables that the window reads.
+        lock: Whether to lock them (``needs_lock``).
+
+    Raises:
+        WatermarkUnavailable: No low watermark can be taken now.
+        SourceError: The server returned an error.
+    """
+    if not lock:
+        low = take_low_watermark(cfg, conn)
+        yield low
+        close_window(cfg, conn, low)
+        return
+    with connect(cfg.connection_settings()) as lock_conn, contextlib.ExitStack() as held:
+        try:
+            offset = held.enter_context(read_locked(lock_conn, cfg, list(tables)))
+        except (SourcePrivilegeError, SourceConnectionError) as error:
+            raise WatermarkUnavailable(error.message()) from error
+        yield LowWatermark(offset, None, locked=True)
 
 
 def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:

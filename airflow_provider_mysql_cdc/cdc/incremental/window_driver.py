@@ -21,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import active_filters
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
@@ -29,11 +28,12 @@ from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
+from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_renamed
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import LOCK_WAIT_S, KeyRangeQueue, resume_scan
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
-from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, close_window, take_low_watermark
+from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark, needs_lock
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     DRAINED,
     NEXT_RANGE,
@@ -55,10 +55,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import filtering_chunk_records
 
-StartSchema = tuple[SchemaState, list[dict[str, Any]]]
-"""Table structures and filters as of the batch's start."""
 WindowScans = tuple[list[TableScan], ScanValidity]
 """The scans of a window, and whether they may continue."""
 MAX_SCANS_PER_WINDOW = 100
@@ -146,16 +143,15 @@ class WindowDriver:
         schema_state = load_schema_state(
             self.cfg, until=start, epoch=last_plan.epoch + 1, on_record=validity.check_record, cache=stored_history
         )
-        filters = active_filters(self.cfg, self.conn, filtering_chunk_records(ledger), start, self.log)
         barrier = TaskBarrier(self._task_count(), BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
-            self._run_stages(barrier, ledger, (scans, validity), (schema_state, filters))
+            self._run_stages(barrier, ledger, (scans, validity), schema_state)
 
         task_counts = StageRunner(self.cfg, self.runner, self.job.schema_ids).run_barrier(
             run_window_task,
             StageLeader(self.cfg, barrier, lead, "the driver of a window failed", BARRIER_TIMEOUT_S),
-            WriterInputs(schema_state, filters, new_run_id(), server_variables(self.conn)),
+            WriterInputs(schema_state, new_run_id(), server_variables(self.conn)),
             self._handlers(barrier),
         )
         return self._finish(task_counts)
@@ -185,31 +181,38 @@ class WindowDriver:
         return self._queue
 
     def _run_stages(
-        self, barrier: TaskBarrier, ledger: LedgerState, scans: WindowScans, start_schema: StartSchema
+        self, barrier: TaskBarrier, ledger: LedgerState, scans: WindowScans, start_schema: SchemaState
     ) -> None:
         """Take the tasks from one point of their barrier to the next, while their stage runs."""
         barrier.wait(READY)
+        tables = tuple(dict.fromkeys(scan.table for scan in scans[0]))
+        server_uuid = str(fetch_all(self.conn, "SELECT @@server_uuid")[0][0])
+        lock_needed = needs_lock(self.cfg, self.conn, scans[0], start_schema)
         try:
-            low = take_low_watermark(self.cfg, self.conn)
+            with low_watermark(self.cfg, self.conn, tables, lock=lock_needed) as low:
+                barrier.release(READY, ReadyReply(WindowStart(tables, low.offset, low.row_id, server_uuid)))
+                barrier.wait(OPENED)
         except WatermarkUnavailable as error:
             self._reason = str(error)
             barrier.release(READY, ReadyReply())
             return
-        tables = tuple(dict.fromkeys(scan.table for scan in scans[0]))
-        server_uuid = str(fetch_all(self.conn, "SELECT @@server_uuid")[0][0])
-        barrier.release(READY, ReadyReply(WindowStart(tables, low.offset, low.row_id, server_uuid)))
-        barrier.wait(OPENED)
-        close_window(self.cfg, self.conn, low)
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
         assert start is not None
         plan = plan_window_batch(
-            self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), barrier.tasks
+            self.cfg,
+            self.conn,
+            (start, low.offset if low.locked else None),
+            epoch,
+            self.owner,
+            self.weights,
+            ledger.prepared(),
+            barrier.tasks,
         )
         self._begun_batch = begin_batch(
             self.cfg, self.conn, self.job, plan, self.log, start_schema, offsets_checked=True
         )
         self._progress = DrainProgress(self._begun_batch.plan, self.log)
-        self._queue = self._build_queue(self._begun_batch.ledger, scans, start_schema[0])
+        self._queue = self._build_queue(self._begun_batch.ledger, scans, start_schema)
         barrier.release(OPENED, PlanReply(self._begun_batch.plan))
         barrier.wait(DRAINED, unlimited=True)
         blocking = any(scan.kind == "blocking" for scan in scans[0])
@@ -233,6 +236,10 @@ class WindowDriver:
         resumed = [self._resume_scan(scan, window_scans[1], schema_state) for scan in scans]
         restarted = {scan.number for scan, now in zip(scans, resumed, strict=True) if now is not scan}
         after = before.with_advanced_cursors().without_ranges(restarted).with_scans(resumed).with_advanced_cursors()
+        renamed = [(scan, name) for scan, name in window_scans[1].renamed(scans) if self.cfg.captures(name)]
+        for scan, name in renamed:
+            self.log(f"{scan.table} was renamed to {name} before the snapshot had read it; it is read as {name}")
+        after = follow_renamed(after, renamed)
         self._write_state(before, after)
         running = [scan for scan in resumed if scan.state == "running"]
         return KeyRangeQueue.for_scans(
@@ -250,13 +257,17 @@ class WindowDriver:
             self._deferred_reasons[scan.number] = reason
 
         resumed = resume_scan(
-            self.conn, scan, table, captured=captured, invalid=invalid_reason is not None, on_deferred=on_deferred
+            self.conn,
+            scan,
+            table,
+            captured=captured,
+            invalid=invalid_reason is not None,
+            whole_table=scan.initial and self.cfg.select_override(scan.table) is not None,
+            on_deferred=on_deferred,
         )
-        return (
-            resumed
-            if resumed is scan or resumed.state != "running"
-            else resumed.with_validity(validity.stream_offset, validity.format_digest)
-        )
+        if resumed is scan or (resumed.state != "running" and not scan.initial):
+            return resumed
+        return resumed.with_validity(validity.stream_offset, validity.format_digest)
 
     def _write_state(self, before: IncrementalState, after: IncrementalState) -> None:
         """Write the state and its notifications in one transaction."""

@@ -95,6 +95,7 @@ class RangeReadOptions:
         first_table: Whether the table is the first one of a blocking snapshot.
         last_table: Whether it is the last one.
         cut_by_key: Whether the table is split by its own key.
+        initial: Whether the scan finishes an interrupted snapshot, whose statements of the configuration read tables.
     """
 
     kind: str
@@ -102,6 +103,7 @@ class RangeReadOptions:
     first_table: bool
     last_table: bool
     cut_by_key: bool = True
+    initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -111,6 +113,7 @@ class RangeReadOptions:
             "by_key": self.cut_by_key,
             "first": self.first_table,
             "last": self.last_table,
+            "initial": self.initial,
         }
 
     @classmethod
@@ -122,6 +125,7 @@ class RangeReadOptions:
             bool(members["first"]),
             bool(members["last"]),
             bool(members["by_key"]),
+            bool(members["initial"]),
         )
 
     def snapshot_marker(self, key_range: KeyRange, *, first: bool, last: bool) -> str:

@@ -85,9 +85,8 @@ def _open_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str
     before the end of the batch.
     """
     with conn.cursor() as cursor:
-        cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
+        cursor.execute("SET SESSION wait_timeout = 2147483, net_write_timeout = 3600")
         cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
-        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     window = READY.arrive(channel).start
     if window is None:
         return None

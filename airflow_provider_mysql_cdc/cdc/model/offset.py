@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cmp_to_key, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
@@ -155,15 +155,6 @@ def compare_offsets(a: BinlogOffset, b: BinlogOffset) -> int:
         )
     a_key, b_key = a.key(), b.key()
     return (a_key > b_key) - (a_key < b_key)
-
-
-def earliest_offset(offsets: Iterable[BinlogOffset]) -> BinlogOffset:
-    """Return the first of some offsets of one binlog.
-
-    Raises:
-        StateError: See ``compare_offsets``.
-    """
-    return min(offsets, key=cmp_to_key(compare_offsets))
 
 
 def same_position(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:

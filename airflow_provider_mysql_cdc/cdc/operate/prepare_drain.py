@@ -80,7 +80,8 @@ def prepare_drain(
         raise NoOffsetError(
             f"snapshot {pending.epoch} is not finished",
             where=f"topic.prefix={cfg.topic_prefix}",
-            remedy="run the snapshot task again; it reads only the missing chunks",
+            remedy="run the snapshot task again (mysql_cdc_snapshot); what it has read is kept, and windows of the "
+            "drain read the rest",
         )
     if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
         log("snapshot.mode=initial_only: the binlog is never drained")

@@ -25,6 +25,8 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
@@ -43,7 +45,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_dr
 def prepare_snapshot(
     cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool = False
 ) -> PreparedJob | None:
-    """Plan an initial snapshot, or continue the interrupted one.
+    """Plan an initial snapshot, or the drain that reads what an interrupted one has left.
 
     Args:
         cfg: The connector's configuration.
@@ -59,6 +61,9 @@ def prepare_snapshot(
         RunInProgressError: Another run of the stream is running; this is found before Spark starts.
     """
     require_durable_topics(cfg, log)
+    if (request := finish_interrupted(cfg, store, owner, log)) is not None and not again:
+        log(f"the rest of an interrupted snapshot ({request}) is read by windows of the drain")
+        return prepare_drain(cfg, store, owner, log, even_empty=True)
     result, ledger = reconcile_store(cfg, store, log, owner)
     state = result.state
     pending = state.pending
@@ -66,7 +71,7 @@ def prepare_snapshot(
         require_same_snapshot_mode(cfg, pending)
         require_plan_binlog(cfg, pending, ledger)
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
-        log(f"snapshot {pending.epoch} was interrupted; continuing with its remaining chunks")
+        log(f"snapshot {pending.epoch} has read nothing yet; it begins with its tables")
         return store_and_prepare(cfg, replace(pending, owner=owner), store, state, ledger)
     if pending is not None and again:
         state, ledger = _set_aside_purged(cfg, store, owner, log, pending)

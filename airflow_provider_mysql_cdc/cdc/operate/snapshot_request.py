@@ -23,17 +23,18 @@ _MAX_SHOWN_ENTRIES = 5
 ACTIVE_STATES = ("waiting", "running", "paused")
 
 
-def signal_id(owner: str, generation: int = 0) -> str:
-    """Return the id of the signal that a task sends: the same in every try of it.
+def signal_id(owner: str, generation: int = 0, content: str = "") -> str:
+    """Return the id of the signal that a task sends: the same in every try that asks for the same.
 
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
         generation: How often the task was cleared; 0 for its first run (``operators.common.generation_of``).
+        content: What it asks for (``signal_content``): a task whose tables or condition were corrected asks anew.
 
     Returns:
         40 characters: Debezium's signal table has a column ``id VARCHAR(42)``.
     """
-    return "airflow-" + hashlib.sha256(f"{owner}#{generation}".encode()).hexdigest()[:32]
+    return "airflow-" + hashlib.sha256(f"{owner}#{generation}#{content}".encode()).hexdigest()[:32]
 
 
 def snapshot_signal(
@@ -149,7 +150,16 @@ def status_json(status: SnapshotStatus) -> dict[str, Any]:
     return {"state": status.state, "tables": tables}
 
 
-def task_signal_id(ledger: LedgerState, owner: str, generation: int) -> str:
+def signal_content(signal: Signal) -> str:
+    """Return what a signal asks for as one text.
+
+    Args:
+        signal: The signal.
+    """
+    return f"{signal.type} {signal.channel} {signal.data}"
+
+
+def task_signal_id(ledger: LedgerState, owner: str, generation: int, content: str = "") -> str:
     """Return the id of a task's signal: that of an active snapshot from before the task was cleared, or a new one.
 
     Clearing a task that has succeeded requests a new snapshot; clearing an unfinished one continues its snapshot.
@@ -158,7 +168,8 @@ def task_signal_id(ledger: LedgerState, owner: str, generation: int) -> str:
         ledger: The ledger.
         owner: ``dag_id/run_id/task_id/map_index``.
         generation: How often the task was cleared.
+        content: What it asks for (``signal_content``).
     """
-    earlier = (signal_id(owner, time) for time in range(generation - 1, -1, -1))
+    earlier = (signal_id(owner, time, content) for time in range(generation - 1, -1, -1))
     active_ids = (id_ for id_ in earlier if snapshot_status(ledger, id_).state in ACTIVE_STATES)
-    return next(active_ids, signal_id(owner, generation))
+    return next(active_ids, signal_id(owner, generation, content))

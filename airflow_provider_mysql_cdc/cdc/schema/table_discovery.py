@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +12,11 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
 NO_SUCH_TABLE = (1146, 1049)  # the table, its database
-ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,13 @@ class TableDefinitions:
     uncaptured: dict[TableId, str] = field(default_factory=dict)
 
 
+ACCESS_DENIED = (1044, 1142, 1143)
+"""ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR; a table need not exist."""
+MAX_SHOWN_NAMES = 5
+_LITERAL_NAME = re.compile(r"([\w$-]+)\\?\.([\w$-]+)")
+"""An entry without any sign of a regular expression but the dot between database and table."""
+
+
 def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
     """Return the captured base tables in the order of ``table.include.list``, then of their names (as Debezium).
 
@@ -49,6 +58,40 @@ def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
     """
     include_list = cfg[F.TABLE_INCLUDE_LIST]
     return sorted((t for t in base_tables(conn) if cfg.captures(t)), key=lambda t: include_list.first_index(str(t)))
+
+
+def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[TableId]) -> None:
+    """Refuse names of ``table.include.list`` that the account may not read: the server does not list such tables.
+
+    A name that no table has, and that the account may read, is a table that may be created later.
+
+    Args:
+        conn: An open connection to the source.
+        cfg: The connector's configuration.
+        tables: The captured tables that the account can see.
+
+    Raises:
+        SourcePrivilegeError: The account has no SELECT privilege on a table that is named.
+    """
+    visible = set(map(str, tables))
+    texts = cfg.texts.get(F.TABLE_INCLUDE_LIST.name, "").split(",")
+    names = [match.groups() for text in texts if (match := _LITERAL_NAME.fullmatch(text.strip()))]
+    denied: list[str] = []
+    for db, table in names:
+        if f"{db}.{table}" not in visible:
+            try:
+                with conn.cursor() as cursor:
+                    cursor.execute(f"SELECT 1 FROM {TableId(db, table).quoted()} LIMIT 0")
+            except pymysql.MySQLError as error:
+                if error.args[0] in ACCESS_DENIED:
+                    denied.append(f"{db}.{table}")
+    if denied:
+        raise SourcePrivilegeError(
+            f"the account may not read {len(denied)} table(s) that table.include.list names",
+            where=", ".join(denied[:MAX_SHOWN_NAMES]),
+            why="the server lists only tables on which the account has a privilege, so they would be left out",
+            remedy="GRANT SELECT on them (or on *.*) to the account, or take them out of table.include.list",
+        )
 
 
 def base_tables(conn: Any) -> list[TableId]:
@@ -102,7 +145,6 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
     # The signal table may be in a database that has no other table in the history.
     described_databases = {t.db for t in described}
     with conn.cursor() as cursor:
-        _show_invisible_keys(cursor)
         cursor.execute(
             "SELECT @@character_set_server, @@collation_server, @@session.sql_mode, @@lower_case_table_names"
         )
@@ -125,18 +167,6 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
     return TableDefinitions(
         charset, collation, databases, create_statements, sql_mode, int(lower_case_names), uncaptured
     )
-
-
-def _show_invisible_keys(cursor: Any) -> None:
-    """Make SHOW CREATE TABLE include generated invisible primary keys, which rows in the binlog contain.
-
-    Servers before MySQL 8.0.30 have no such keys.
-    """
-    try:
-        cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
-    except pymysql.MySQLError as error:
-        if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
-            raise
 
 
 def _create_table(cursor: Any, table: TableId) -> str:

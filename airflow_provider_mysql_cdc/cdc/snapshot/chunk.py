@@ -9,7 +9,6 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
-    SIGNED,
     KeyColumnKind,
     KeyValue,
     key_kind_of,
@@ -32,7 +31,7 @@ class SnapshotChunk:
         high: Inclusive upper bound, or None.
         last: Whether this is the table's last chunk.
         rows: Estimated number of rows, for load balancing and progress.
-        kinds: The kind of each column (``key_kinds``), to compare keys of events as MySQL compares the column.
+        kinds: The kind of each column (``key_kinds``); empty for chunks of older versions.
     """
 
     table: TableId
@@ -122,18 +121,6 @@ def key_kind(table: Table, name: str) -> str:
     """Return the name of a column's kind; empty if it has none or the column does not exist."""
     column = table.column(name)
     return "" if column is None else kind_name(column) or ""
-
-
-def kinds_of(chunk: SnapshotChunk) -> tuple[KeyColumnKind, ...]:
-    """Return the kinds of a chunk's columns; chunks of older versions, which store no kinds, have integer keys.
-
-    Args:
-        chunk: A chunk; one from a stored record was validated by ``from_json``.
-
-    Raises:
-        ValueError: A kind does not exist.
-    """
-    return tuple(map(_require_kind, chunk.kinds or (SIGNED,) * len(chunk.columns)))
 
 
 def _require_kind(name: str) -> KeyColumnKind:

@@ -10,10 +10,8 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import AssignedChunk, ChunkRows, NextChunk
 
 
@@ -30,7 +28,7 @@ class ChunkQueue:
         list_entries: For each chunk id, the members of its record that name its list and its order there.
     """
 
-    waiting: list[ResolvedChunk]
+    waiting: list[SnapshotChunk]
     finished_rows: dict[str, int]
     log: Log
     total: int = 0
@@ -51,9 +49,9 @@ class ChunkQueue:
         with self._lock:
             if not self.waiting:
                 return NextChunk()
-            resolved = self.waiting.pop(0)
-            first, final = (resolved.chunk.id == edge_chunk for edge_chunk in self.edge_chunks)
-            return NextChunk(AssignedChunk(resolved, first, final, self.list_entries[resolved.chunk.id]))
+            chunk = self.waiting.pop(0)
+            first, final = (chunk.id == edge_chunk for edge_chunk in self.edge_chunks)
+            return NextChunk(AssignedChunk(chunk, first, final, self.list_entries[chunk.id]))
 
     def progress(self, task: int, request: ChunkRows) -> EmptyMessage:
         """Record how many rows a task has read of its chunk."""
@@ -83,9 +81,7 @@ class ChunkQueue:
         self.log(f"snapshot: {rows:,} rows, {speed:,.0f}/s, {done} of {self.total} chunks{remaining}")
 
 
-def edge_chunks_of(
-    conn: Any, chunks: list[SnapshotChunk], sources: dict[str, TableId], state: SchemaState
-) -> tuple[str, str]:
+def edge_chunks_of(conn: Any, chunks: list[SnapshotChunk], state: SchemaState) -> tuple[str, str]:
     """Return the ids of the chunks that hold the snapshot's first and last row.
 
     As in Debezium 3.6.1, the first chunk is that of the first table, so no row is marked as the first one if that table
@@ -94,16 +90,14 @@ def edge_chunks_of(
     Args:
         conn: An open connection to the source.
         chunks: All chunks, in the order of the snapshot.
-        sources: By chunk id, the table from which a chunk is read now, for tables that were renamed.
         state: The existing tables.
     """
 
     def has_rows(chunk: SnapshotChunk) -> bool:
-        table = sources.get(chunk.id, chunk.table)
-        if table not in state.tables:
+        if chunk.table not in state.tables:
             return False
         with conn.cursor() as cursor:
-            cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 1")
+            cursor.execute(f"SELECT 1 FROM {chunk.table.quoted()} LIMIT 1")
             return cursor.fetchone() is not None
 
     last = next((c for c in reversed(chunks) if c.last and has_rows(c)), None)

@@ -7,7 +7,8 @@ CONSISTENT SNAPSHOT and reports ``opened``; the driver reads the binlog position
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import (
     gtids_on,
     wait_for_visible_offset,
 )
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
@@ -124,6 +127,27 @@ def open_view(
     return _with_fingerprint(
         ConsistentView(offset, _server_time_ms(conn), locked_ms, lock_kind), offset_before, conn, settings
     ), lambda: None
+
+
+@contextmanager
+def read_locked(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Iterator[BinlogOffset]:
+    """Hold the read lock, and give the end of the binlog under it; no change of the tables is committed meanwhile.
+
+    Args:
+        conn: A connection for the lock alone.
+        cfg: The connector's configuration.
+        tables: Tables to lock if the account may not take the global lock.
+
+    Raises:
+        SourcePrivilegeError: The account may lock neither.
+        SourceConnectionError: The lock was not obtained in time.
+    """
+    mode, timeout_s = str(cfg[F.SNAPSHOT_LOCKING_MODE]), max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
+    _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, timeout_s)
+    try:
+        yield current_offset(conn)
+    finally:
+        _unlock(conn)
 
 
 def _with_fingerprint(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
@@ -13,9 +12,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import FilePosition, TableLineages, statement_effects
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import names_after, statement_effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +24,11 @@ class LoggedStatement:
     Args:
         sql: Its text.
         context: Its session settings.
-        end_position: File number and position of its end.
         where: ``file:position`` of its start.
     """
 
     sql: str
     context: DdlContext
-    end_position: FilePosition
     where: str
 
 
@@ -57,34 +54,9 @@ def statements_between(
             if event.type == c.QUERY_EVENT:
                 query = parse_query(event)
                 context = DdlContext.from_query(query, lower_case_table_names=lower_case_table_names)
-                end_position = file_number(event.file), event.end_pos
-                yield LoggedStatement(query.sql, context, end_position, f"{event.file}:{event.start_pos}")
+                yield LoggedStatement(query.sql, context, f"{event.file}:{event.start_pos}")
     finally:
         stream.close()
-
-
-def follow_tables(
-    lineages: TableLineages,
-    logged_statements: Iterator[LoggedStatement],
-    captures: Callable[[TableId], bool],
-    on_unparsed: Callable[[LoggedStatement], Any],
-) -> TableLineages:
-    """Follow tables through statements.
-
-    Args:
-        lineages: The tables at the start; updated in place.
-        logged_statements: The statements.
-        captures: Returns whether a table is captured.
-        on_unparsed: Called with a statement that may concern a captured table and cannot be parsed.
-    """
-    for statement in logged_statements:
-        try:
-            for effect in statement_effects(statement.sql, statement.context):
-                lineages.apply(effect, statement.end_position, f"{statement.where}: {statement.sql[:200]}")
-        except DdlParseError:
-            if classify_ddl(statement.sql, statement.context, captures).relevant:
-                on_unparsed(statement)
-    return lineages
 
 
 def tables_created_since(
@@ -99,13 +71,11 @@ def tables_created_since(
         end: The position of the view.
         lower_case_table_names: The server's lower_case_table_names.
     """
-    unparsed: list[str] = []
-    logged_statements = statements_between(cfg, start, end, lower_case_table_names)
-    lineages = follow_tables(
-        TableLineages.of(listed),
-        logged_statements,
-        cfg.captures,
-        lambda s: unparsed.append(f"{s.where}: {s.sql[:200]}"),
-    )
-    listed_tables = set(listed)
-    return [str(t) for t in lineages.by_name if cfg.captures(t) and t not in listed_tables] + unparsed
+    names, unparsed = frozenset(listed), list[str]()
+    for statement in statements_between(cfg, start, end, lower_case_table_names):
+        try:
+            names = names_after(names, statement_effects(statement.sql, statement.context))
+        except DdlParseError:
+            if classify_ddl(statement.sql, statement.context, cfg.captures).relevant:
+                unparsed.append(f"{statement.where}: {statement.sql[:200]}")
+    return sorted(str(table) for table in names.difference(listed) if cfg.captures(table)) + unparsed

@@ -1,19 +1,18 @@
-"""The kinds of columns that can bound chunks: how their values are stored and written in SQL, and how they are ordered.
+"""The kinds of columns that can bound chunks and key ranges: how their values are stored and written in SQL.
 
-A chunk is a range of the key. Three parts must agree on which rows it has: the SELECT that reads it, the filter that
-finds the chunk of an event's key, and a resumed run that reads the stored bounds. So a bound has one written form,
-which is validated when it is read, and two written forms are ordered as the server orders the values:
+A bound is read in one run and compared by the server in another one. So it has one written form, which is validated
+when it is read, and which the server converts back to the same value of the column:
 
 =========================  ===============================  ==========================================================
-kind                       written form                     why the order is the server's
+kind                       written form                     note
 =========================  ===============================  ==========================================================
-SIGNED, UNSIGNED, YEAR     whole number                     numbers
-DATE                       ``YYYY-MM-DD``                   equally long digits, the largest unit first, zero dates and
-DATETIME n, TIMESTAMP n    ``YYYY-MM-DD hh:mm:ss[.f]``      impossible ones included; TIMESTAMP in UTC on both sides
-TIME n                     ``[-]hh[h]:mm:ss[.f]``           compared as microseconds
-DECIMAL p s [UNSIGNED]     digits                           compared exactly (``decimal.Decimal`` compares exactly)
-BINARY n, VARBINARY        lower-case hexadecimal           bytes; the server does not pad them, a shorter one is less
-``charset collation``      text                             only the server knows it: it compares them in a query
+SIGNED, UNSIGNED, YEAR     whole number
+DATE                       ``YYYY-MM-DD``                   zero dates and impossible ones included
+DATETIME n, TIMESTAMP n    ``YYYY-MM-DD hh:mm:ss[.f]``      the same; TIMESTAMP in UTC
+TIME n                     ``[-]hh[h]:mm:ss[.f]``
+DECIMAL p s [UNSIGNED]     digits
+BINARY n, VARBINARY        lower-case hexadecimal           the server does not pad them, a shorter one is less
+``charset collation``      text                             in Unicode
 =========================  ===============================  ==========================================================
 
 A table whose key begins with another type is one chunk: FLOAT and DOUBLE differ between a query and a row event, and
@@ -26,7 +25,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -51,25 +49,17 @@ class KeyColumnKind:
 
     Args:
         name: The name of the kind in stored records.
-        family: Kinds of one family may replace each other without changing the order of written forms.
         is_written_form: Returns whether a value is a valid written form.
         literal: Converts a written form to an SQL literal to be compared with the column.
-        sort_key: Converts a written form to a value that Python orders as the server does; None if only the server can.
-        standalone_literal: Converts a written form to an SQL literal to be compared with others of the same kind.
         select_expression: Returns the SQL expression that selects the written form of a column.
-        from_plain: Converts a value of ``decode.codegen.custom_values`` to the written form.
         roundtrip_condition: Returns an SQL condition that is true if the written form of a column represents the value;
             None if it always does.
     """
 
     name: str
-    family: str
     is_written_form: Callable[[Any], bool]
     literal: Callable[[Any], str]
-    sort_key: Callable[[Any], Any] | None
-    standalone_literal: Callable[[Any], str]
     select_expression: Callable[[str], str]
-    from_plain: Callable[[Any], KeyValue]
     roundtrip_condition: Callable[[str], str] | None = None
 
 
@@ -208,37 +198,19 @@ def _parse_kind(name: str) -> KeyColumnKind | None:
     return None if collation is None else _text_kind(name, collation)
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
 def _integer_kind(name: str) -> KeyColumnKind:
-    family = "whole" if name in (SIGNED, UNSIGNED) else name
-    return KeyColumnKind(name, family, is_integer, str, _unchanged, str, quote_name, int)
+    return KeyColumnKind(name, is_integer, str, quote_name)
 
 
 def _text_kind(name: str, collation: Collation) -> KeyColumnKind:
-    charset, order = quote_name(collation.charset), quote_name(collation.name)
-
-    def standalone_literal(value: str) -> str:
-        return f"CONVERT({text_literal(value)} USING {charset}) COLLATE {order}"
+    charset = quote_name(collation.charset)
 
     def roundtrip_condition(column: str) -> str:
         roundtrip = f"CONVERT(CONVERT({quote_name(column)} USING utf16) USING {charset})"
         return f"CAST({roundtrip} AS BINARY) = CAST({quote_name(column)} AS BINARY)"
 
     is_unicode = collation.charset in _UNICODE_CHARSETS
-    return KeyColumnKind(
-        name,
-        "text",
-        is_text,
-        text_literal,
-        None,
-        standalone_literal,
-        quote_name,
-        str,
-        None if is_unicode else roundtrip_condition,
-    )
+    return KeyColumnKind(name, is_text, text_literal, quote_name, None if is_unicode else roundtrip_condition)
 
 
 def text_literal(value: str) -> str:
@@ -262,11 +234,6 @@ def _hex_literal(value: str) -> str:
     return f"x'{value}'"
 
 
-def _ascii_literal(value: str) -> str:
-    """Return an ASCII text as a literal of bytes, which does not depend on the connection's character set."""
-    return _hex_literal(value.encode().hex())
-
-
 def _fraction_pattern(count: int) -> str:
     return rf"\.\d{{{count}}}" if count else ""
 
@@ -276,7 +243,7 @@ def _date_like_kind(name: str, pattern: str) -> KeyColumnKind:
         # MySQL converts it to the column's type. ``k <= DATE'2020-02-31'`` finds no row at all on 8.0.15.
         return f"'{value}'"
 
-    return KeyColumnKind(name, name, _pattern_check(pattern), literal, _unchanged, _ascii_literal, _as_char, str)
+    return KeyColumnKind(name, _pattern_check(pattern), literal, _as_char)
 
 
 def _date_kind(name: str) -> KeyColumnKind:
@@ -288,16 +255,8 @@ def _datetime_kind(name: str, digits: int) -> KeyColumnKind:
 
 
 def _time_kind(name: str, digits: int) -> KeyColumnKind:
-    def sort_key(value: str) -> int:
-        hours, minutes, seconds = value.lstrip("-").split(":")
-        whole_seconds, _, fraction = seconds.partition(".")
-        micros = ((int(hours) * 60 + int(minutes)) * 60 + int(whole_seconds)) * 1_000_000 + int(fraction.ljust(6, "0"))
-        return -micros if value.startswith("-") else micros
-
     is_written_form = _pattern_check(rf"-?\d{{2,3}}:\d\d:\d\d{_fraction_pattern(digits)}")
-    return KeyColumnKind(
-        name, name, is_written_form, "TIME'{}'".format, sort_key, lambda v: str(sort_key(v)), _as_char, str
-    )
+    return KeyColumnKind(name, is_written_form, "TIME'{}'".format, _as_char)
 
 
 def _decimal_kind(name: str, precision: int, scale: int) -> KeyColumnKind:
@@ -305,7 +264,7 @@ def _decimal_kind(name: str, precision: int, scale: int) -> KeyColumnKind:
         return is_decimal_text(value) and len(value) <= precision + 3
 
     is_decimal_text = _pattern_check(r"-?\d+" + _fraction_pattern(scale))
-    return KeyColumnKind(name, name, is_written_form, str, Decimal, str, _as_char, lambda value: format(value, "f"))
+    return KeyColumnKind(name, is_written_form, str, _as_char)
 
 
 def _binary_kind(name: str, *length: int) -> KeyColumnKind:
@@ -314,16 +273,7 @@ def _binary_kind(name: str, *length: int) -> KeyColumnKind:
     def is_written_form(value: Any) -> bool:
         return is_hex_text(value) and (not length or len(value) == 2 * length[0])
 
-    return KeyColumnKind(
-        name,
-        name,
-        is_written_form,
-        _hex_literal,
-        bytes.fromhex,
-        _hex_literal,
-        lambda c: f"LOWER(HEX({quote_name(c)}))",
-        bytes.hex,
-    )
+    return KeyColumnKind(name, is_written_form, _hex_literal, lambda c: f"LOWER(HEX({quote_name(c)}))")
 
 
 _KIND_PATTERNS: tuple[tuple[re.Pattern[str], Callable[..., KeyColumnKind]], ...] = (

@@ -8,7 +8,7 @@ batches of the current size, the range is read and written again with smaller ba
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
@@ -56,7 +56,7 @@ class ViewPosition:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Count the rows of one table in one key range.
+    """Count the rows of one key range.
 
     Args:
         written: Rows written.
@@ -81,10 +81,10 @@ def all_rows(blocks: Iterable[RowBlock]) -> Iterable[RowBlock]:
 
 @dataclass(frozen=True, slots=True)
 class TableSelect:
-    """Describe which rows of one table belong to a key range.
+    """Describe which rows of a table belong to a key range.
 
     Args:
-        table: The table, under the name that its rows get.
+        table: The table.
         sql: The SELECT of its rows.
         make_route: Returns what makes records of the rows. It is called only if there are rows, as many of thousands
             of tables may be empty.
@@ -103,12 +103,12 @@ class RowRange:
 
     Args:
         where: Its name in errors.
-        tables: The tables to read; several only where a table was replaced by another one.
+        select: The rows to read.
         key_kinds: Kinds of the columns that bound it (``key_kinds``).
-        position: Returns what the source block says; called for each table after its rows were read.
+        position: Returns what the source block says; called after the rows were read.
         id_prefix: Distinguishes this read of the table from others in the header cdc-id.
         row_id_prefix: Distinguishes, together with the row's number, rows without a unique key in the header cdc-id.
-        ledger_record: Returns key and value of the ledger record, from the rows of each table.
+        ledger_record: Returns key and value of the ledger record, from the rows that were written.
         timeout_error: Returns the error for rows that do not fit into one Kafka transaction, from the number of rows
             produced and the number of rows read.
         report_progress: Called with the number of rows read, every ``PROGRESS_ROWS`` rows.
@@ -119,12 +119,12 @@ class RowRange:
     """
 
     where: str
-    tables: tuple[TableSelect, ...]
+    select: TableSelect
     key_kinds: tuple[str, ...]
     position: Callable[[], ViewPosition]
     id_prefix: str
     row_id_prefix: str
-    ledger_record: Callable[[Mapping[TableId, RowCounts]], tuple[str, dict[str, Any]]]
+    ledger_record: Callable[[RowCounts], tuple[str, dict[str, Any]]]
     timeout_error: Callable[[int, int], Exception]
     report_progress: Callable[[int], object]
     read_errors: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
@@ -195,8 +195,8 @@ class RangeWriter:
     report_retry: Callable[[str], object]
     counts: dict[str, int] = field(default_factory=dict)
 
-    def write(self, row_range: RowRange) -> dict[TableId, RowCounts]:
-        """Write one range and commit it; return its rows by table.
+    def write(self, row_range: RowRange) -> RowCounts:
+        """Write one range and commit it; return its rows.
 
         Args:
             row_range: The range.
@@ -217,32 +217,25 @@ class RangeWriter:
                     self.counts[name] = self.counts.get(name, 0) + count
                 return written
 
-    def write_rows(self, row_range: RowRange, counts: dict[str, int]) -> dict[TableId, RowCounts]:
-        """Read all rows of a range, then produce them; return them by table.
+    def write_rows(self, row_range: RowRange, counts: dict[str, int]) -> RowCounts:
+        """Read all rows of a range, then produce them; return their numbers.
 
         Args:
             row_range: The range.
             counts: Records by topic; those of the range are added.
         """
-        with contextlib.ExitStack() as spools:
-            spooled = [
-                (select, self._fill_spool(spools.enter_context(RowSpool(row_range.where)), select, row_range))
-                for select in row_range.tables
-            ]
+        with RowSpool(row_range.where) as spool:
+            with row_range.read_errors(), stored_dates_allowed(self.conn, row_range.key_kinds):
+                blocks = stream_blocks(self.conn, row_range.select.sql, row_range.where)
+                spool.fill(blocks, _ProgressReporter(row_range.report_progress))
             faults.fault_point(self.fault_points.after_read, self.index)
-            return {select.table.id: self._produce(select, spool, row_range, counts) for select, spool in spooled}
+            return self._produce(spool, row_range, counts)
 
-    def _fill_spool(self, spool: RowSpool, select: TableSelect, row_range: RowRange) -> RowSpool:
-        with row_range.read_errors(), stored_dates_allowed(self.conn, row_range.key_kinds):
-            blocks = stream_blocks(self.conn, select.sql, row_range.where)
-            spool.fill(blocks, _ProgressReporter(row_range.report_progress))
-        return spool
-
-    def _produce(self, select: TableSelect, spool: RowSpool, row_range: RowRange, counts: dict[str, int]) -> RowCounts:
+    def _produce(self, spool: RowSpool, row_range: RowRange, counts: dict[str, int]) -> RowCounts:
         if not spool.rows:
             return RowCounts()
-        emitter, produced = self._emitter(select, row_range, counts), 0
-        for block, is_last in with_last(select.unchanged_rows(spool.blocks())):
+        emitter, produced = self._emitter(row_range, counts), 0
+        for block, is_last in with_last(row_range.select.unchanged_rows(spool.blocks())):
             self._require_time(row_range, produced, spool.rows)
             emitter.emit_block(block, produced, row_range.edge_markers(produced + block.rows if is_last else 0))
             produced += block.rows
@@ -250,7 +243,8 @@ class RangeWriter:
         counts[emitter.topic] = counts.get(emitter.topic, 0) + written
         return RowCounts(written, emitter.left_out, spool.rows - produced)
 
-    def _emitter(self, select: TableSelect, row_range: RowRange, counts: dict[str, int]) -> RowEmitter:
+    def _emitter(self, row_range: RowRange, counts: dict[str, int]) -> RowEmitter:
+        select = row_range.select
         route, position = select.make_route(), row_range.position()
         rows = route.text_rows
         source_texts = snapshot_source(self.cfg, select.table.id, writes_avro=rows.writes_avro)
@@ -290,7 +284,7 @@ class RangeWriter:
             self.sink.abort()
             raise row_range.timeout_error(produced, total)
 
-    def _commit(self, row_range: RowRange, written: Mapping[TableId, RowCounts]) -> None:
+    def _commit(self, row_range: RowRange, written: RowCounts) -> None:
         record = ledger_record(self.cfg, *row_range.ledger_record(written))
         self.sink.produce(record.topic, record.key, record.value, 0)
         faults.fault_point(self.fault_points.before_commit, self.index)

@@ -1,4 +1,4 @@
-"""Check that the server has the binlog of all views of an interrupted snapshot; otherwise it cannot be finished."""
+"""Check that the server has the binlog of an interrupted plan; otherwise it cannot be finished."""
 
 from __future__ import annotations
 
@@ -14,22 +14,10 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 
-def view_offsets(ledger: LedgerState, epoch: int) -> list[BinlogOffset]:
-    """Return the binlog positions of a snapshot's views, each once.
+def require_view_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
+    """Refuse to continue a snapshot whose rows were read from another binlog than the server has now.
 
-    Args:
-        ledger: The ledger.
-        epoch: The snapshot's epoch.
-    """
-    view = ledger.other_records.get(VIEW_KEY, {})
-    view_records = [*ledger.done_chunks(epoch).values(), *([view] if view.get("epoch") == epoch else [])]
-    return list(dict.fromkeys(BinlogOffset.from_json(r["offset"]) for r in view_records))
-
-
-def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
-    """Refuse to continue a snapshot whose earlier rows were read from another binlog than the server has now.
-
-    The drain after a snapshot begins at the lowest position of its views and filters what later views contain.
+    The stream begins at the position of the snapshot's view.
 
     Args:
         cfg: The connector's configuration.
@@ -40,18 +28,19 @@ def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, ep
     Raises:
         BinlogPurgedError: The binlog was reset or purged since, or the connection leads to another server.
     """
-    for offset in view_offsets(ledger, epoch):
-        try:
-            check_available(conn, cfg.connection_settings(), offset)
-        except BinlogPurgedError as error:
-            raise BinlogPurgedError(
-                f"snapshot {epoch} cannot be finished: {error.what}",
-                where=error.where,
-                why=error.why,
-                remedy="abandon it (DAG mysql_cdc_reset_offset with current), then take a new one "
-                "(mysql_cdc_snapshot with "
-                "again=true); or set database.hostname to the server that still has the earlier binlog",
-            ) from error
+    view = ledger.other_records.get(VIEW_KEY, {})
+    if view.get("epoch") != epoch:
+        return
+    try:
+        check_available(conn, cfg.connection_settings(), BinlogOffset.from_json(view["offset"]))
+    except BinlogPurgedError as error:
+        raise BinlogPurgedError(
+            f"snapshot {epoch} cannot be finished: {error.what}",
+            where=error.where,
+            why=error.why,
+            remedy="abandon it (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot with "
+            "again=true); or set database.hostname to the server that still has the earlier binlog",
+        ) from error
 
 
 def require_plan_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:
@@ -71,7 +60,7 @@ def require_plan_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerSta
     settings = cfg.connection_settings()
     with connect(settings) as conn:
         if plan.kind == "snapshot":
-            require_same_binlog(cfg, conn, ledger or LedgerState(), plan.epoch)
+            require_view_binlog(cfg, conn, ledger or LedgerState(), plan.epoch)
             return
         for offset in (plan.start, plan.end):
             check_available(conn, settings, offset)

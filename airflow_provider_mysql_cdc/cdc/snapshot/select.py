@@ -10,42 +10,18 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import (
     column_expression,
-    key_columns,
     selected_columns,
 )
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name, quote_name
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, chunk_condition
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 
 # Error numbers from here on are those of the client (MySQL error reference).
 CLIENT_ERRORS = 2000
 
 
-def single_chunk_required(cfg: ConnectorConfig, table: Table) -> bool:
-    """Return whether a table must be one chunk.
-
-    That is so with a snapshot.select.statement.overrides, and if the keys of events do not contain the unchanged values
-    of the columns that bound chunks: a resumed snapshot finds the chunk of an event by the event's key.
-
-    Args:
-        cfg: The connector's configuration.
-        table: The table.
-    """
-    if cfg.select_override(table.id) is not None:
-        return True
-    options = table_options.table_options(cfg, table)
-    event_key_columns = key_columns(table, options)
-    for name in chunk_columns(table):
-        column = table.column(name)
-        if column is None or column not in event_key_columns or options.boolean_test(column) or options.custom(column):
-            return True
-    return False
-
-
-def chunk_sql(
-    cfg: ConnectorConfig, conn: Any, table: Table, chunk: SnapshotChunk, source: TableId | None = None
-) -> str:
+def chunk_sql(cfg: ConnectorConfig, conn: Any, table: Table, chunk: SnapshotChunk) -> str:
     """Return the statement whose rows the table's text decoder reads.
 
     Args:
@@ -53,17 +29,33 @@ def chunk_sql(
         conn: An open connection, to check a statement override.
         table: The table.
         chunk: The chunk.
-        source: The table to read, if it was renamed.
 
     Raises:
         ConfigError: The statement override cannot be used.
     """
     columns = selected_columns(table, table_options.table_options(cfg, table))
+    override = override_sql(cfg, conn, table, columns)
+    order = table.primary_key if chunk.columns else ()
+    return override or rows_sql(table.id, columns, chunk_condition(chunk), order)
+
+
+def override_sql(cfg: ConnectorConfig, conn: Any, table: Table, columns: tuple[Column, ...]) -> str | None:
+    """Return the statement that reads a table by its ``snapshot.select.statement.overrides``; None without one.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection, to check the statement.
+        table: The table.
+        columns: The columns to read.
+
+    Raises:
+        ConfigError: The statement cannot be used.
+    """
     statement = cfg.select_override(table.id)
-    if statement is not None:
-        override_names = override_columns(conn, table, statement)
-        return f"SELECT {_expressions(table, columns, override_names)} FROM ({statement}\n) AS snapshot_rows"
-    return rows_sql(source or table.id, columns, chunk_condition(chunk), table.primary_key if chunk.columns else ())
+    if statement is None:
+        return None
+    override_names = override_columns(conn, table, statement)
+    return f"SELECT {_expressions(table, columns, override_names)} FROM ({statement}\n) AS snapshot_rows"
 
 
 def rows_sql(table: TableId, columns: tuple[Column, ...], condition: str, order: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, wait_for_visible_offset
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SNAPSHOT_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
@@ -18,10 +18,9 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
-from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record, require_recorded_history
+from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -32,10 +31,8 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessag
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, earliest_offset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     SnapshotSchema,
@@ -49,26 +46,21 @@ from airflow_provider_mysql_cdc.cdc.schema.table_discovery import (
     captured_tables,
     lock_metadata,
     read_definitions,
+    require_readable_names,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue, edge_chunks_of
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
-    ListEntry,
-    contained_event_range,
+    count_rows,
     delete_chunk_records,
     done_record,
-    dropped_chunk_members,
     record_chunks,
     recorded_chunks,
-    rows_by_table,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import tables_created_since
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import RemainingChunks, ResolvedChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.resumption import Resumption, require_readable
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_same_binlog, view_offsets
-from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override, single_chunk_required
+from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
     CHUNK_PROGRESS,
@@ -92,7 +84,7 @@ MAX_ATTEMPTS = 5
 
 
 def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
-    """Take the snapshot of a job, or its remaining chunks; return records by topic.
+    """Take the snapshot of a job in one consistent view; return records by topic.
 
     Args:
         spec: The job; its plan has kind ``snapshot``.
@@ -100,7 +92,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         log: Writes one line to the log.
 
     Raises:
-        CdcError: The snapshot could not be completed; finished chunks are kept, and a retry reads the others.
+        CdcError: The snapshot could not be completed; finished chunks are kept, and windows of the drain read the rest.
     """
     cfg, log = ConnectorConfig.from_properties(spec.properties), JobLog(log)
     faults.set_current_driver()
@@ -138,10 +130,10 @@ class _SnapshotDriver:
             outcome = ledger.outcome or {}
             counts = outcome.get("counts", {}) if outcome.get("epoch") == self.plan.epoch else {}
             return dict(counts), BinlogOffset.from_json((ledger.snapshot or {})["offset"])
-        if self._schemas_written(ledger):
-            require_recorded_history(self.cfg, ledger, snapshot=True)
+        if self._view_recorded(ledger):
+            return self._finish(recorded_chunks(ledger, self.plan.epoch)[0])
         for _ in range(MAX_ATTEMPTS):
-            chunks, changed_tables = self._read_remaining(ledger)
+            chunks, changed_tables = self._read_tables(ledger)
             if not changed_tables:
                 return self._finish(chunks)
             self.log(f"tables changed before the view was open, so all are read again: {', '.join(changed_tables[:5])}")
@@ -154,53 +146,52 @@ class _SnapshotDriver:
             retriable=True,
         )
 
-    def _read_remaining(self, ledger: LedgerState) -> tuple[list[SnapshotChunk], list[str]]:
-        """Find the tables and read their remaining chunks in one view; return the chunks, or the changes meanwhile."""
+    def _read_tables(self, ledger: LedgerState) -> tuple[list[SnapshotChunk], list[str]]:
+        """Find the tables and read their chunks in one view; return the chunks, or the changes meanwhile."""
         with connect(self.cfg.connection_settings()) as conn:
-            require_same_binlog(self.cfg, conn, ledger, self.plan.epoch)
             start_offset, _ = wait_for_visible_offset(conn, lock_seconds(self.cfg))
             tables = self._captured_tables(conn)
-            resumption = self._resumption(conn, ledger, tables)
-            remaining = resumption.remaining_at(start_offset)
-            guarded_tables = list(dict.fromkeys([*tables, *remaining.sources]))
-            if missing_table := lock_metadata(conn, guarded_tables, lock_seconds(self.cfg)):
+            if missing_table := lock_metadata(conn, tables, lock_seconds(self.cfg)):
                 return [], [f"{missing_table} no longer exists"]
-            # From now on no remaining table can change before the view is open.
-            if resumption.remaining_at(wait_for_visible_offset(conn, lock_seconds(self.cfg))[0]) != remaining:
-                return [], ["a table that is not fully read"]
             # The definitions are read under metadata locks, so they cannot change before the view is open.
-            definitions = read_definitions(conn, self.cfg, guarded_tables)
+            definitions = read_definitions(conn, self.cfg, tables)
             state = captured_state(definitions)
-            require_readable(self.cfg, remaining, dict(state.tables))
-            if recovery.is_recovery(self.cfg) and not self._schemas_written(ledger):
+            if recovery.is_recovery(self.cfg):
                 self.job.require(self.plan)
                 recovery.replace_history(self.cfg, self.plan.start, current_offset(conn))
             prepare_topics(self.cfg, self.job, self.plan, ledger, state, self.log)
             if self.cfg[F.SNAPSHOT_MODE].reads_rows:
                 # A schema that the registry refuses stops the run here, not after hours of other tables.
                 self.job.register_schemas(state.tables[t] for t in tables if self.cfg.snapshots_rows(t))
-            chunks, list_entries = self._planned_chunks(conn, ledger, {t: state.tables[t] for t in tables})
-            waiting = list(remaining.to_read)
-            if not self._schemas_written(ledger):
-                waiting = [ResolvedChunk.unmoved(c) for c in chunks]
-            self._record_dropped(remaining, resumption.position, ledger)
-            if waiting or not self._schemas_written(ledger):
-                finished_rows = {c: int(r["rows"]) for c, r in ledger.done_chunks(self.plan.epoch).items()}
-                edge_chunks = edge_chunks_of(conn, chunks, {p.chunk.id: p.source for p in waiting}, state)
-                queue = ChunkQueue(waiting, finished_rows, self.log, len(chunks), edge_chunks, list_entries)
-                return chunks, self._read_chunks(queue, chunks, start_offset, state, definitions, conn, ledger)
-        return chunks, []
+            finished = self._finished_tables(ledger)
+            chunks = self._plan_chunks(conn, {t: state.tables[t] for t in tables}, finished)
+            done = {c.id: ledger.chunks[c.id] for table_chunks in finished.values() for c in table_chunks}
+            list_entries = record_chunks(self.job, self.plan.epoch, chunks, done)
+            faults.fault_point("plan.after_store")
+            finished_rows = {id_: int(record["rows"]) for id_, record in done.items()}
+            waiting = [chunk for chunk in chunks if chunk.id not in finished_rows]
+            edge_chunks = edge_chunks_of(conn, chunks, state)
+            queue = ChunkQueue(waiting, finished_rows, self.log, len(chunks), edge_chunks, list_entries)
+            return chunks, self._read_chunks(queue, start_offset, state, definitions, conn, ledger)
 
-    def _resumption(self, conn: Any, ledger: LedgerState, tables: list[TableId]) -> Resumption:
-        """Return what follows the tables of an interrupted snapshot; a new snapshot has no remaining chunks."""
-        if not self._schemas_written(ledger):
-            return Resumption(self.cfg, conn, [], set(), self.plan.end, tables)
-        view = BinlogOffset.from_json(ledger.other_records[VIEW_KEY]["offset"])
-        chunks, _ = self._planned_chunks(conn, ledger, {})
-        return Resumption(self.cfg, conn, chunks, set(ledger.done_chunks(self.plan.epoch)), view, tables)
+    def _finished_tables(self, ledger: LedgerState) -> dict[TableId, list[SnapshotChunk]]:
+        """Return the tables that an interrupted attempt of ``initial_only`` has read, with their chunks."""
+        if str(self.cfg[F.SNAPSHOT_MODE]) != "initial_only":
+            return {}
+        read: dict[TableId, list[SnapshotChunk]] = {}
+        for record in ledger.done_chunks(self.plan.epoch).values():
+            chunk = SnapshotChunk.from_json(record["chunk"])
+            read.setdefault(chunk.table, []).append(chunk)
+        ordered = {table: sorted(chunks, key=lambda chunk: chunk.number) for table, chunks in read.items()}
+        return {
+            table: chunks
+            for table, chunks in ordered.items()
+            if chunks[-1].last and len(chunks) == chunks[-1].number + 1
+        }
 
     def _captured_tables(self, conn: Any) -> list[TableId]:
         tables = captured_tables(conn, self.cfg)
+        require_readable_names(conn, self.cfg, tables)
         if not tables:
             raise ConfigError(
                 "no table is captured",
@@ -213,50 +204,27 @@ class _SnapshotDriver:
             self.log(f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{name} has no effect: no captured table is {name}")
         return tables
 
-    def _planned_chunks(
-        self, conn: Any, ledger: LedgerState, tables: dict[TableId, Table]
-    ) -> tuple[list[SnapshotChunk], dict[str, ListEntry]]:
-        """Return the chunks of the first attempt and their list entries, or plan and record them."""
-        if self._schemas_written(ledger):
-            return recorded_chunks(ledger, self.plan.epoch)
+    def _plan_chunks(
+        self, conn: Any, tables: dict[TableId, Table], finished: dict[TableId, list[SnapshotChunk]]
+    ) -> list[SnapshotChunk]:
+        """Return the chunks of all tables; those of a finished table are the ones that were read."""
         chunks = []
         for table in tables.values():
-            if self.cfg[F.SNAPSHOT_MODE].reads_rows and self.cfg.snapshots_rows(table.id):
+            if table.id in finished:
+                chunks += finished[table.id]
+            elif self.cfg[F.SNAPSHOT_MODE].reads_rows and self.cfg.snapshots_rows(table.id):
                 check_override(self.cfg, conn, table)
-                single_chunk = single_chunk_required(self.cfg, table)
+                single_chunk = self.cfg.select_override(table.id) is not None
                 chunks += split_table(conn, table, self.cfg[F.SNAPSHOT_CHUNK_ROWS], single_chunk=single_chunk)
-        list_entries = record_chunks(self.job, self.plan.epoch, chunks)
-        faults.fault_point("plan.after_store")
-        return chunks, list_entries
+        return chunks
 
-    def _record_dropped(self, remaining: RemainingChunks, position: BinlogOffset, ledger: LedgerState) -> None:
-        """Record chunks of dropped tables as read in the first view, without rows.
-
-        So the drain begins no later than at that view and publishes all events of tables that got their names. It
-        filters the events of rows that were dropped before they were read: an UPDATE or DELETE of an unknown row has
-        no meaning for a consumer.
-        """
-        for reason in remaining.reasons:
-            self.log(reason)
-        if remaining.dropped:
-            offset = ledger.other_records[VIEW_KEY]["offset"]
-            read_members = {"offset": offset, "rows": 0}
-            self.job.put_all(
-                (
-                    CHUNK_PREFIX + c.chunk.id,
-                    ledger.chunks[c.chunk.id] | read_members | dropped_chunk_members(position, c),
-                )
-                for c in remaining.dropped
-            )
-
-    def _schemas_written(self, ledger: LedgerState) -> bool:
+    def _view_recorded(self, ledger: LedgerState) -> bool:
         view = ledger.other_records.get(VIEW_KEY)
         return view is not None and view["epoch"] == self.plan.epoch
 
     def _read_chunks(
         self,
         queue: ChunkQueue,
-        chunks: list[SnapshotChunk],
         start_offset: BinlogOffset,
         state: SchemaState,
         definitions: TableDefinitions,
@@ -272,29 +240,24 @@ class _SnapshotDriver:
         if tasks < requested_tasks:
             self.log(f"{F.SNAPSHOT_PARALLELISM.name} asks for {requested_tasks} tasks; Spark has {slots} slot(s)")
         # Parsed before the view is opened, as the tasks wait meanwhile and a server may have thousands of tables.
-        described = None if self._schemas_written(ledger) else build_snapshot_schema(definitions)
+        described = build_snapshot_schema(definitions)
         listed = list(definitions.tables)
 
         def find_changes(view: ConsistentView) -> list[str]:
             lower_case_table_names = definitions.lower_case_table_names
-            if described is not None and self.plan.gapless:
+            if self.plan.gapless:
                 require_drained(self.cfg, self.plan.start, view.offset)
-            return (
-                []
-                if described is None
-                else tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)
-            )
+            return tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)
 
         def record_view(view: ConsistentView) -> None:
-            if described is not None:
-                self.write_schemas(view, described, queue.edge_chunks[1] == "")
+            self.write_schemas(view, described, queue.edge_chunks[1] == "")
 
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
         opener = ViewOpener(self.cfg, barrier, listed, guard_conn, ViewCallbacks(find_changes, record_view, self.log))
         inputs = SnapshotInputs(
             self.plan,
             dict(state.tables),
-            topic_partitions(self.cfg, {*state.tables, *(p.table for p in queue.waiting)}),
+            topic_partitions(self.cfg, state.tables),
             self.run_id,
         )
         StageRunner(self.cfg, self.runner, self.job.schema_ids).run_barrier(
@@ -321,53 +284,24 @@ class _SnapshotDriver:
         """Check that every chunk is committed, and store where the drain begins."""
         faults.fault_point("snapshot.before_books")
         ledger = self.job.read()
-        done = ledger.done_chunks(self.plan.epoch)
+        every_done = ledger.done_chunks(self.plan.epoch)
+        done = {c.id: every_done[c.id] for c in chunks if c.id in every_done}
         missing = [c.id for c in chunks if c.id not in done]
         view = ledger.other_records.get(VIEW_KEY)
         if missing or view is None:
             raise StateError(
                 f"{len(missing)} of {len(chunks)} chunks of the snapshot are not committed",
                 where=", ".join(missing[:5]),
-                remedy="run the task again; it reads only the missing chunks",
+                remedy="run the task again; windows of the drain read the rest",
                 retriable=True,
             )
-        offsets = view_offsets(ledger, self.plan.epoch)
-        if len(offsets) > 1:
-            with connect(self.cfg.connection_settings()) as conn:
-                require_same_binlog(self.cfg, conn, ledger, self.plan.epoch)
-        drain_start = earliest_offset(offsets)
-        repeated = self.plan.gapless
-        rows = self._row_counts(ledger)
+        drain_start = BinlogOffset.from_json(view["offset"])
+        rows = count_rows(self.cfg, self.job, done)
         if native_text := self.job.native_counts.text():
             self.log(f"snapshot {self.plan.epoch}: {native_text}")
-        self.job.put_with_counts(
-            SNAPSHOT_KEY, done_record(self.plan.epoch, drain_start, repeated=repeated), self.plan, rows
-        )
-        later_records = [
-            r
-            for r in done.values()
-            if compare_offsets(BinlogOffset.from_json(contained_event_range(r)["offset"]), drain_start) > 0
-        ]
-        delete_chunk_records(self.job, ledger, [] if repeated else later_records)
+        self.job.put_with_counts(SNAPSHOT_KEY, done_record(self.plan.epoch, drain_start), self.plan, rows)
+        delete_chunk_records(self.job, ledger)
         return rows, drain_start
-
-    def _row_counts(self, ledger: LedgerState) -> dict[str, int]:
-        """Return the rows of each topic, and those left out; record the rows of each table."""
-        counts: dict[str, int] = {}
-        tables: dict[str, int] = {}
-        for record in ledger.done_chunks(self.plan.epoch).values():
-            for table, (rows, left_out) in rows_by_table(record).items():
-                topic = record_topics.table_topic_name(self.cfg, table)
-                for counter, name, n in (
-                    (counts, topic, rows),
-                    (counts, topic + SKIPPED_SUFFIX, left_out),
-                    (tables, table.path(), rows),
-                ):
-                    if n:
-                        counter[name] = counter.get(name, 0) + n
-            self.job.add_native_counts(NativeCounts.from_members(as_members(record)))
-        self.job.add_table_counts(tables)
-        return counts
 
     def write_schemas(self, view: ConsistentView, described: SnapshotSchema, no_rows: bool) -> None:
         """Write the schema changes and the schema history of the view, once for each snapshot."""

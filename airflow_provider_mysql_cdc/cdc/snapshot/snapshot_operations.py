@@ -9,8 +9,8 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class AssignedChunk:
     """Assign a chunk to a task.
 
     Args:
-        resolved: The chunk, and the tables from which its rows are read.
+        chunk: The chunk.
         first: Whether it holds the snapshot's first row.
         final: Whether it holds the snapshot's last row.
         list_entry: The members of the chunk's record that name its list and its order there.
     """
 
-    resolved: ResolvedChunk
+    chunk: SnapshotChunk
     first: bool
     final: bool
     list_entry: ListEntry
@@ -101,7 +101,7 @@ class NextChunk:
         if self.assigned is None:
             return {"chunk": None}
         return {
-            "chunk": self.assigned.resolved.to_json(),
+            "chunk": self.assigned.chunk.to_json(),
             "first": self.assigned.first,
             "final": self.assigned.final,
             "place": self.assigned.list_entry,
@@ -112,8 +112,8 @@ class NextChunk:
         """Read what ``to_json`` wrote."""
         if members["chunk"] is None:
             return cls()
-        resolved = ResolvedChunk.from_json(members["chunk"])
-        return cls(AssignedChunk(resolved, bool(members["first"]), bool(members["final"]), members["place"]))
+        chunk = SnapshotChunk.from_json(members["chunk"])
+        return cls(AssignedChunk(chunk, bool(members["first"]), bool(members["final"]), members["place"]))
 
 
 @dataclass(frozen=True, slots=True)

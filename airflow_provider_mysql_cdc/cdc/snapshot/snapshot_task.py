@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -28,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry, renamed_rows_members
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     RangeFaultPoints,
@@ -38,7 +37,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     TableSelect,
     ViewPosition,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
     TRANSACTION_TIME_SHARE,
     SnapshotRoute,
@@ -117,8 +115,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
 def _join_view(conn: Any, channel: CoordinatorClient) -> OpenedView | None:
     """Open this task's view at the same time as all other tasks; None if the driver discards the views."""
     with conn.cursor() as cursor:
-        cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
-        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute("SET SESSION wait_timeout = 2147483, net_write_timeout = 3600")
     READY.arrive(channel)
     opened = OPENED
     while True:
@@ -162,7 +159,7 @@ class SnapshotTask:
     headers: list[tuple[str, bytes]]
     formats: RecordFormats | None = None
     writer: RangeWriter = field(init=False)
-    _routes: dict[tuple[TableId, TableId], SnapshotRoute] = field(default_factory=dict)
+    _routes: dict[TableId, SnapshotRoute] = field(default_factory=dict)
     _tally: Tally | None = field(default_factory=lambda: kernel().new_tally())
     _native_counts: NativeCounts = field(default_factory=NativeCounts)
 
@@ -176,24 +173,21 @@ class SnapshotTask:
         self.channel.call(NOTE, LogLine(f"rows are decoded by {kernel().text}"))
         while (assigned := self.channel.call(NEXT_CHUNK, EMPTY).assigned) is not None:
             written = self.writer.write(self._row_range(assigned))
-            rows = sum(counts.read for counts in written.values())
-            self.channel.call(CHUNK_DONE, ChunkRows(assigned.resolved.chunk.id, rows))
+            self.channel.call(CHUNK_DONE, ChunkRows(assigned.chunk.id, written.read))
         return self.writer.counts
 
     def _row_range(self, assigned: AssignedChunk) -> RowRange:
-        resolved, chunk = assigned.resolved, assigned.resolved.chunk
+        chunk, table = assigned.chunk, self.tables[assigned.chunk.table]
         position = ViewPosition(self.view.offset, self.view.ts_ms)
         return RowRange(
             where=f"snapshot of {chunk.id}",
-            tables=tuple(
-                self._select(chunk, replace(self.tables[source], id=name), source)
-                for source, name in resolved.table_reads
-            ),
+            select=TableSelect(table, chunk_sql(self.cfg, self.conn, table, chunk), lambda: self._route(table)),
             key_kinds=chunk.kinds,
             position=lambda: position,
-            id_prefix=f"snapshot/{self.plan.epoch}",
+            # A snapshot that begins again reads the same keys in another view.
+            id_prefix=f"snapshot/{self.plan.epoch}/{self.view.offset.file}:{self.view.offset.pos}",
             row_id_prefix=f"snapshot of {chunk.id}",
-            ledger_record=lambda written: self._ledger_record(resolved, assigned.list_entry, written),
+            ledger_record=lambda written: self._ledger_record(chunk, assigned.list_entry, written),
             timeout_error=lambda produced, rows: _timeout_error(self.cfg, chunk, produced, rows),
             report_progress=lambda rows: self.channel.call(CHUNK_PROGRESS, ChunkRows(chunk.id, rows)),
             edge_marker=lambda first, last: snapshot_marker(
@@ -204,41 +198,33 @@ class SnapshotTask:
             ),
         )
 
-    def _select(self, chunk: SnapshotChunk, table: Table, source: TableId) -> TableSelect:
-        sql = chunk_sql(self.cfg, self.conn, table, chunk, source)
-        return TableSelect(table, sql, lambda: self._route(table, source))
-
-    def _route(self, table: Table, source: TableId) -> SnapshotRoute:
-        route = self._routes.get((source, table.id))
+    def _route(self, table: Table) -> SnapshotRoute:
+        route = self._routes.get(table.id)
         if route is None:
             topic = record_topics.table_topic_name(self.cfg, table.id)
             partitions = self.partitions.get(topic, self.cfg[F.TOPIC_CREATION_PARTITIONS])
             route = make_snapshot_route(self.cfg, self.formats, table, partitions, tally=self._tally)
             if len(self._routes) >= _MAX_DECODERS:
                 self._routes.clear()
-            self._routes[source, table.id] = route
+            self._routes[table.id] = route
         return route
 
     def _ledger_record(
-        self, resolved: ResolvedChunk, list_entry: ListEntry, written: Mapping[TableId, RowCounts]
+        self, chunk: SnapshotChunk, list_entry: ListEntry, written: RowCounts
     ) -> tuple[str, dict[str, Any]]:
         """Return key and value of the record that says that a chunk is done."""
-        chunk = resolved.chunk
         record = {
             "epoch": self.plan.epoch,
             **list_entry,
             "chunk": chunk.to_json(),
             "offset": self.view.offset.to_json(),
             "ts_ms": self.view.ts_ms,
-            "rows": sum(counts.written for counts in written.values()),
-            "left_out": sum(counts.unreadable for counts in written.values()),
+            "rows": written.written,
+            "left_out": written.unreadable,
             "writer": self.index,
             "attempt": self.plan.attempt,
-            **renamed_rows_members(chunk, {name: (n.written, n.unreadable) for name, n in written.items()}),
             **self._new_native_counts().members(),
         }
-        if resolved.spans:
-            record["spans"] = spans_to_json(resolved.spans)
         return CHUNK_PREFIX + chunk.id, record
 
     def _report_retry(self, note: str) -> None:
@@ -266,7 +252,6 @@ def _timeout_error(cfg: ConnectorConfig, chunk: SnapshotChunk, produced: int, ro
         if is_split
         else "raise transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or give the table a "
         "primary key by which it can be split (the types are listed at snapshot.chunk.rows in "
-        "docs/properties.md), and no "
-        "statement override, converter or message.key.columns of its own",
+        "docs/properties.md), and no statement override",
         retriable=is_split,
     )

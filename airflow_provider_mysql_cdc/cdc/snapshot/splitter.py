@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import pymysql
-
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
-from airflow_provider_mysql_cdc.cdc.schema.table_discovery import ER_UNKNOWN_SYSTEM_VARIABLE
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, bound_condition, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
     key_kind_of,
@@ -52,12 +49,6 @@ def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool 
 
 def _estimated_rows(conn: Any, table: Table) -> int:
     with conn.cursor() as cursor:
-        try:
-            # Without this the server returns statistics that may be a day old (since 8.0).
-            cursor.execute("SET SESSION information_schema_stats_expiry = 0")
-        except pymysql.MySQLError as error:
-            if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
-                raise
         cursor.execute(
             "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
             (table.id.db, table.id.table),

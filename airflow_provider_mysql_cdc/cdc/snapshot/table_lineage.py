@@ -1,13 +1,14 @@
-"""Follow tables through statements that create, drop, truncate and rename them; pure functions of the statements' text.
+"""What statements do to tables as a whole: create, drop, truncate, rename, or change rows without row events.
 
 A name does not identify a table: tables are dropped and created again, renamed, and swapped. A snapshot that has read
-part of a table before such a statement has to know which table has the name afterwards.
+part of a table before such a statement has to know which table has the name afterwards. All functions are pure
+functions of the statements' text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from airflow_provider_mysql_cdc.cdc.ddl.classify import full_name
@@ -15,22 +16,29 @@ from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import StatementText, is_ddl, parse_statement, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
+    AddColumn,
+    AddKey,
+    AlterAction,
     AlterTable,
     CreateTable,
     DatabaseStatement,
+    DdlKeyKind,
+    DropKey,
     DropTables,
     ParsedStatement,
+    RenameKey,
     RenameTables,
     RenameTo,
+    SetDefault,
+    SetOptions,
+    SetVisible,
     TruncateTable,
     UseDatabase,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "drop database"]
-FilePosition = tuple[int, int]
-START: FilePosition = (-1, -1)
+EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "structure", "drop database"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,8 @@ class Effect:
     """Describe the effect of a statement on one table as a whole.
 
     Args:
-        kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces, which add and remove rows without row events.
+        kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces, which add and remove rows without row events;
+            ``structure`` for a change of columns or of the primary key, which may change values without row events.
         table: The table; for a rename its old name; for ``drop database`` the database with an empty table name.
         new_name: The new name of a rename.
         unless_exists: Whether it is CREATE TABLE IF NOT EXISTS.
@@ -94,103 +103,69 @@ def _table_effects(statement: ParsedStatement | None, part: StatementText, conte
     row_effects = [Effect("rows", qualified_name(n)) for n in statement.exchanged_tables]
     if row_effects or ("TABLESPACE" in keywords and keywords & {"DISCARD", "IMPORT"}):
         row_effects.append(Effect("rows", table))
+    if any(not _keeps_values(action) for action in statement.actions):
+        row_effects.append(Effect("structure", table))
     return [
         *row_effects,
         *(Effect("rename", table, qualified_name(a.name)) for a in statement.actions if isinstance(a, RenameTo)),
     ]
 
 
-@dataclass(slots=True, eq=False)
-class TableLineage:
-    """Follow one table, whatever its name is.
+# Actions that change no value and no key of the rows that a table has.
+_NEUTRAL_ACTIONS = (SetDefault, SetVisible, RenameKey, RenameTo, SetOptions)
+
+
+def _keeps_values(action: AlterAction) -> bool:
+    """Return whether an action leaves the values and the primary key of a table's rows as they are.
+
+    Source: MySQL manual, "ALTER TABLE Statement". A column that is added at the end is in no event and no row that was
+    read before it; a consumer knows from the schema change that these rows have its default.
+    """
+    if isinstance(action, AddColumn):
+        return action.position is None
+    if isinstance(action, AddKey):
+        return action.key.kind is not DdlKeyKind.PRIMARY
+    if isinstance(action, DropKey):
+        return action.name.upper() != "PRIMARY"
+    return isinstance(action, _NEUTRAL_ACTIONS)
+
+
+def names_after(names: frozenset[TableId], effects: Iterable[Effect]) -> frozenset[TableId]:
+    """Return the names of the tables that exist after statements.
 
     Args:
-        names: Its names, each with the position since which it has it; the last one is its current or final name.
-        is_initial: Whether it existed at the start, under one of the names given to ``TableLineages.of``.
-        created: Whether a statement of the range created it.
-        ended_at: Position of the statement that dropped it, or None. TRUNCATE counts as drop and create.
-        rows_moved_by: The first statement that added or removed rows without row events, or None.
+        names: The names of tables that exist before them.
+        effects: The effects of the statements, in order.
     """
-
-    names: list[tuple[TableId, FilePosition]]
-    is_initial: bool = False
-    created: bool = False
-    ended_at: FilePosition | None = None
-    rows_moved_by: str | None = None
-
-    @property
-    def name(self) -> TableId:
-        """Return its current or final name."""
-        return self.names[-1][0]
-
-    def spans(self, until: FilePosition) -> list[tuple[TableId, FilePosition, FilePosition]]:
-        """Return each of its names with the positions after which and up to which the table had it.
-
-        Args:
-            until: The end of the range.
-        """
-        ends = [*(since for _, since in self.names[1:]), self.ended_at or until]
-        return [(name, since, end) for (name, since), end in zip(self.names, ends, strict=True)]
+    for effect in effects:
+        names = _NAMES_AFTER.get(effect.kind, _same_names)(names, effect)
+    return names
 
 
-@dataclass(slots=True)
-class TableLineages:
-    """Follow tables through the statements of a range.
+def _same_names(names: frozenset[TableId], effect: Effect) -> frozenset[TableId]:
+    return names
 
-    Args:
-        by_name: The existing tables, by name.
-        lineages: All tables that existed in the range.
-    """
 
-    by_name: dict[TableId, TableLineage] = field(default_factory=dict)
-    lineages: list[TableLineage] = field(default_factory=list)
+def _with_table(names: frozenset[TableId], effect: Effect) -> frozenset[TableId]:
+    return names | {effect.table}
 
-    @classmethod
-    def of(cls, names: Iterable[TableId]) -> TableLineages:
-        """Return lineages that begin with the tables of these names."""
-        lineages = cls()
-        for name in names:
-            lineages._add_name(name, TableLineage([(name, START)], is_initial=True))
-        return lineages
 
-    def _add_name(self, name: TableId, lineage: TableLineage) -> None:
-        self.by_name[name] = lineage
-        if lineage not in self.lineages:
-            self.lineages.append(lineage)
+def _without_table(names: frozenset[TableId], effect: Effect) -> frozenset[TableId]:
+    return names - {effect.table}
 
-    def _remove_name(self, name: TableId) -> TableLineage:
-        """Remove a name and return its table; a new lineage if the name was unknown."""
-        return self.by_name.pop(name, None) or TableLineage([(name, START)])
 
-    def apply(self, effect: Effect, position: FilePosition, sql: str = "") -> None:
-        """Apply the effect of one statement.
+def _without_database(names: frozenset[TableId], effect: Effect) -> frozenset[TableId]:
+    return frozenset(name for name in names if name.db != effect.table.db)
 
-        Args:
-            effect: The effect.
-            position: The position at which the statement ends.
-            sql: Its text, for error messages.
-        """
-        table = effect.table
-        if effect.kind == "create":
-            if not (effect.unless_exists and table in self.by_name):
-                self._end(table, position)
-                self._add_name(table, TableLineage([(table, position)], created=True))
-        elif effect.kind == "drop":
-            self._end(table, position)
-        elif effect.kind == "truncate":
-            self._end(table, position)
-            self._add_name(table, TableLineage([(table, position)], created=True))
-        elif effect.kind == "drop database":
-            for name in [n for n in self.by_name if n.db == table.db]:
-                self._end(name, position)
-        elif effect.kind == "rows":
-            if (lineage := self.by_name.get(table)) is not None:
-                lineage.rows_moved_by = lineage.rows_moved_by or sql
-        elif effect.new_name is not None:
-            lineage = self._remove_name(table)
-            lineage.names.append((effect.new_name, position))
-            self._add_name(effect.new_name, lineage)
 
-    def _end(self, name: TableId, position: FilePosition) -> None:
-        if (lineage := self.by_name.pop(name, None)) is not None:
-            lineage.ended_at = position
+def _with_new_name(names: frozenset[TableId], effect: Effect) -> frozenset[TableId]:
+    return (names - {effect.table}) | ({effect.new_name} if effect.new_name is not None else set())
+
+
+_NAMES_AFTER: dict[EffectKind, Callable[[frozenset[TableId], Effect], frozenset[TableId]]] = {
+    "create": _with_table,
+    "truncate": _with_table,
+    "drop": _without_table,
+    "drop database": _without_database,
+    "rename": _with_new_name,
+}

@@ -11,6 +11,7 @@ import pytest
 from kit.fake_mysql import OK, PLAIN, SSL, Client, answering, error, greeting, packet, serving, switch
 from pymysql.connections import Connection
 
+from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
 from airflow_provider_mysql_cdc.cdc.binlog import login
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
@@ -22,6 +23,12 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 MARK = "gräßlich-geheim-łódź"
 MODES = ["required", "verify_ca", "verify_identity"]
 START = BinlogOffset("binlog.000001", 4)
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End each conversation with the login."""
+    monkeypatch.setattr(connect_module, "prepare_session", lambda conn, where: None)
 
 
 def settings(port: int, mode: str = "disabled", password: str = MARK) -> ConnectionSettings:

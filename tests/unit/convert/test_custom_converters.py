@@ -22,7 +22,6 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, Valu
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.snapshot.select import single_chunk_required
 
 pytestmark = pytest.mark.req("TYPE-65")
 
@@ -452,12 +451,6 @@ def test_a_null_that_fails_in_a_short_row_image_names_its_column() -> None:
     for buf in (b"\x03" + image(2, b"\x05\0\0\0", 2), b"\x03" + image(2, b"\x05\0\0\0\x01x")):
         with pytest.raises(ValueDecodeError, match=r"column (a|b) of table db\.t.*row 0, key id=5"):
             stream.write(buf, 1, len(buf), context(), [])
-
-
-def test_a_converted_key_cannot_bound_chunks() -> None:
-    assert not single_chunk_required(configured({}), KEYED)
-    assert single_chunk_required(configured(given("IsbnConverter", selector="db.t.a")), KEYED)
-    assert not single_chunk_required(configured(given("IsbnConverter", selector="db.t.b")), KEYED)
 
 
 def test_a_key_change_names_converted_keys_in_its_headers() -> None:

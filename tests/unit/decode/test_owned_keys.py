@@ -154,7 +154,6 @@ def test_rows_are_selected_where_nothing_looks_at_those_of_others(
     cfg = ConnectorConfig.from_properties({**PROPERTIES, **more})
     found = RouteSettings.for_writer(cfg).owned_keys(share)
     assert found == (OwnedKeys(2, share.assigned, partition_of(found)) if selects else None)
-    assert RouteSettings.for_writer(cfg, has_snapshot_filter=True).owned_keys(share) is None
 
 
 def partition_of(owned: OwnedKeys | None) -> Any:

@@ -188,7 +188,6 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         "load_schema_state",
         "prepare_topics",
         "record_history_id",
-        "active_filters",
         "delete_chunk_records",
     ):
         monkeypatch.setattr(one_batch, name, lambda *_, **__: None)

@@ -31,7 +31,6 @@ from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_operations as snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     AssignedChunk,
     ChunkRows,
@@ -44,10 +43,17 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
 
 pytestmark = pytest.mark.quick
 
-CHUNK = ResolvedChunk.unmoved(SnapshotChunk(TableId("d", "t"), 0))
+CHUNK = SnapshotChunk(TableId("d", "t"), 0)
 RANGE = KeyRange(TableId("d", "t"), 0, 0, ("id",), ("SIGNED",))
-OPTIONS = RangeReadOptions("blocking", "v > 1", first_table=True, last_table=False, cut_by_key=True)
-OPTION_MEMBERS = {"condition": "v > 1", "kind": "blocking", "by_key": True, "first": True, "last": False}
+OPTIONS = RangeReadOptions("blocking", "v > 1", first_table=True, last_table=False, cut_by_key=True, initial=True)
+OPTION_MEMBERS = {
+    "condition": "v > 1",
+    "kind": "blocking",
+    "by_key": True,
+    "first": True,
+    "last": False,
+    "initial": True,
+}
 PLACE = {"list": "x", "order": 0}
 VIEW_AT = {"offset": END.to_json(), "ts_ms": 7}
 HELD = {"tables": [["d", "t"]], "offset": END.to_json(), "row": None, "server": "s"}

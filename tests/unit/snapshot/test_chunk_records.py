@@ -8,23 +8,22 @@ from typing import Any
 import pytest
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
-from kit.store_contract import END, START, plan
+from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
+    count_rows,
     delete_chunk_records,
     done_record,
-    filtering_chunk_records,
+    read_in_view,
     record_chunks,
     recorded_chunks,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import view_offsets
 
 TABLE = TableId("d", "t")
 CHUNKS = [SnapshotChunk(TABLE, n, ("id",), (n * 10,), (n * 10 + 10,), n == 2, 10, ("SIGNED",)) for n in range(3)]
@@ -36,13 +35,15 @@ def job(monkeypatch: pytest.MonkeyPatch) -> JobLedger:
     return memory_job(monkeypatch, config(), MemoryKafka())
 
 
-def finish(job: JobLedger, chunk: SnapshotChunk, place: dict[str, Any], offset: BinlogOffset, epoch: int = 1) -> None:
+def finish(
+    job: JobLedger, chunk: SnapshotChunk, place: dict[str, Any], offset: BinlogOffset, epoch: int = 1, **more: Any
+) -> None:
     rest = {"offset": offset.to_json(), "rows": 10, "writer": 0}
-    job.put(CHUNK_PREFIX + chunk.id, {"epoch": epoch, **place, "chunk": chunk.to_json(), **rest})
+    job.put(CHUNK_PREFIX + chunk.id, {"epoch": epoch, **place, "chunk": chunk.to_json(), **rest, **more})
 
 
 def test_a_list_is_read_back_in_its_order_whatever_is_done(job: JobLedger) -> None:
-    places = record_chunks(job, 1, CHUNKS)
+    places = record_chunks(job, 1, CHUNKS, {})
     finish(job, CHUNKS[1], places[CHUNKS[1].id], END)
     ledger = job.read()
     assert recorded_chunks(ledger, 1) == (CHUNKS, places)
@@ -52,7 +53,7 @@ def test_a_list_is_read_back_in_its_order_whatever_is_done(job: JobLedger) -> No
 
 
 def test_a_list_that_lacks_a_chunk_is_not_taken_for_a_whole_one(job: JobLedger) -> None:
-    record_chunks(job, 1, CHUNKS)
+    record_chunks(job, 1, CHUNKS, {})
     job.put_all([(CHUNK_PREFIX + CHUNKS[1].id, None)])
     with pytest.raises(StateError, match="does not contain all chunks") as caught:
         recorded_chunks(job.read(), 1)
@@ -60,46 +61,75 @@ def test_a_list_that_lacks_a_chunk_is_not_taken_for_a_whole_one(job: JobLedger) 
 
 
 def test_an_empty_list_of_the_snapshot_before_is_not_this_ones(job: JobLedger) -> None:
-    record_chunks(job, 1, [])
+    record_chunks(job, 1, [], {})
     assert recorded_chunks(job.read(), 1) == ([], {})
     with pytest.raises(StateError, match="does not contain all chunks"):
         recorded_chunks(job.read(), 2)
 
 
 def test_a_list_that_was_not_finished_leaves_nothing_in_the_next_one(job: JobLedger) -> None:
-    record_chunks(job, 1, CHUNKS)
+    record_chunks(job, 1, CHUNKS, {})
     other = SnapshotChunk(TableId("d", "z"), 0)
-    places = record_chunks(job, 1, [other])
+    places = record_chunks(job, 1, [other], {})
     assert recorded_chunks(job.read(), 1) == ([other], places)
 
 
 def test_a_snapshot_whose_chunks_are_listed_is_not_complete(job: JobLedger) -> None:
     job.begin(replace(plan(writers=1), kind="snapshot"))
-    record_chunks(job, 1, CHUNKS)
-    assert not job.read().complete() and filtering_chunk_records(job.read()) == []
+    record_chunks(job, 1, CHUNKS, {})
+    assert not job.read().complete()
     job.put(SNAPSHOT_KEY, {"epoch": 1, "status": "planned", "offset": END.to_json(), "list": "x", "count": 3})
     assert not job.read().complete()
     job.put(SNAPSHOT_KEY, done_record(1, END))
     assert job.read().complete() and job.read().end() == END
 
 
-def test_only_chunks_that_filter_events_are_kept(job: JobLedger) -> None:
-    places = record_chunks(job, 1, CHUNKS)
-    for chunk, offset in zip(CHUNKS, (END, LATER, END), strict=True):
-        finish(job, chunk, places[chunk.id], offset)
-    assert filtering_chunk_records(job.read()) == [], "the snapshot is not done"
-    job.put(SNAPSHOT_KEY, done_record(1, END, repeated=True))
-    assert filtering_chunk_records(job.read()) == [], "it was taken beside a stream"
-    job.put(SNAPSHOT_KEY, done_record(1, END))
+def test_the_records_of_all_chunks_go_when_the_snapshot_is_done(job: JobLedger) -> None:
+    places = record_chunks(job, 1, CHUNKS, {})
+    finish(job, CHUNKS[0], places[CHUNKS[0].id], END)
+    delete_chunk_records(job, job.read())
+    assert job.read().chunks == {}
+
+
+def test_chunks_that_are_not_read_again_keep_their_records_in_the_new_list(job: JobLedger) -> None:
+    places = record_chunks(job, 1, CHUNKS, {})
+    finish(job, CHUNKS[1], places[CHUNKS[1].id], END)
+    places = record_chunks(job, 1, CHUNKS, job.read().done_chunks(1))
     ledger = job.read()
-    delete_chunk_records(job, ledger, [r for r in filtering_chunk_records(ledger) if r["offset"]["pos"] > END.pos])
-    assert [r["offset"]["pos"] for r in filtering_chunk_records(job.read())] == [LATER.pos]
+    assert recorded_chunks(ledger, 1) == (CHUNKS, places)
+    (kept,) = ledger.done_chunks(1).values()
+    assert (kept["offset"], kept["rows"], kept["list"]) == (END.to_json(), 10, places[CHUNKS[1].id]["list"])
 
 
-def test_the_views_of_a_snapshot_are_those_of_its_chunks_and_of_its_structures(job: JobLedger) -> None:
-    places = record_chunks(job, 1, CHUNKS)
-    job.put(VIEW_KEY, {"epoch": 1, "offset": START.to_json(), "ts_ms": 7})
-    for chunk in CHUNKS[:2]:
-        finish(job, chunk, places[chunk.id], END)
-    assert sorted(o.pos for o in view_offsets(job.read(), 1)) == [START.pos, END.pos]
-    assert view_offsets(job.read(), 2) == view_offsets(LedgerState(), 1) == []
+# -- ledgers of the earlier version, which read the rest of an interrupted snapshot in further views -----------------
+
+
+def test_chunks_that_were_read_in_a_further_view_count_as_not_read(job: JobLedger) -> None:
+    """The stream begins at the position of the first view, and their rows are newer than it."""
+    places = record_chunks(job, 1, CHUNKS, {})
+    job.put(VIEW_KEY, {"epoch": 1, "offset": END.to_json(), "ts_ms": 7})
+    spans = [["d", "t", [-1, -1], [10, 157]]]
+    finish(job, CHUNKS[0], places[CHUNKS[0].id], END)
+    finish(job, CHUNKS[1], places[CHUNKS[1].id], LATER, spans=spans)
+    finish(job, CHUNKS[2], places[CHUNKS[2].id], END, gone=LATER.to_json(), spans=spans, rows=0)
+    assert list(read_in_view(job.read(), 1)) == [CHUNKS[0].id]
+    assert read_in_view(job.read(), 2) == {}
+
+
+@pytest.mark.parametrize("view", [None, {"epoch": 2, "offset": END.to_json(), "ts_ms": 7}], ids=["none", "another's"])
+def test_without_its_own_view_no_chunk_is_read(job: JobLedger, view: dict[str, Any] | None) -> None:
+    places = record_chunks(job, 1, CHUNKS, {})
+    finish(job, CHUNKS[0], places[CHUNKS[0].id], END)
+    if view is not None:
+        job.put(VIEW_KEY, view)
+    assert read_in_view(job.read(), 1) == {}
+
+
+def test_every_member_of_an_earlier_chunk_record_is_read_without_an_error(job: JobLedger) -> None:
+    places = record_chunks(job, 1, CHUNKS, {})
+    names = [{"db": "d", "table": "moved", "rows": 4, "left_out": 1}]
+    more = {"spans": [["d", "t", [-1, -1], None]], "names": names, "ts_ms": 7, "attempt": "a", "left_out": 2}
+    finish(job, CHUNKS[0], places[CHUNKS[0].id], END, **more)
+    job.put(VIEW_KEY, {"epoch": 1, "offset": END.to_json(), "ts_ms": 7})
+    counts = count_rows(config(), job, read_in_view(job.read(), 1))
+    assert counts == {"p.d.t": 10, "p.d.t (rows left out)": 2}

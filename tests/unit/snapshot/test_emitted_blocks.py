@@ -84,7 +84,7 @@ def test_rows_at_once_are_written_as_rows_one_by_one(
         rig, rows = Rig(chunk), sum(sizes)
         monkeypatch.setattr(range_writer, "stream_blocks", lambda *_: blocks(sizes))
         monkeypatch.setattr(SnapshotTask, "_route", _ROUTE)
-        route, made = rig.task._route(TABLE, TABLE.id), None
+        route, made = rig.task._route(TABLE), None
         if at_once:
             made = AtOnce(route.text_rows.decode, most, frozenset(odd))
         given = route if made is None else replace(route, text_rows=replace(route.text_rows, decode=made))

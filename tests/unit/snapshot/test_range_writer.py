@@ -55,17 +55,17 @@ def test_a_range_that_is_written_again_counts_once(monkeypatch: pytest.MonkeyPat
     written = writer.write(
         RowRange(
             where="snapshot of db.t/0",
-            tables=(TableSelect(TABLE, "SELECT ...", lambda: make_snapshot_route(CFG, None, TABLE, 1)),),
+            select=TableSelect(TABLE, "SELECT ...", lambda: make_snapshot_route(CFG, None, TABLE, 1)),
             key_kinds=("SIGNED",),
             position=lambda: ViewPosition(END, 7),
             id_prefix="snapshot/1",
             row_id_prefix="snapshot of db.t/0",
-            ledger_record=lambda written: ("chunk/db.t/0", {"rows": written[TABLE.id].written}),
+            ledger_record=lambda written: ("chunk/db.t/0", {"rows": written.written}),
             timeout_error=lambda *_: AssertionError("the transaction has just begun"),
             report_progress=lambda _: None,
         )
     )
-    assert written == {TABLE.id: RowCounts(written=4, unreadable=1)} and written[TABLE.id].read == 5
+    assert written == RowCounts(written=4, unreadable=1) and written.read == 5
     assert writer.counts == {TOPIC: 4, f"{TOPIC} (rows left out)": 1}
     assert len(reports) == 2 and all("larger than Kafka takes" in line for line in reports)
     assert len(kafka.committed(TOPIC)) == 4

@@ -11,9 +11,9 @@ from kit.store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.binlog import position, stream
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
-from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -144,7 +144,7 @@ def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
     monkeypatch.setattr(batch, "check_available", check)
     monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
     drain = batch.plan_drain(CFG, None, READ, 2, "someone", {})
-    round_ = batch.plan_window_batch(CFG, None, READ, 2, "someone", {}, (), 1)
+    round_ = batch.plan_window_batch(CFG, None, (READ, None), 2, "someone", {}, (), 1)
     assert steps == ["end", "start", *["stamp"] * stamps] * 2
     assert drain is not None and drain.end.origin == round_.end.origin == ("stamped" if stamps else "100.aa.bb")
 
@@ -170,26 +170,30 @@ def test_nothing_is_new_where_the_binlog_ends_at_the_offset_of_the_same_server(
     assert batch.nothing_new(None, replace(READ, **start)) is same
 
 
-def test_the_views_of_a_snapshot_are_all_of_one_binlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunk = {"epoch": 1, "chunk": {}, "offset": READ.to_json(), "rows": 1}
-    ledger = LedgerState(chunks={"d.t/0": chunk})
+def test_the_binlog_of_an_interrupted_snapshots_view_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream begins at the position of its view."""
+    chunk = {"epoch": 1, "chunk": {}, "offset": END.to_json(), "rows": 1}
+    ledger = LedgerState(chunks={"d.t/0": chunk}, other_records={VIEW_KEY: {"epoch": 1, "offset": READ.to_json()}})
     seen: list[BinlogOffset] = []
     monkeypatch.setattr(one_binlog, "check_available", lambda conn, settings, offset: seen.append(offset))
-    one_binlog.require_same_binlog(CFG, None, ledger, 1)
-    one_binlog.require_same_binlog(CFG, None, ledger, 2)
+    one_binlog.require_view_binlog(CFG, None, ledger, 1)
+    one_binlog.require_view_binlog(CFG, None, ledger, 2)
+    one_binlog.require_view_binlog(CFG, None, LedgerState(), 1)
     assert seen == [READ]
     monkeypatch.setattr(one_binlog, "check_available", purged)
     with pytest.raises(BinlogPurgedError, match="snapshot 1 cannot be finished: gone") as caught:
-        one_binlog.require_same_binlog(CFG, None, ledger, 1)
+        one_binlog.require_view_binlog(CFG, None, ledger, 1)
     assert "mysql_cdc_reset_offset" in caught.value.remedy
 
 
-def test_a_filter_whose_binlog_is_gone_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the server logs since a reset is newer than the rows."""
-    record = {"offset": READ.to_json()}
-    start, lines = READ.with_position(READ.file, 4), list[str]()
-    monkeypatch.setattr(read_at, "check_available", lambda *_: READ)
-    assert read_at.active_filters(CFG, None, [record], start, lines.append) == [record] and lines == []
-    monkeypatch.setattr(read_at, "check_available", purged)
-    assert read_at.active_filters(CFG, None, [record], start, lines.append) == []
-    assert "it was reset" in lines[0]
+def test_a_window_under_the_read_lock_ends_where_the_lock_was_taken(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions behind it are in no view of the window; the drain reads them in the next batch."""
+    monkeypatch.setattr(batch, "current_offset", lambda _: pytest.fail("the binlog may have grown since"))
+    monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
+    locked = READ.with_position(READ.file, 900)
+    made = batch.plan_window_batch(CFG, None, (READ, locked), 2, "someone", {}, (), 1)
+    assert (made.start, made.end.pos) == (READ, 900)
+    nothing_new = batch.plan_window_batch(CFG, None, (READ, READ), 2, "someone", {}, (), 1)
+    assert nothing_new.start == nothing_new.end == READ

@@ -15,7 +15,6 @@ from kit.store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, RUN_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import is_passed
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -23,14 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver as driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
-    contained_event_range,
-    filtering_chunk_records,
-    record_chunks,
-    renamed_rows_members,
-    rows_by_table,
-)
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import DroppedChunk, RemainingChunks, ResolvedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import record_chunks
 
 CFG = config()
 TABLE = TableId("d", "t")
@@ -59,7 +51,7 @@ def snapshot(job: JobLedger, runner: Any = None, **more: Any) -> Any:
 
 def finish(job: JobLedger, view: BinlogOffset, *read_at: BinlogOffset) -> None:
     """Write the records of a view and of chunks that are done."""
-    places = record_chunks(job, 1, CHUNKS)
+    places = record_chunks(job, 1, CHUNKS, {})
     job.put(VIEW_KEY, {"epoch": 1, "offset": view.to_json(), "ts_ms": 7})
     for chunk, offset in zip(CHUNKS, read_at, strict=False):
         record = {"chunk": chunk.to_json(), "offset": offset.to_json(), "rows": 1, "writer": 0}
@@ -74,34 +66,59 @@ def test_a_snapshot_is_not_completed_while_a_chunk_is_missing(job: JobLedger) ->
     assert CHUNKS[2].id in caught.value.where and not job.read().complete()
 
 
-def test_the_drain_begins_at_the_lowest_view_and_chunks_of_later_ones_filter(
-    job: JobLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(driver, "require_same_binlog", lambda cfg, conn, ledger, epoch: looked.append(epoch))
+def test_the_drain_begins_at_the_view_and_the_chunks_are_deleted(job: JobLedger) -> None:
     made = snapshot(job)
-    finish(job, END, END, LATER, LATER)
+    finish(job, END, END, END, END)
     rows, first = made._finish(CHUNKS)
-    assert first == job.read().end() == END and looked == [1]
+    assert first == job.read().end() == END
     assert rows == {"p.d.t": 3}
     job.write_outcome(made.plan, counts=rows)
     assert RunTally.from_json(job.read().other_records[RUN_KEY]).tables == {"d.t": 3}
-    assert sorted(job.read().done_chunks(1)) == [c.id for c in CHUNKS[1:]]
+    assert job.read().chunks == {}
 
 
-def test_chunks_of_rows_that_were_gone_filter_up_to_there_and_leave_the_start_where_it_was(
-    job: JobLedger, monkeypatch: pytest.MonkeyPatch
+def test_only_the_chunks_of_this_list_are_counted(job: JobLedger) -> None:
+    """A table may have had other chunks when it was read before."""
+    made = snapshot(job)
+    finish(job, END, END, END, END)
+    rows, _ = made._finish(CHUNKS[:2])
+    assert rows == {"p.d.t": 2}
+
+
+# -- initial_only, which keeps the tables that were read completely ----------------------------------------------------
+
+
+OTHER = TableId("d", "other")
+
+
+def chunks_of(table: TableId, *numbers: int, of: int) -> list[SnapshotChunk]:
+    return [SnapshotChunk(table, n, ("id",), (n,), (n + 1,), n == of - 1, 1, ("SIGNED",)) for n in numbers]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "complete"),
+    [((0, 1, 2), True), ((2, 1, 0), True), ((0, 1), False), ((0, 2), False), ((1, 2), False), ((2,), False)],
+)
+def test_only_a_table_whose_every_chunk_was_read_is_kept(
+    job: JobLedger, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...], complete: bool
 ) -> None:
     made = snapshot(job)
-    finish(job, END, END, END)
-    gone = RemainingChunks(dropped=(DroppedChunk(CHUNKS[2], ((TABLE, (-1, -1), (1, 7)),)),), reasons=("it is gone",))
-    made._record_dropped(gone, LATER, job.read())
-    rows, first = made._finish(CHUNKS)
-    assert first == END and rows == {"p.d.t": 2}
-    (kept,) = filtering_chunk_records(job.read())
-    assert contained_event_range(kept) == {"offset": LATER.to_json(), "spans": [["d", "t", [-1, -1], [1, 7]]]}
-    assert not is_passed(kept, END) and is_passed(kept, LATER)
+    made.cfg = config(snapshot__mode="initial_only")
+    read = [*chunks_of(TABLE, *numbers, of=3), *chunks_of(OTHER, 0, of=1)]
+    for chunk in read:
+        job.put(CHUNK_PREFIX + chunk.id, {"epoch": 1, "chunk": chunk.to_json(), "offset": END.to_json(), "rows": 1})
+    planned = chunks_of(TableId("d", "planned"), 0, of=1)[0]
+    job.put(CHUNK_PREFIX + planned.id, {"epoch": 1, "chunk": planned.to_json(), "list": "x", "order": 0})
+    kept = made._finished_tables(job.read())
+    assert kept == ({TABLE: chunks_of(TABLE, 0, 1, 2, of=3)} if complete else {}) | {OTHER: chunks_of(OTHER, 0, of=1)}
+    assert snapshot(job, **{})._finished_tables(job.read()) == {}, "with a stream nothing is kept: the view is another"
+    tables: Any = {TABLE: SimpleNamespace(id=TABLE), OTHER: SimpleNamespace(id=OTHER)}
+    monkeypatch.setattr(driver, "check_override", lambda *_: None)
+    monkeypatch.setattr(driver, "split_table", lambda conn, table, *_, **__: chunks_of(table.id, 0, 1, of=2))
+    assert made._plan_chunks(None, tables, kept) == [
+        *chunks_of(TABLE, *((0, 1, 2) if complete else (0, 1)), of=3 if complete else 2),
+        *chunks_of(OTHER, 0, of=1),
+    ]
 
 
 # -- before the view ---------------------------------------------------------------------------------------------------
@@ -110,23 +127,21 @@ def test_chunks_of_rows_that_were_gone_filter_up_to_there_and_leave_the_start_wh
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what a source says whose tables keep still; a test changes it."""
-    says: dict[str, Any] = {"gone": None, "left": [RemainingChunks(), RemainingChunks()], "read": 0}
+    says: dict[str, Any] = {"gone": None, "read": []}
     monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
-    for name in ("require_same_binlog", "require_readable", "prepare_topics"):
-        monkeypatch.setattr(driver, name, lambda *_: None)
+    monkeypatch.setattr(driver, "prepare_topics", lambda *_: None)
     monkeypatch.setattr(driver, "wait_for_visible_offset", lambda *_: (END, True))
     monkeypatch.setattr(driver, "captured_tables", lambda *_: [TABLE])
     monkeypatch.setattr(driver, "lock_metadata", lambda *_: says["gone"])
     monkeypatch.setattr(driver, "read_definitions", lambda *_: None)
-    monkeypatch.setattr(driver, "captured_state", lambda _: SimpleNamespace(tables={TABLE: None}))
+    monkeypatch.setattr(driver, "captured_state", lambda _: SimpleNamespace(tables={TABLE: SimpleNamespace(id=TABLE)}))
     monkeypatch.setattr(driver, "edge_chunks_of", lambda *_: ("", ""))
-    resumption = SimpleNamespace(remaining_at=lambda end: says["left"].pop(0), position=END)
-    monkeypatch.setattr(driver._SnapshotDriver, "_resumption", lambda *_: resumption)
-    monkeypatch.setattr(driver._SnapshotDriver, "_record_dropped", lambda *_: None)
-    monkeypatch.setattr(driver._SnapshotDriver, "_planned_chunks", lambda *_: (CHUNKS, {}))
+    monkeypatch.setattr(driver, "check_override", lambda *_: None)
+    monkeypatch.setattr(driver, "split_table", lambda *_, **__: CHUNKS)
+    monkeypatch.setattr(JobLedger, "register_schemas", lambda *_: None)
 
-    def read(*_: Any) -> list[str]:
-        says["read"] += 1
+    def read(self: Any, queue: Any, *_: Any) -> list[str]:
+        says["read"].append([chunk.id for chunk in queue.waiting])
         return []
 
     monkeypatch.setattr(driver._SnapshotDriver, "_read_chunks", read)
@@ -139,18 +154,24 @@ def fresh(job: JobLedger) -> Any:
 
 
 def test_tables_that_keep_still_are_read(still: dict[str, Any], fresh: Any) -> None:
-    assert fresh._read_remaining(LedgerState()) == (CHUNKS, []) and still["read"] == 1
+    assert fresh._read_tables(LedgerState()) == (CHUNKS, [])
+    assert still["read"] == [[chunk.id for chunk in CHUNKS]]
 
 
 def test_a_table_that_is_gone_when_it_shall_be_held_is_looked_up_again(still: dict[str, Any], fresh: Any) -> None:
     still["gone"] = TABLE
-    assert fresh._read_remaining(LedgerState()) == ([], ["d.t no longer exists"]) and still["read"] == 0
+    assert fresh._read_tables(LedgerState()) == ([], ["d.t no longer exists"]) and still["read"] == []
 
 
-def test_a_table_that_moved_before_it_was_held_is_looked_up_again(still: dict[str, Any], fresh: Any) -> None:
-    """Between the look at the binlog and the guard a rename may put another table under the name."""
-    still["left"] = [RemainingChunks(), RemainingChunks((ResolvedChunk.unmoved(CHUNKS[0]),))]
-    assert fresh._read_remaining(LedgerState())[1] and still["read"] == 0
+def test_a_snapshot_that_begins_again_reads_every_chunk_but_those_of_initial_only(
+    still: dict[str, Any], fresh: Any, job: JobLedger
+) -> None:
+    finish(job, END, END, END, END)
+    assert fresh._read_tables(job.read())[0] == CHUNKS and len(still["read"].pop()) == 3
+    finish(job, END, END, END, END)
+    fresh.cfg = config(snapshot__mode="initial_only")
+    assert fresh._read_tables(job.read())[0] == CHUNKS and still["read"] == [[]]
+    assert len(job.read().done_chunks(1)) == 3, "they are in the new list as they were"
 
 
 def test_an_older_attempt_does_not_delete_the_history_that_a_newer_one_has_written(
@@ -161,12 +182,11 @@ def test_an_older_attempt_does_not_delete_the_history_that_a_newer_one_has_writt
     monkeypatch.setattr(driver, "current_offset", lambda _: END)
     deleted: list[Any] = []
     monkeypatch.setattr(driver.recovery, "replace_history", lambda *given: deleted.append(given))
-    fresh._read_remaining(LedgerState())
+    fresh._read_tables(LedgerState())
     assert len(deleted) == 1
     memory_job(monkeypatch, CFG, kafka).begin(BATCH)
-    still["left"] = [RemainingChunks(), RemainingChunks()]
     with pytest.raises(FencedError):
-        fresh._read_remaining(LedgerState())
+        fresh._read_tables(LedgerState())
     assert len(deleted) == 1
 
 
@@ -201,19 +221,9 @@ def test_what_lies_between_plan_and_view_is_looked_at_and_tasks_are_written_down
         endpoint=Endpoint(), slots=lambda wanted: 3, run=lambda *_, **__: fenced.append(job.read().writer_ids())
     )
     made = snapshot(job, runner, gapless=gapless)
-    queue = driver.ChunkQueue([ResolvedChunk.unmoved(c) for c in CHUNKS], {}, lambda line: None)
+    queue = driver.ChunkQueue(list(CHUNKS), {}, lambda line: None)
     definitions: Any = SimpleNamespace(tables={TABLE: 1}, lower_case_table_names=0)
     state: Any = SimpleNamespace(tables={TABLE: None})
-    moved = made._read_chunks(queue, CHUNKS, END, state, definitions, None, job.read())
+    moved = made._read_chunks(queue, END, state, definitions, None, job.read())
     assert moved == [f"{END} to {LATER}"]
     assert looked == ([(START, LATER)] if gapless else []) and fenced == [(0, 1, 2)]
-
-
-def test_rows_count_for_the_tables_under_whose_names_they_went_out() -> None:
-    """A table renamed between two views is read where it is by then; its chunk is still the old name's."""
-    chunk, other = CHUNKS[0], TableId("d", "moved")
-    assert renamed_rows_members(chunk, {TABLE: (5, 1)}) == renamed_rows_members(chunk, {}) == {}
-    record = {"chunk": chunk.to_json(), "rows": 7, "left_out": 1}
-    assert rows_by_table(record) == {TABLE: (7, 1)}
-    named = record | renamed_rows_members(chunk, {TABLE: (5, 0), other: (2, 1)})
-    assert rows_by_table(named) == {TABLE: (5, 0), other: (2, 1)}

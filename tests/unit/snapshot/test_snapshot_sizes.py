@@ -13,7 +13,6 @@ from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.row_blocks import each_alone
 from kit.store_contract import END, plan
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.decode.codegen import text_row_source as text
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
@@ -21,8 +20,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue, range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import _SnapshotDriver
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import count_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     NEXT_CHUNK,
     AssignedChunk,
@@ -49,7 +47,7 @@ class Channel:
         if not self.waiting:
             return NextChunk()
         chunk = SnapshotChunk(self.waiting.pop(0), 0)
-        return NextChunk(AssignedChunk(ResolvedChunk.unmoved(chunk), False, False, {"list": "x", "order": 0}))
+        return NextChunk(AssignedChunk(chunk, False, False, {"list": "x", "order": 0}))
 
 
 def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, MemoryKafka, dict[str, int]]:
@@ -109,8 +107,7 @@ def test_rows_of_all_chunks_are_summed_up_once() -> None:
             **NativeCounts(n % 2, {"table": 1} if n == 7 else {}).members(),
         }
     job: Any = Job()
-    runner: Any = None
-    counts = _SnapshotDriver(CFG, plan(epoch=1), job, runner, print)._row_counts(LedgerState(chunks=chunks))
+    counts = count_rows(CFG, job, chunks)
     assert job.native_counts == NativeCounts(1_500, {"table": 1})
     assert counts == {f"p.db.t{n}": 3 for n in range(1, 1000, 2)} | {"p.db.t999 (rows left out)": 1}
     assert job.noted == [{f"db.t{n}": 3 for n in range(1, 1000, 2)}]
@@ -128,7 +125,7 @@ def test_what_an_earlier_attempt_has_read_does_not_count_for_the_speed_of_this_o
     assert lines == ["snapshot: 50,400 rows, 4/s, 5010 of 9000 chunks, about 39900 s left"]
 
 
-def test_a_resumed_snapshot_says_no_time_before_its_first_chunk() -> None:
+def test_a_snapshot_that_keeps_tables_says_no_time_before_its_first_chunk() -> None:
     lines: list[str] = []
     queue = ChunkQueue([], {"old": 10}, lines.append, 9)
     queue.progress(0, ChunkRows("new", 0))

@@ -18,7 +18,6 @@ from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
@@ -45,7 +44,7 @@ class Channel:
     """A driver with one chunk."""
 
     def __init__(self, chunk: SnapshotChunk) -> None:
-        self._waiting = [AssignedChunk(ResolvedChunk.unmoved(chunk), False, False, {"list": "x", "order": 0})]
+        self._waiting = [AssignedChunk(chunk, False, False, {"list": "x", "order": 0})]
         self.done: list[str] = []
 
     def call(self, operation: Any, request: Any) -> Any:

@@ -1,0 +1,159 @@
+"""Finish a snapshot that was interrupted, without a second view: windows of the drain read what its view did not.
+
+=====================================  =================================================================================
+state of the interrupted snapshot      what happens
+=====================================  =================================================================================
+it has no view yet                     the job is planned again, and begins with its tables
+every chunk was read                   it is finished as it is
+some rows are committed                the stream begins at the position of the view; each table that is not read
+                                       completely becomes a scan, which windows of the drain read
+no rows are committed                  it begins again
+no watermark is possible, or           it begins again (``initial_only`` keeps the tables that were read completely)
+``snapshot.mode=initial_only``
+=====================================  =================================================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
+from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import (
+    InterruptedSnapshot,
+    active_initial_request,
+    queue_initial_scans,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import record_format_digest
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan, require_same_snapshot_mode
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
+from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
+    count_rows,
+    delete_chunk_records,
+    done_record,
+    read_in_view,
+    recorded_chunks,
+)
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
+
+
+def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, run: str = "") -> str | None:
+    """Hand an interrupted snapshot over to the drain, and return the request whose scans are not read yet.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Receives one line of text.
+        run: The run whose records are counted together (``commit.run_tally``).
+
+    Returns:
+        The request's id; None when no table waits for the drain.
+
+    Raises:
+        ConfigError: Properties that decide about its records were changed since a part of it was written.
+        BinlogPurgedError: The server does not have the binlog since its view.
+        RunInProgressError: Another run of the stream is running.
+    """
+    result, ledger = reconcile_store(cfg, store, log, owner)
+    pending = result.state.pending
+    if pending is not None and pending.kind == "snapshot" and not snapshot_unstarted(pending, ledger):
+        require_same_snapshot_mode(cfg, pending)
+        require_plan_binlog(cfg, pending, ledger)
+        with (
+            run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock,
+            JobLedger(cfg, run) as job,
+        ):
+            begun, plan = begin_pinned_plan(cfg, job, replace(pending, owner=owner))
+            if not begun.complete() and not snapshot_unstarted(plan, begun):
+                require_recorded_history(cfg, begun, snapshot=True)
+                lock.require()
+                _finish_plan(cfg, job, begun, plan, log)
+        _, ledger = reconcile_store(cfg, store, log, owner)
+    return None if ledger is None else active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
+
+
+def unfinished_request(cfg: ConnectorConfig) -> str | None:
+    """Return the request whose scans finish an interrupted snapshot; None when there is none.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SinkError: Kafka does not answer.
+    """
+    ledger = kafka_clients.ledger(cfg).peek()
+    return active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
+
+
+def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan: BatchPlan, log: Log) -> None:
+    """Finish the snapshot in force, or let it begin again."""
+    chunks, _ = recorded_chunks(ledger, plan.epoch)
+    view = BinlogOffset.from_json(ledger.other_records[VIEW_KEY]["offset"])
+    done = read_in_view(ledger, plan.epoch)
+    snapshot = InterruptedSnapshot(plan.epoch, tuple(chunks), done, view, record_format_digest(cfg))
+    unfinished = snapshot.unfinished_tables
+    if unfinished and (reason := _restart_reason(cfg, snapshot)) is not None:
+        log(f"snapshot {plan.epoch} was interrupted and begins again: {reason}")
+        _begin_again(job, ledger, {c.table for c in chunks} - set(unfinished) if _without_stream(cfg) else ())
+        return
+    if unfinished:
+        # Before the record that finishes the snapshot: until then no drain reads them, and a retry queues them again.
+        before = read_incremental_state(ledger)
+        after = queue_initial_scans(before, snapshot, time.time_ns() // 1_000_000)
+        job.put_all(state_changes(before, after))
+        faults.fault_point("snapshot.scans_queued")
+        log(
+            f"snapshot {plan.epoch} was interrupted: {len(done)} of {len(chunks)} chunks are read. The stream begins "
+            f"at {view}, and windows of the drain read the rest of {len(unfinished)} table(s)"
+        )
+    rows = count_rows(cfg, job, done)
+    job.put_with_counts(SNAPSHOT_KEY, done_record(plan.epoch, view), plan, rows)
+    job.write_outcome(plan, counts=rows)
+    delete_chunk_records(job, ledger)
+
+
+def _without_stream(cfg: ConnectorConfig) -> bool:
+    return str(cfg[F.SNAPSHOT_MODE]) == "initial_only"
+
+
+def _restart_reason(cfg: ConnectorConfig, snapshot: InterruptedSnapshot) -> str | None:
+    """Return why windows of the drain cannot read the rest; None when they can."""
+    if _without_stream(cfg):
+        return "snapshot.mode=initial_only drains no changes; tables that were read completely are kept"
+    if not snapshot.done:
+        return "no row of it is committed"
+    if str(cfg[F.SNAPSHOT_LOCKING_MODE]) != "none":
+        return None
+    with connect(cfg.connection_settings()) as conn:
+        obstacle = watermark_obstacle(conn, cfg)
+    return None if obstacle is None else f"snapshot.locking.mode=none, and {obstacle}"
+
+
+def _begin_again(job: JobLedger, ledger: LedgerState, finished: Collection[TableId]) -> None:
+    """Delete what an attempt has recorded, except the chunks of finished tables."""
+    deleted = [
+        CHUNK_PREFIX + id_
+        for id_, record in ledger.chunks.items()
+        if TableId(record["chunk"]["db"], record["chunk"]["table"]) not in finished
+    ]
+    # The view's record goes first: without it the plan counts as one that has not begun, whatever chunks are left.
+    job.put_all((key, None) for key in (VIEW_KEY, SNAPSHOT_KEY, *deleted))

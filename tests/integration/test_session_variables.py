@@ -1,0 +1,173 @@
+"""What a job reads does not depend on session variables, whether the server or its init_connect sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from kit.private_mysql import PrivateServer
+from kit.records import compacted, payload
+from kit.sql import execute, rows
+from kit.table_rig import FLAT
+from pipelinelib.pipeline import Pipeline
+from stacklib.ports import any_free
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.session import SESSION_VARIABLES
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import SourceError
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import find_bound
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables, read_definitions
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_condition
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+
+GRANTS = "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
+# Variables that decide nothing that a job reads, and whose other values are refused, slow or dangerous to set.
+NOT_TRIED = {
+    "debug", "debug_sync", "pseudo_slave_mode", "pseudo_replica_mode", "pseudo_thread_id", "rand_seed1", "rand_seed2",
+    "max_allowed_packet", "net_buffer_length", "max_heap_table_size", "tmp_table_size", "thread_stack",
+    "net_read_timeout", "net_write_timeout", "wait_timeout", "interactive_timeout",  # ends idle sessions, by name
+    "max_user_connections", "gtid_next", "timestamp", "insert_id", "last_insert_id", "identity", "net_retry_count",
+    "max_error_count", "parser_max_mem_size", "connection_memory_limit", "connection_memory_chunk_size",
+    "global_connection_memory_tracking", "transaction_alloc_block_size", "query_alloc_block_size",
+}  # fmt: skip
+TABLES = {
+    "aa": "(id INT PRIMARY KEY, v INT, at TIMESTAMP NULL, d DATETIME(3), c CHAR(5), f FLOAT, t TEXT)",
+    "names": "(k VARCHAR(300) PRIMARY KEY, v INT)",
+    "hidden": "(v INT)",  # gets a generated invisible primary key
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    made = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
+    made.start()
+    with made.connect() as conn:
+        execute(conn, "CREATE USER plain@'%' IDENTIFIED BY 'plain-word'", f"GRANT {GRANTS} ON *.* TO plain@'%'")
+        execute(conn, "CREATE DATABASE shop", "USE shop", "SET time_zone = '+00:00'")
+        execute(conn, "SET SESSION sql_generate_invisible_primary_key = ON")
+        execute(conn, *(f"CREATE TABLE {name} {columns}" for name, columns in TABLES.items()))
+        values = ",".join(
+            f"({i}, {i}, '2026-01-01 {i % 24:02}:00:00', '2026-01-01 00:00:00.{i:03}', 'c{i % 9}', {i}/7, "
+            f"REPEAT('t', {i}))"
+            for i in range(50)
+        )
+        execute(conn, f"INSERT INTO aa VALUES {values}", "INSERT INTO hidden VALUES (1), (2)")
+        execute(
+            conn, "INSERT INTO names VALUES " + ",".join(f"(CONCAT(REPEAT('n', 250), {i}), {i})" for i in range(40))
+        )
+        execute(conn, "ANALYZE TABLE aa, names, hidden")
+    yield made
+    made.discard()
+
+
+def account(server: PrivateServer) -> dict[str, str]:
+    return server.properties() | {"database.user": "plain", "database.password": "plain-word"}
+
+
+def read_everything(cfg: ConnectorConfig) -> list[Any]:
+    """Return what the queries of a job return: tables, definitions, bounds, last keys and rows."""
+    found: list[Any] = []
+    with connect(cfg.connection_settings()) as conn:
+        tables = captured_tables(conn, cfg)
+        definitions = read_definitions(conn, cfg, tables)
+        found += [tables, definitions.tables]
+        for table in captured_state(definitions).tables.values():
+            chunks = split_table(conn, table, 10)
+            found.append([(chunk.low, chunk.high) for chunk in chunks])
+            columns = ", ".join(f"`{c.name}`" for c in table.columns)
+            for chunk in chunks:
+                sql = f"SELECT {columns} FROM {table.id.quoted()} WHERE {chunk_condition(chunk)}"
+                found.append(sorted(bytes(row) for row in stream_rows(conn, sql, "here")))
+        condition = "at >= '2026-01-01 20:00:00'"
+        found.append(find_bound(conn, TableId("shop", "aa"), ("id",), ("SIGNED",), condition=condition, last=True))
+        found.append(fetch_all(conn, "SELECT @@autocommit, @@transaction_isolation"))
+    return found
+
+
+def alternatives(conn: Any) -> list[tuple[str, str]]:
+    """Return every session variable with a value that differs from the current one, as SQL."""
+    found = []
+    values = dict(rows(conn, "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.session_variables"))
+    limits = {n: (low, high) for n, low, high in rows(
+        conn, "SELECT VARIABLE_NAME, MIN_VALUE, MAX_VALUE FROM performance_schema.variables_info")}  # fmt: skip
+    special = {
+        "time_zone": "'+09:00'", "sql_mode": "'ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE'",
+        "character_set_client": "latin1", "character_set_results": "latin1", "character_set_connection": "latin1",
+        "collation_connection": "latin1_bin", "transaction_isolation": "'READ-UNCOMMITTED'", "lc_time_names": "'ja_JP'",
+        "completion_type": "'CHAIN'", "resultset_metadata": "'NONE'", "max_join_size": "1", "sql_select_limit": "3",
+        "max_execution_time": "1", "max_sort_length": "4", "group_concat_max_len": "4", "div_precision_increment": "0",
+    }  # fmt: skip
+    for name, value in sorted(values.items()):
+        low, high = limits.get(name, ("0", "0"))
+        if name in NOT_TRIED or name.startswith(("ssl", "performance", "mysqlx")):
+            continue
+        if name in special:
+            found.append((name, special[name]))
+        elif value in ("ON", "OFF"):
+            found.append((name, "OFF" if value == "ON" else "ON"))
+        elif value.isdigit() and high.isdigit() and int(high):
+            found.append((name, low if low != value else high))
+    return found
+
+
+def globally(conn: Any, name: str, value: str, how: str) -> list[str] | None:
+    """Set a variable for new sessions; return the statements that undo it, None where no session may have the value."""
+    try:
+        execute(conn, f"SET SESSION {name} = @@SESSION.{name}")
+        with_init = "init_connect" in how
+        earlier = "" if with_init else rows(conn, f"SELECT @@GLOBAL.{name}")[0][0]
+        execute(conn, how)
+    except pymysql.MySQLError:
+        return None
+    return (
+        [] if with_init else [f"SET GLOBAL {name} = " + (f"'{earlier}'" if isinstance(earlier, str) else str(earlier))]
+    )
+
+
+def test_what_is_read_is_the_same_whatever_a_session_variable_is(
+    server: PrivateServer, properties: dict[str, str]
+) -> None:
+    cfg = Pipeline(properties | account(server) | {"database.include.list": "shop"}).cfg
+    expected, tried, differing, refused = read_everything(cfg), 0, list[str](), list[str]()
+    with server.connect() as conn:
+        known = alternatives(conn)
+        for name, value in known:
+            for how in (f"SET GLOBAL {name} = {value}", f'SET GLOBAL init_connect = "SET SESSION {name} = {value}"'):
+                earlier = globally(conn, name, value, how)
+                if earlier is None:
+                    continue
+                tried += 1
+                try:
+                    if read_everything(cfg) != expected:
+                        differing.append(how)
+                except SourceError as error:
+                    # A session that the server ends, or a value that the account may not change, is an error by name.
+                    refused.append(f"{how}: {error.message()}")
+                finally:
+                    execute(conn, "SET GLOBAL init_connect = ''", *earlier)
+    assert differing == []
+    assert tried > 150, tried
+    assert all(any(name in line for name in SESSION_VARIABLES) or "init_connect" in line for line in refused), refused
+
+
+@pytest.mark.req("SNAP-51")
+def test_a_limit_of_rows_cuts_no_snapshot_and_no_list_of_tables(
+    server: PrivateServer, properties: dict[str, str]
+) -> None:
+    pipeline = Pipeline(properties | account(server) | FLAT | {"database.include.list": "shop"})
+    with server.connect() as conn:
+        execute(conn, "SET GLOBAL sql_select_limit = 7", "SET GLOBAL time_zone = '+09:00'")
+        try:
+            assert pipeline.snapshot().complete
+        finally:
+            execute(conn, "SET GLOBAL sql_select_limit = DEFAULT", "SET GLOBAL time_zone = DEFAULT")
+    for table, count in (("aa", 50), ("names", 40), ("hidden", 2)):
+        assert len(compacted(pipeline.records(table))) == count
+    at = {payload(r.value)["after"]["at"] for r in pipeline.records("aa")}
+    assert "2026-01-01T05:00:00Z" in at
