@@ -13,6 +13,7 @@ from kit.table_rig import FLAT, changes, filled, interrupt
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.incremental import window_loop
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import unfinished_request
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
@@ -210,3 +211,19 @@ def test_the_statement_of_a_table_reads_it_in_a_window_too(
     finish(pipeline)
     assert sorted(state_of(pipeline, "bb")) == list(range(10))
     require_equal(pipeline, root, "aa")
+
+
+def test_the_backlog_is_drained_before_a_window_opens_its_views(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(window_loop, "MAX_BACKLOG_BYTES", 1000)
+    pipeline.properties["max.batch.bytes"] = "1"
+    execute(root, f"USE `{database}`", *filled(database, "aa", "bb"))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    for _ in range(3):
+        execute(root, *changes("aa"), *changes("bb"), "FLUSH BINARY LOGS")
+    finish(pipeline)
+    require_equal(pipeline, root, "aa", "bb")
+    first_range = next(n for n, line in enumerate(pipeline.lines) if "key range" in line and "row(s)" in line)
+    batches = [line for line in pipeline.lines[:first_range] if line.startswith("batch ") and "writer(s)" in line]
+    assert len(batches) >= 4, pipeline.lines

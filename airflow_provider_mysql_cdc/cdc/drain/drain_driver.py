@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -46,6 +47,7 @@ class BatchContext:
         log: The job's log.
         require_lock: Raises when this run has lost its lock.
         weights: Records per topic in the batch.
+        drain_more: Drains one more batch, and returns its records by topic; None where nothing new is logged.
     """
 
     cfg: ConnectorConfig
@@ -56,6 +58,7 @@ class BatchContext:
     log: JobLog
     require_lock: Callable[[], None]
     weights: dict[str, int]
+    drain_more: Callable[[], dict[str, int] | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,9 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
                 lock.require()
                 earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
                 counts = _complete_batch(cfg, conn, job, planned, runner, log, lock)
+                drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, runner, log, lock)
                 other_counts = other_work.run_after_batch(
-                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts)
+                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more)
                 )
                 for topic, n in (*counts.items(), *other_counts.items()):
                     totals[topic] = totals.get(topic, 0) + n
@@ -169,6 +173,25 @@ def _complete_batch(
     lock.require()
     job.write_outcome(plan, counts=counts)
     return counts
+
+
+def _drain_more(
+    cfg: ConnectorConfig,
+    conn: Any,
+    job: JobLedger,
+    owner: str,
+    weights: dict[str, int],
+    runner: TaskRunner,
+    log: JobLog,
+    lock: run_lock.RunLock,
+) -> dict[str, int] | None:
+    """Drain a batch to the end of the binlog, as far as max.batch.bytes lets it; None where nothing new is logged."""
+    ledger = job.latest()
+    start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
+    plan = None if start is None else plan_drain(cfg, conn, start, epoch, owner, weights, ledger.prepared())
+    if plan is None:
+        return None
+    return _complete_batch(cfg, conn, job, PlannedBatch(plan, offsets_checked=True), runner, log, lock)
 
 
 def _run_batch(

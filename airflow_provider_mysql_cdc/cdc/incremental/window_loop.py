@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import process_signals
 from airflow_provider_mysql_cdc.cdc.incremental.window_driver import WindowDriver
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 
+MAX_BACKLOG_BYTES = 8 * 2**20
+"""Bytes of the binlog that a window drains at most while its views and their metadata locks are open."""
+MAX_BATCHES_BEFORE = 10
+"""Batches before a window, on a server that writes faster than it is drained; then its window opens all the same."""
 MAX_IDLE_WINDOWS = 3
 """Consecutive windows without progress of a scan after which the rest is left to the next drain."""
 
@@ -30,6 +39,9 @@ def run_windows(context: BatchContext) -> dict[str, int]:
     ledger = job.latest()
     while True:
         context.require_lock()
+        if drained := _drain_backlog(context, ledger):
+            _add(totals, drained)
+            ledger = job.read()
         with named_errors(cfg):
             state, moved = process_signals(cfg, conn, job, ledger, log, context.owner)
         if moved or not state.runnable_scans:
@@ -39,8 +51,7 @@ def run_windows(context: BatchContext) -> dict[str, int]:
             ledger, state
         )
         deferred_scans |= result.blocked_scans
-        for topic, n in result.counts.items():
-            totals[topic] = totals.get(topic, 0) + n
+        _add(totals, result.counts)
         remaining_orders = (
             set[int]()
             if result.ranges_read
@@ -52,3 +63,29 @@ def run_windows(context: BatchContext) -> dict[str, int]:
             log(f"the ad-hoc snapshots continue in the next drain: {result.reason}")
             return totals
         ledger = job.read()
+
+
+def _drain_backlog(context: BatchContext, ledger: LedgerState) -> dict[str, int]:
+    """Drain batches until the end of the binlog is near, where a window is going to open.
+
+    What a window drains itself, it drains while its views hold metadata locks: a statement on one of its tables waits
+    that long, and every query of the table behind it.
+    """
+    totals: dict[str, int] = {}
+    if not read_incremental_state(ledger).with_advanced_cursors().runnable_scans:
+        return totals
+    for _ in range(MAX_BATCHES_BEFORE):
+        start = context.job.latest().end()
+        if start is None or range_bytes(context.conn, start, current_offset(context.conn)) <= MAX_BACKLOG_BYTES:
+            break
+        context.require_lock()
+        counts = context.drain_more()
+        if counts is None:
+            break
+        _add(totals, counts)
+    return totals
+
+
+def _add(totals: dict[str, int], counts: Mapping[str, int]) -> None:
+    for topic, n in counts.items():
+        totals[topic] = totals.get(topic, 0) + n
