@@ -127,7 +127,10 @@ class IncrementalState:
         for order, done in ranges_by_scan.items():
             if order in scans:
                 scans[order], pending = advance_cursor(scans[order], done)
-                pending_ranges += [] if scans[order].ended else pending
+                if scans[order].ended:  # rows after the cursor of an aborted scan are in the topic, too
+                    scans[order] = replace(scans[order], rows=scans[order].rows + sum(d.rows for d in pending))
+                else:
+                    pending_ranges += pending
         # A pause ends with the snapshots that it holds; the next ones begin as usual.
         paused = self.paused and any(not scan.ended for scan in scans.values())
         return replace(self, scans=scans, done_ranges=tuple(pending_ranges), paused=paused)

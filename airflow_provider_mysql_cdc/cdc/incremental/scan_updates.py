@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, RequestRecord
@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SnapshotKind
 
 STOP_REASON = "stopped by a signal"
+UNCAPTURED_REASON = "the configuration does not capture the table any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,20 @@ def stop_scans(
         s.abort(STOP_REASON) for s in state.active_scans if s.kind == kind and (tables is None or s.table in tables)
     ]
     return state.with_scans(stopped).with_advanced_cursors()
+
+
+def end_uncaptured(state: IncrementalState, captures: Callable[[TableId], bool]) -> IncrementalState:
+    """End the scans of tables that the configuration does not capture any more: the stream skips their changes.
+
+    If such a table is captured again, its cursor would stand before changes that no record tells of.
+
+    Args:
+        state: The state.
+        captures: Returns whether a table is captured.
+    """
+    uncaptured = [scan for scan in state.active_scans if not captures(scan.table)]
+    ended = [scan.finish() if scan.initial else scan.abort(UNCAPTURED_REASON) for scan in uncaptured]
+    return state.with_scans(ended).with_advanced_cursors() if ended else state
 
 
 def restart_scans(state: IncrementalState) -> IncrementalState:

@@ -1,0 +1,67 @@
+"""What ends with a scan: its pause, its rows after the cursor, and its place when the configuration drops its table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.incremental import notifications
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
+    UNCAPTURED_REASON,
+    SnapshotRequest,
+    end_uncaptured,
+    queue_scans,
+    set_paused,
+    stop_scans,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
+
+ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
+
+
+def done(number: int, low: int | None, high: int, rows: int, *, final: bool = False) -> DoneKeyRange:
+    bounds = (None if low is None else (low,)), (high,)
+    return DoneKeyRange(KeyRange(ORDERS, 0, number, ("id",), ("SIGNED",), *bounds, final), rows)
+
+
+@pytest.fixture
+def running() -> IncrementalState:
+    """Return a state with a running scan of one table, and one of another that waits."""
+    state = queue_scans(IncrementalState(), SnapshotRequest("ask", "incremental", (ORDERS, ITEMS), {}), 1)
+    return state.with_scans([state.scans[0].begin(("id",), ("SIGNED",), (90,), 1)])
+
+
+def test_a_pause_ends_with_the_snapshots_that_it_holds(running: IncrementalState) -> None:
+    paused = set_paused(running, paused=True)
+    assert paused.with_advanced_cursors().paused and paused.runnable_scans == []
+    ended = paused.with_scans([scan.abort("stopped") for scan in paused.active_scans]).with_advanced_cursors()
+    assert not ended.paused
+    later = queue_scans(ended, SnapshotRequest("later", "incremental", (ITEMS,), {}), 2)
+    assert [scan.request for scan in later.runnable_scans] == ["later"]
+
+
+def test_rows_after_the_cursor_of_a_stopped_scan_are_counted(running: IncrementalState) -> None:
+    ranges = (done(0, None, 10, 5), done(2, 20, 30, 7))
+    stopped = stop_scans(replace(running, done_ranges=ranges).with_advanced_cursors(), None)
+    assert stopped.scans[0].rows == 12 and stopped.done_ranges == ()
+    assert stopped.with_advanced_cursors().scans[0].rows == 12
+
+
+def test_the_end_of_a_scan_is_published_by_the_run_after_a_crash(running: IncrementalState) -> None:
+    """The last key range is committed, and the driver dies before it writes that the scan has ended."""
+    before = replace(running, done_ranges=(done(0, None, 90, 3, final=True),))
+    kinds = [n.type for n in notifications.ended(before, before.with_advanced_cursors())]
+    assert kinds == [NotificationType.TABLE_SCAN_COMPLETED]
+
+
+def test_the_scan_of_a_table_that_is_not_captured_any_more_ends(running: IncrementalState) -> None:
+    after = end_uncaptured(running, lambda table: table != ORDERS)
+    assert (after.scans[0].state, after.scans[0].reason) == ("aborted", UNCAPTURED_REASON)
+    assert after.scans[1].state == "waiting"
+    initial = running.with_scans([replace(running.scans[0], initial=True)])
+    assert end_uncaptured(initial, lambda table: table != ORDERS).scans[0].state == "done"
+    assert end_uncaptured(running, lambda table: True) is running
