@@ -39,7 +39,11 @@ CHUNKS_PER_RANGE = 16
 """Chunks of incremental.snapshot.chunk.size that one task reads in one key range and commits together."""
 LOCK_WAIT_S = 3
 """Longest wait in seconds for a table that is locked by a statement; then it is read in a later window."""
-_TRANSIENT_ERRORS = frozenset({1205, 1213, 1317, 3024})
+CONDITION_TIME_MS = 5000
+"""Longest time in milliseconds to look for the end of a key range among the rows of a condition. All tasks wait for it;
+where it takes longer, the condition only decides which rows of a key range are read."""
+_QUERY_TIMEOUT = 3024  # ER_QUERY_TIMEOUT
+_TRANSIENT_ERRORS = frozenset({1205, 1213, 1317, _QUERY_TIMEOUT})
 """Errors that may not occur again: lock wait timeout, deadlock, interrupted query, max_execution_time exceeded."""
 
 
@@ -58,11 +62,12 @@ class TableUnreadable(Exception):
     Args:
         reason: The reason.
         transient: Whether it may be readable later; otherwise its scan is aborted, and the drain continues.
+        timed_out: Whether the query took longer than it may.
     """
 
-    def __init__(self, reason: str, *, transient: bool = False) -> None:
+    def __init__(self, reason: str, *, transient: bool = False, timed_out: bool = False) -> None:
         super().__init__(reason)
-        self.transient = transient
+        self.transient, self.timed_out = transient, timed_out
 
 
 def resume_scan(
@@ -135,9 +140,21 @@ def begin_scan(
         raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
     columns = () if whole_table else _range_columns(table, scan.surrogate_key)
     kinds = tuple(key_kind(table, name) for name in columns)
-    last_key = find_bound(conn, table.id, columns, kinds, condition=scan.condition, last=True) if columns else None
+    last_key = _last_key(conn, scan, table.id, columns, kinds) if columns else None
     running = scan.begin(columns, kinds, last_key, time.time_ns() // 1_000_000)
     return running.finish() if columns and last_key is None else running
+
+
+def _last_key(
+    conn: Any, scan: TableScan, table: TableId, columns: tuple[str, ...], kinds: tuple[str, ...]
+) -> Bound | None:
+    """Return the last key of a scan's rows, or of all rows where their condition takes too long."""
+    try:
+        return find_bound(conn, table, columns, kinds, condition=scan.condition, last=True)
+    except TableUnreadable as error:
+        if not error.timed_out or scan.condition is None:
+            raise
+        return find_bound(conn, table, columns, kinds, last=True)
 
 
 def _can_be_scanned(scan: TableScan, table: Table) -> bool:
@@ -193,7 +210,8 @@ def find_bound(
     )
     order_by = ", ".join(quote_name(c) + (" DESC" if last else "") for c in columns)
     where = range_condition(columns, kinds, low, high, condition)
-    sql = f"SELECT {select_list} FROM {table.quoted()} WHERE {where}" + ("" if last else f" AND {representable}")
+    hint = "" if condition is None else f"/*+ MAX_EXECUTION_TIME({CONDITION_TIME_MS}) */ "
+    sql = f"SELECT {hint}{select_list} FROM {table.quoted()} WHERE {where}" + ("" if last else f" AND {representable}")
     try:
         with stored_dates_allowed(conn, kinds), conn.cursor() as cursor:
             cursor.execute(f"{sql} ORDER BY {order_by} LIMIT 1 OFFSET {skip}")
@@ -203,7 +221,8 @@ def find_bound(
         if isinstance(source_error, SourceConnectionError) and not is_transient(error):
             raise source_error from error
         transient = is_transient(error) or _table_changed(conn, table, columns, error)
-        raise TableUnreadable(" ".join(map(str, error.args)), transient=transient) from error
+        timed_out = error.args[:1] == (_QUERY_TIMEOUT,)
+        raise TableUnreadable(" ".join(map(str, error.args)), transient=transient, timed_out=timed_out) from error
     if row is not None and None in row:
         raise TableUnreadable(
             "its last key has characters that do not exist in Unicode, so the end of its key ranges cannot be "
@@ -286,6 +305,7 @@ class KeyRangeQueue:
     scan_queues: list[_ScanQueue] = field(default_factory=list)
     request_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     done_ranges: list[DoneKeyRange] = field(default_factory=list)
+    _slow_conditions: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -374,17 +394,28 @@ class KeyRangeQueue:
 
     def _upper_bound(self, scan: TableScan, low: Bound | None, high: Bound | None) -> Bound | None:
         """Return the last key of a key range of the usual size; None where fewer rows are left."""
+        condition = None if scan.number in self._slow_conditions else scan.condition
         range_rows = (scan.chunk_size or self.chunk_rows) * CHUNKS_PER_RANGE
-        return find_bound(
-            self.conn,
-            scan.table,
-            scan.columns,
-            scan.kinds,
-            condition=scan.condition,
-            low=low,
-            high=high,
-            skip=range_rows - 1,
+        try:
+            return find_bound(
+                self.conn,
+                scan.table,
+                scan.columns,
+                scan.kinds,
+                condition=condition,
+                low=low,
+                high=high,
+                skip=range_rows - 1,
+            )
+        except TableUnreadable as error:
+            if not error.timed_out or condition is None:
+                raise
+        self._slow_conditions.add(scan.number)
+        self.log(
+            f"snapshot of {scan.table}: the rows of its condition are found too slowly, so its key ranges are those "
+            "of all rows"
         )
+        return self._upper_bound(scan, low, high)
 
     def _next_unread(self, scan_queue: _ScanQueue) -> KeyRange:
         """Return the key range after the last one that was assigned."""
