@@ -329,7 +329,7 @@ def test_a_full_queue_holds_the_writer_back(
                 rows = [(b"%d" % n, value, 0, 0, ("n", b"%d" % n), None) for n in keys if n % 3 == part]
                 if at_once > 1:
                     w.produce_all(topic, rows, [("h", b"1")], part)
-                for key, data, _, _, header in rows if at_once == 1 else ():
+                for key, data, _, _, header, _ in rows if at_once == 1 else ():
                     w.produce(topic, key, data, part, [header, ("h", b"1")])
             most = max(most, len(w._client()))
         assert w.records_pending == 5_000

@@ -70,7 +70,7 @@ class Reader:
         if scan.ended:
             return
         behind = folded.done_ranges_of(0)
-        given_out = missing_ranges(scan, behind)
+        given_out = [gap.key_range for gap in missing_ranges(scan, behind)]
         end = behind[-1].key_range if behind else None
         low, number = (end.high, end.number + 1) if end else (scan.cursor, scan.next_number)
         size = draw.draw(st.integers(1, 20), "rows of a stretch")
@@ -114,11 +114,12 @@ def test_gaps_are_exactly_what_is_missing(sizes: list[int], draw: st.DataObject)
     done = draw.draw(st.lists(st.sampled_from(all_of_it), unique=True))
     scan, rest = advance_cursor(scan_of(bounds[-1]), [DoneKeyRange(s, 1) for s in draw.draw(st.permutations(done))])
     keys = {k for s in done for k in range((s.low or (0,))[0] + 1, s.high[0] + 1)}  # type: ignore[index, operator]
-    open_keys = [k for s in missing_ranges(scan, rest) for k in range((s.low or (0,))[0] + 1, s.high[0] + 1)]  # type: ignore
+    gaps = [gap.key_range for gap in missing_ranges(scan, rest)]
+    open_keys = [k for s in gaps for k in range((s.low or (0,))[0] + 1, s.high[0] + 1)]  # type: ignore[index, operator]
     top = max(keys, default=0)
     assert open_keys == sorted(set(range(1, top + 1)) - keys)
     assert scan.rows + len(rest) == len(done)
-    assert all(not gap.final for gap in missing_ranges(scan, rest))
+    assert not any(gap.final for gap in gaps)
 
 
 def test_key_ranges_of_another_scan_or_cut_by_another_key_move_no_cursor() -> None:
