@@ -39,7 +39,6 @@ from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import (
     SnapshotSource,
     create_avro_rows,
@@ -47,6 +46,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import (
     snapshot_source,
 )
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId

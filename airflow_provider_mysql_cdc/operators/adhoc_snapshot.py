@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.operators.common import generation_of
-from airflow_provider_mysql_cdc.operators.job_result import is_other_run_error
+from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.operators.common import parse_seconds
-from airflow_provider_mysql_cdc.operators.job_result import is_other_run_error
+from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 

@@ -12,10 +12,10 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
 from airflow_provider_mysql_cdc.operators.detached_driver import DetachedDriver
 from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
-from airflow_provider_mysql_cdc.operators.job_result import JobResult
+from airflow_provider_mysql_cdc.operators.job_exception import JobEnd
 from airflow_provider_mysql_cdc.operators.offset_updates import following_ledger
-from airflow_provider_mysql_cdc.operators.run_report import RunReport
 from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
+from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 if TYPE_CHECKING:
     import logging
@@ -57,7 +57,7 @@ class JobRun:
         context: Airflow's context.
         spark: The operator's part in submitting and deferring.
         handle: Ends the driver when the task is killed.
-        report: Builds the task's result.
+        task_result: Builds the task's result.
         logger: The task's logger.
     """
 
@@ -66,7 +66,7 @@ class JobRun:
     context: Any
     spark: SparkJobActions
     handle: DriverHandle
-    report: RunReport
+    task_result: TaskResult
     logger: logging.Logger
 
     @property
@@ -100,7 +100,7 @@ class JobRun:
         spec = self.plan(plan_job, deadline)
         if spec is None:
             self.log("Nothing to do.")
-            return self.report.idle_result(self.cfg, self.store)
+            return self.task_result.idle_result(self.cfg, self.store)
         return self.settle(spec, submit(spec))
 
     def run_attached(self, plan_job: PlanJob) -> dict[str, Any] | None:
@@ -154,7 +154,7 @@ class JobRun:
         """
         from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 
-        job = JobResult(failure, self.handle.error())
+        job = JobEnd(failure, self.handle.error())
         try:
             outcome = settle_offset(self.cfg, self.store, self.log, spec)
         except CdcError as error:
@@ -164,7 +164,7 @@ class JobRun:
         if failure is not None:
             self.logger.warning("spark-submit failed after everything had been committed: %s", failure)
         self.log("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
-        return self.report.result(self.cfg, outcome.offset, outcome.counts, outcome.tally)
+        return self.task_result.result(self.cfg, outcome.offset, outcome.counts, outcome.tally)
 
     def _wait_for_work(self, deadline: float) -> None:
         """Wait until there may be something to do, or until the deadline."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_mysql_cdc.operators.adhoc_snapshot import AdhocSnapshot, wait_for_other_run
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
 from airflow_provider_mysql_cdc.operators.common import generation_of, run_key
-from airflow_provider_mysql_cdc.operators.job_result import OTHER_RUN_ERRORS
+from airflow_provider_mysql_cdc.operators.job_exception import OTHER_RUN_ERRORS
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
@@ -68,7 +68,7 @@ def _read_rest(run: JobRun, request: str) -> dict[str, Any]:
     run.log("A snapshot was interrupted. Windows of the drain read the rest of its tables (%s).", request)
     snapshot = AdhocSnapshot(run)
     snapshot.follow(request)
-    return {**run.report.idle_result(run.cfg, run.store), **snapshot.drain_until_done()}
+    return {**run.task_result.idle_result(run.cfg, run.store), **snapshot.drain_until_done()}
 
 
 def _plan_repeated(run: JobRun, snapshot_cfg: ConnectorConfig, *, again: bool) -> RepeatedSnapshot | None:
@@ -94,7 +94,7 @@ def _read_after_drain(run: JobRun, collections: Sequence[str]) -> dict[str, Any]
     snapshot.send_signal(
         snapshot_signal(run.cfg, collections, kind="blocking", channel="airflow", id_=id_), collections
     )
-    return {**run.report.idle_result(run.cfg, run.store), **snapshot.drain_until_done()}
+    return {**run.task_result.idle_result(run.cfg, run.store), **snapshot.drain_until_done()}
 
 
 class MySqlCdcSnapshotOperator(MySqlCdcSparkOperator):

@@ -42,9 +42,9 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
     reference_asset,
     with_offset_asset,
 )
-from airflow_provider_mysql_cdc.operators.run_report import RunReport
 from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
 from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
+from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -196,7 +196,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             self._check_spark()
             run = self._job_run(cfg, store, context)
             result = self.job_kind.run(self, run)
-            run.report.mark_reported()
+            run.task_result.mark_reported()
             return result
         except CdcError as error:
             raise airflow_error(error) from error
@@ -226,7 +226,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             job = earlier.job if earlier is not None else ""
             spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
             result = run.settle(spec, None)
-            run.report.mark_reported()
+            run.task_result.mark_reported()
             return result
         except CdcError as error:
             raise airflow_error(error) from error
@@ -275,8 +275,8 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             should_defer=self._should_defer,
             defer=partial(self._defer, context=context),
         )
-        report = RunReport(context, self.offset_asset, self.log.info)
-        return JobRun(cfg, store, context, spark, self._driver_handle, report, self.log)
+        task_result = TaskResult(context, self.offset_asset, self.log.info)
+        return JobRun(cfg, store, context, spark, self._driver_handle, task_result, self.log)
 
     def _read_arguments(self, context: Any) -> None:
         """Read the arguments that may be templates or results of other tasks."""

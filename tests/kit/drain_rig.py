@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_wri
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from kit.memory_kafka import MemoryKafka, MemoryWriter

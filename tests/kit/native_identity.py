@@ -317,7 +317,7 @@ class _Reading:
         check_rows(event, header, len(decoder.table.columns))
         flat = isinstance(route.source, TicdcSource)
         ctx, out = EventContext(transaction=self.order if flat else "null"), list[Any]()
-        route.fill_source(ctx, route.source, event, self.at)
+        route.write_source_block(ctx, route.source, event, self.at)
         python = getattr(decoder, "python", decoder)
         # Flat rows do not tell when they were written.
         if not flat:

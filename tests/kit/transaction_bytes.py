@@ -53,12 +53,13 @@ def route(decoder: Any, **more: Any) -> Any:
     flat: Any = getattr(decoder, "row_plan", None)
     if flat is not None:
         told = TicdcSource(block, flat.modes.extension)
-        fill = flat_source.fill
-        return SimpleNamespace(path=table.id.path(), source=told, decoder=decoder, fill_source=fill, signals=None)
+        return SimpleNamespace(
+            path=table.id.path(), source=told, decoder=decoder, write_source_block=flat_source.fill, signals=None
+        )
     direct = decoder.python.dialect is AVRO
     source = avro_source.avro_source(table.id, "p", block) if direct else block
     fill = avro_source.fill if direct else source_of.fill
-    return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill_source=fill, signals=None)
+    return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, write_source_block=fill, signals=None)
 
 
 def learn(walker: Any, table_map: bytes, of: Any, partitions: int = 1) -> None:

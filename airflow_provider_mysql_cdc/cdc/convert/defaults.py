@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
 from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import converted_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_float
-from airflow_provider_mysql_cdc.cdc.decode.values.temporal import adjust_year
+from airflow_provider_mysql_cdc.cdc.decode.values.temporal import full_year
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
@@ -186,7 +186,7 @@ def parse_datetime_us(text: str, *, adjust: bool = False) -> int | None:
         year += 2000 if year < 70 else 1900
     if not (year and month and day):
         return None
-    days = date(adjust_year(year) if adjust else year, month, day).toordinal() - _EPOCH_DAY
+    days = date(full_year(year) if adjust else year, month, day).toordinal() - _EPOCH_DAY
     return days * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + _micros(match[7])
 
 

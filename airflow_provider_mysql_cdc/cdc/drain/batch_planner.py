@@ -1,9 +1,9 @@
-"""Plan a batch: fix its end before anything is read, and assign topics to writers."""
+"""Plan a batch: fix its end before anything is read, and have its topics assigned to writers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -63,47 +64,6 @@ def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
     """Return the size of a range of the binlog in bytes."""
     files = binary_logs(conn) if start.file != end.file else []
     return bytes_between(files, start, end)
-
-
-def assign_partitions(
-    partitions: Mapping[str, int], weights: Mapping[str, int], writers: int, first_writer_topics: Collection[str] = ()
-) -> dict[str, tuple[int, ...]]:
-    """Assign topics to writers by the record counts of earlier batches.
-
-    Whole topics go to the writer with the least load; only a topic that is larger than one writer's share is split by
-    partition, because its writers then also read each other's rows.
-
-    Args:
-        partitions: Topic -> partition count.
-        weights: Topic -> records in earlier batches.
-        writers: Number of writers.
-        first_writer_topics: Topics of which the first writer gets all partitions: it alone writes schema changes,
-            transactions and heartbeats, and transforms may route tables into their topics.
-
-    Returns:
-        Topic -> one writer index for each partition.
-    """
-    load = [0.0] * writers
-    total = sum(max(weights.get(t, 0), 1) for t in partitions)
-    assignment: dict[str, tuple[int, ...]] = {}
-    for topic in sorted(partitions, key=lambda t: (-weights.get(t, 0), t)):
-        weight, count = float(max(weights.get(topic, 0), 1)), partitions[topic]
-        if topic in first_writer_topics:
-            load[0] += weight
-            assignment[topic] = (0,) * count
-            continue
-        if writers > 1 and count > 1 and weight > total / writers:
-            partition_writers = []
-            for _ in range(count):
-                writer = min(range(writers), key=lambda w: (load[w], w))
-                load[writer] += weight / count
-                partition_writers.append(writer)
-            assignment[topic] = tuple(partition_writers)
-            continue
-        writer = min(range(writers), key=lambda w: (load[w], w))
-        load[writer] += weight
-        assignment[topic] = (writer,) * count
-    return assignment
 
 
 def plan_drain(

@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchan
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient

@@ -96,7 +96,7 @@ class RowEventHandler:
         if skipping and self.metadata is None:
             return
         ctx = self.ctx
-        route.fill_source(ctx, route.source, event, position)
+        route.write_source_block(ctx, route.source, event, position)
         records: list[RowRecord] = []
         route.decode[operation](buf, pos, end, ctx, records)
         if self.failed_rows:

@@ -22,11 +22,11 @@ from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Toler
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, create_avro_rows
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, create_ticdc_rows
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
@@ -56,7 +56,7 @@ class TableRoute:
         record_format: Serializes the decoder's records; None when they need no serializing, except flat TiCDC rows,
             which carry their partition.
         id_headers: Headers with schema ids that records get in addition to their other ones, or None.
-        fill_source: Puts the source block of an event into the decoder's context.
+        write_source_block: Puts the source block of an event into the decoder's context.
         headers: The bytes before the rows of most events, by event type (``common_headers``); empty where each event's
             header is parsed.
     """
@@ -71,7 +71,7 @@ class TableRoute:
     path: str = ""
     record_format: RecordFormat | None = None
     id_headers: IdHeaders | None = None
-    fill_source: Callable[..., None] = source_of.fill
+    write_source_block: Callable[..., None] = source_of.fill
     headers: Mapping[int, bytes] = field(default_factory=dict)
 
 
@@ -168,10 +168,10 @@ def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share
     record_format = None if formats is None or not share.assigned else formats.table_format(table, options, share.topic)
     decoder_args = table, table_map, options, table_options.envelope_text(cfg, table, options)
     source_block = table_options.table_source_block(cfg, table.id)
-    direct_rows = None if record_format is None else _direct_rows(settings, record_format, *decoder_args, share)
-    source, fill_source = _source_writer(cfg, table.id, source_block, direct_rows)
+    format_decoder = None if record_format is None else _format_decoder(settings, record_format, *decoder_args, share)
+    source, write_source_block = _source_writer(cfg, table.id, source_block, format_decoder)
     # Keys that a record format serializes after decoding are not the ones whose partition the decoder could compute.
-    decoder = direct_rows or compile_decoder(
+    decoder = format_decoder or compile_decoder(
         *decoder_args, settings.tally, settings.owned_keys(share) if record_format is None else None
     )
     return TableRoute(
@@ -182,14 +182,14 @@ def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share
         decoder,
         _decode_functions(settings, decoder),
         path=table.id.path(),
-        record_format=record_format if direct_rows is None or isinstance(direct_rows, TicdcRows) else None,
+        record_format=record_format if format_decoder is None or isinstance(format_decoder, TicdcRows) else None,
         id_headers=None if record_format is None else record_format.id_headers(),
-        fill_source=fill_source,
+        write_source_block=write_source_block,
         headers=common_headers(len(table.columns)),
     )
 
 
-def _direct_rows(
+def _format_decoder(
     settings: RouteSettings,
     record_format: RecordFormat,
     table: Table,
@@ -206,12 +206,12 @@ def _direct_rows(
 
 
 def _source_writer(
-    cfg: ConnectorConfig, table: TableId, source_block: SourceBlock, direct_rows: AvroRows | None
+    cfg: ConnectorConfig, table: TableId, source_block: SourceBlock, format_decoder: AvroRows | None
 ) -> tuple[SourceBlock | AvroSource | TicdcSource, Callable[..., None]]:
     """Return what writes the source block of a table's rows, and what puts it into a context."""
-    if direct_rows is None:
+    if format_decoder is None:
         return source_block, source_of.fill_time if cfg.is_ticdc else source_of.fill
-    if isinstance(direct_rows, TicdcRows):
+    if isinstance(format_decoder, TicdcRows):
         return TicdcSource(source_block, table_options.ticdc_modes(cfg).extension), ticdc_source.fill
     return avro_source.avro_source(table, cfg[F.TOPIC_PREFIX], source_block), avro_source.fill
 

@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord

@@ -16,11 +16,11 @@ from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource, TextRows, create_text_rows
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter

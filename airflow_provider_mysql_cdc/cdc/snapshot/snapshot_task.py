@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver

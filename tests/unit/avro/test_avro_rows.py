@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId

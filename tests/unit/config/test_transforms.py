@@ -21,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import row_layout
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
@@ -29,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import Transactio
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import topic_share
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions, topic_share
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -316,7 +315,7 @@ def test_a_shared_topic_has_one_owner_for_each_partition_whatever_table_a_row_is
     cfg = config(steps(a=logical("(.*)_\\d", "$1")))
     topics = [record_topics.table_topic_name(cfg, TableId("d", name)) for name in ("t_1", "t_2")]
     counts = {"p.d.t": 4, "p.d.u": 4, "p": 1}
-    made = plan(partitions=counts, assignment=batch.assign_partitions(counts, {"p.d.t": 100, "p.d.u": 1}, 3))
+    made = plan(partitions=counts, assignment=assign_partitions(counts, {"p.d.t": 100, "p.d.u": 1}, 3))
     for topic in topics:
         shares = [topic_share(made, writer, topic, 1) for writer in range(3)]
         assert sorted(p for share in shares for p in share.assigned) == [0, 1, 2, 3]
@@ -325,7 +324,7 @@ def test_a_shared_topic_has_one_owner_for_each_partition_whatever_table_a_row_is
 
 
 def test_a_topic_of_tables_and_schema_changes_belongs_to_the_first_writer() -> None:
-    dealt = batch.assign_partitions({"all": 4, "u": 4, "v": 4}, {"all": 1000, "u": 10, "v": 10}, 3, {"all"})
+    dealt = assign_partitions({"all": 4, "u": 4, "v": 4}, {"all": 1000, "u": 10, "v": 10}, 3, {"all"})
     assert dealt["all"] == (0, 0, 0, 0)
     assert 0 not in dealt["u"] + dealt["v"]
 

@@ -65,7 +65,7 @@ class Looked:
         decoder: Any = SimpleNamespace(table=SimpleNamespace(columns=range(WIDTH)))
         self.rig.writer.routes.by_id[7] = TableRoute(
             TableId("d", "t"), "p.d.t", TopicShare("p.d.t", 1, frozenset([0]), True), decoder, decoder, (decode,) * 4,
-            fill_source=lambda *_: None, headers=common_headers(WIDTH),
+            write_source_block=lambda *_: None, headers=common_headers(WIDTH),
         )  # fmt: skip
 
     def run(self, *events: Event) -> None:
@@ -140,7 +140,7 @@ def test_a_dead_letter_has_the_whole_source_of_a_record_that_shows_little_of_it(
         cast(Any, decoder),
         cast(Any, (decode,) * 4),
         record_format=form,
-        fill_source=source.fill_time,
+        write_source_block=source.fill_time,
         headers=common_headers(WIDTH),
     )
     rig.run(lambda _: iter([event(WRITE_ROWS, USUAL + b"a")]))

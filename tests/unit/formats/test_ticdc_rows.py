@@ -24,9 +24,9 @@ from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt

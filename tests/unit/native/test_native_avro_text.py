@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts

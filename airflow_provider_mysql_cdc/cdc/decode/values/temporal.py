@@ -59,7 +59,7 @@ def epoch_days(year: int, month: int, day: int) -> int:
     )
 
 
-def adjust_year(year: int) -> int:
+def full_year(year: int) -> int:
     """Return a two-digit year as 1970 to 2069, others as they are (TYPE-70)."""
     if year >= 100:
         return year
@@ -77,7 +77,7 @@ def days_or_none(year: int, month: int, day: int, adjust: bool) -> int | None:
     """
     if year == 0 or month == 0 or day == 0:
         return None
-    return epoch_days(adjust_year(year) if adjust else year, month, day)
+    return epoch_days(full_year(year) if adjust else year, month, day)
 
 
 def date_text(days: int) -> str:

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkAuthorizationError,
     SinkConnectionError,
 )
-from airflow_provider_mysql_cdc.operators.job_result import JobResult
+from airflow_provider_mysql_cdc.operators.job_exception import JobEnd
 
 RETRY, FAIL = AirflowException, AirflowFailException
 LOST = FakeOutcome(complete=False)
@@ -26,7 +26,7 @@ YARN = RuntimeError("ended with final status: FAILED\nDiagnostics: User applicat
 
 def ends(outcome: Any, failure: Exception | None = None, words: Any = None) -> tuple[type | None, str]:
     """Return the kind and the text of what a task ends with."""
-    ended = JobResult(failure, words).exception(outcome)
+    ended = JobEnd(failure, words).exception(outcome)
     return (None if ended is None else type(ended)), str(ended)
 
 
@@ -61,20 +61,20 @@ def test_a_job_that_vanished_is_tried_again() -> None:
 
 @pytest.mark.parametrize(("retry", "kind"), [(True, AirflowException), (False, AirflowFailException)])
 def test_an_unreachable_ledger_does_not_hide_what_the_driver_said(retry: bool, kind: type) -> None:
-    ended = JobResult(RuntimeError("x"), ("ConfigError: said", retry)).unsettled_exception(
+    ended = JobEnd(RuntimeError("x"), ("ConfigError: said", retry)).unsettled_exception(
         SinkConnectionError("no broker")
     )
     assert type(ended) is kind and str(ended) == "ConfigError: said"
 
 
 def test_an_unreachable_ledger_is_judged_itself() -> None:
-    ended = JobResult(RuntimeError("the pod failed"), None).unsettled_exception(
+    ended = JobEnd(RuntimeError("the pod failed"), None).unsettled_exception(
         SinkConnectionError("no broker", why="refused")
     )
     assert type(ended) is AirflowException
     assert "SinkConnectionError" in str(ended) and "refused; error of the job: the pod failed" in str(ended)
-    denied = JobResult(RuntimeError("x"), None).unsettled_exception(SinkAuthorizationError("not allowed"))
+    denied = JobEnd(RuntimeError("x"), None).unsettled_exception(SinkAuthorizationError("not allowed"))
     assert type(denied) is AirflowFailException
-    given_up = JobResult(RuntimeError("exit_code=78"), None).unsettled_exception(SinkConnectionError("no broker"))
+    given_up = JobEnd(RuntimeError("exit_code=78"), None).unsettled_exception(SinkConnectionError("no broker"))
     assert type(given_up) is AirflowFailException
-    assert type(JobResult(None, None).unsettled_exception(ConfigError("x"))) is AirflowFailException
+    assert type(JobEnd(None, None).unsettled_exception(ConfigError("x"))) is AirflowFailException

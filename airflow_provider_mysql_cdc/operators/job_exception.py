@@ -29,8 +29,8 @@ OTHER_RUN_ERRORS = (RunInProgressError, OffsetConflictError)
 
 
 @dataclass(frozen=True, slots=True)
-class JobResult:
-    """Decide between success, retry and failure after a job has ended.
+class JobEnd:
+    """Choose what the task ends with after its job has ended: success, or an exception with or without a retry.
 
     The error that this submission wrote into the ledger comes first, because every deploy mode has the ledger; then the
     error in the output of a driver on this host; then the exit code that the cluster manager reports.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
 
-class RunReport:
+class TaskResult:
     """Build the result of one try of a task, and report each batch of the ledger once in asset events.
 
     Args:
