@@ -127,7 +127,7 @@ class AdhocSnapshot:
                 raise self._timeout_error() from error
             if not is_other_run_error(error):
                 raise
-            self._run.log("Another run is active and may read the tables: %s", error)
+            self._run.log("Another run is active and may read the tables: %s; waiting for it", error)
             result = None
         else:
             if result is None:

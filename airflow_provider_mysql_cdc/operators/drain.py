@@ -41,7 +41,7 @@ def drain_binlog(task: MySqlCdcDrainOperator, run: JobRun) -> dict[str, Any]:
         except (AirflowException, CdcError) as error:
             if not attempts_left or not is_other_run_error(error) or LOCK_LOST in str(error):
                 raise
-            run.log("Another run has started first: %s", error)
+            run.log("Another run has started first: %s; planning again", error)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -174,7 +174,7 @@ RENDERERS: dict[Family, TextRenderer] = {
 
 
 def avro_text_code(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
-    """Return the code of a column, or None when its values are converted by way of JSON.
+    """Return generated code that writes a column's value from the text protocol as Avro, or None to go through JSON.
 
     Args:
         request: The column.

@@ -1,4 +1,6 @@
-"""Put a plan in force so that no record of an older plan or attempt can become visible afterwards.
+"""Fence older attempts and put a plan in force: no record of an older plan or attempt can become visible afterwards.
+
+What is left to do, according to stored state and ledger, is decided in ``reconcile.py``.
 
 The order matters:
 

@@ -1,4 +1,7 @@
-"""All properties, one constant each: ``from airflow_provider_mysql_cdc.cdc.config import fields as F``."""
+"""All properties, collected from the ``*_fields`` modules that declare them.
+
+A new one goes into the module of its group. Use: ``from airflow_provider_mysql_cdc.cdc.config import fields as F``.
+"""
 
 from __future__ import annotations
 

@@ -164,7 +164,12 @@ class NativeRowDecoder:
         return self._native.keys()
 
     def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
-        """Return the text before the row number and after it; arguments as for ``RowDecoder.row_texts``."""
+        """Return the text between the images and the row number, and the text after it, byte text.
+
+        Args:
+            ctx: Text around the rows.
+            op: Operation letter.
+        """
         return self.python.row_texts(ctx, op)
 
     def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:

@@ -346,9 +346,9 @@ class KeyRangeQueue:
             while time.monotonic() < self.deadline:
                 scan_queue = next(
                     (
-                        line
-                        for line in self.scan_queues
-                        if not line.blocked_reason and (line.missing_ranges or not line.exhausted)
+                        scan_queue
+                        for scan_queue in self.scan_queues
+                        if not scan_queue.blocked_reason and (scan_queue.missing_ranges or not scan_queue.exhausted)
                     ),
                     None,
                 )
@@ -462,7 +462,7 @@ class KeyRangeQueue:
             permanent: Whether to return the scans that can never continue, or the others.
         """
         return {
-            line.scan.number: line.blocked_reason
-            for line in self.scan_queues
-            if line.blocked_reason and line.permanent == permanent
+            scan_queue.scan.number: scan_queue.blocked_reason
+            for scan_queue in self.scan_queues
+            if scan_queue.blocked_reason and scan_queue.permanent == permanent
         }

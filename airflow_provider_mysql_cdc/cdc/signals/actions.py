@@ -1,4 +1,7 @@
-"""The actions that signals request (``read_action``)."""
+"""The actions that signals request.
+
+They are read by ``signals.signal.read_action``, and carried out by ``incremental.signal_processor``.
+"""
 
 from __future__ import annotations
 

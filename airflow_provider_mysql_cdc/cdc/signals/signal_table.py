@@ -240,7 +240,8 @@ def _column_problems(columns: Sequence[SignalTableColumn], table: TableId, where
     why = "the first three columns hold id, type and data of signals and watermarks, whatever they are called"
     remedy = f"recreate it: {create_statement(table)}"
     if len(columns) < 3:
-        yield ConfigError(f"the signal table has {len(columns)} columns", where=where, why=why, remedy=remedy)
+        what = f"the signal table has {len(columns)} columns, fewer than three"
+        yield ConfigError(what, where=where, why=why, remedy=remedy)
     for column, (purpose, min_length) in zip(columns, MIN_LENGTHS.items(), strict=False):
         json_data = purpose == "data" and column.type == "json"
         if column.type not in _TEXT_TYPES and not json_data:
@@ -290,10 +291,10 @@ def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableI
         )
     if facts.variables.get("binlog_order_commits", "ON").upper() not in ("ON", "1"):
         yield ConfigError(
-            "binlog_order_commits is OFF",
+            "ad-hoc snapshots need binlog_order_commits=ON",
             where=where,
-            why="a transaction that precedes a watermark in the binlog can then become visible after it, and a "
-            "snapshot would miss it",
+            why="it is OFF; a transaction that precedes a watermark in the binlog can then become visible after it, "
+            "and a snapshot would miss it",
             remedy="SET PERSIST binlog_order_commits = ON (the default)",
         )
 

@@ -91,7 +91,7 @@ def _scanned_bounds(
         bound = tuple(key_row)
         if not all(kind.is_written_form(value) for kind, value in zip(parsed_kinds, bound, strict=True)):
             raise SchemaError(
-                "a table cannot be split into chunks",
+                "the server returned a key that cannot bound a chunk",
                 where=f"table {table.id}, key {', '.join(columns)}",
                 why=f"the server returned the key {bound!r}, which is not a valid value of {', '.join(kinds)}",
                 remedy="report the table definition as a bug; meanwhile a statement in "

@@ -122,8 +122,9 @@ def dispatch_columns(table: Table, key: Sequence[str], rule: PartitionRule, wher
     columns = [table.column(name) for name in rule.columns]
     missing = [name for name, column in zip(rule.columns, columns, strict=True) if column is None]
     if missing or not rule.columns:
+        named = f"columns that the table does not have: {', '.join(missing)}" if missing else "no column"
         raise ConfigError(
-            f"the dispatcher 'columns' names {', '.join(missing) or 'no column'}",
+            f"the dispatcher 'columns' names {named}",
             where=f"{where}, table {table.id}",
             why=f"the table's columns are {', '.join(column.name for column in table.columns)}",
             remedy="correct the columns of the dispatcher, or give the table a rule of its own before this one",
@@ -139,11 +140,13 @@ def _index_columns(table: Table, key: Sequence[str], index: str, where: str) -> 
     if table.primary_key:
         indexes["primary"] = table.primary_key
     columns = indexes.get(index.lower())
-    if columns is None or any(table.column(name) is None for name in columns):
+    missing = [name for name in columns or () if table.column(name) is None]
+    if columns is None or missing:
+        no_index = f"the table has no unique index of that name; its unique indexes are {', '.join(indexes) or 'none'}"
         raise ConfigError(
-            f"the dispatcher 'index-value' names the index {index}",
+            f"the dispatcher 'index-value' names an index that cannot be used: {index}",
             where=f"{where}, table {table.id}",
-            why=f"the table's unique indexes are {', '.join(indexes) or 'none'}",
+            why=no_index if columns is None else f"its columns are not all in the table: {', '.join(missing)} missing",
             remedy="correct the index of the dispatcher, or give the table a rule of its own before this one",
         )
     return tuple(columns)

@@ -66,7 +66,7 @@ def test_a_missing_table_is_named_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     "columns, what",
     [
-        (COLUMNS[:2], "has 2 columns"),
+        (COLUMNS[:2], "has 2 columns, fewer than three"),
         (
             (SignalTableColumn("id", "bigint", None), *COLUMNS[1:]),
             "column id of the signal table is not a character column",
@@ -117,7 +117,7 @@ def test_the_table_must_be_written_to_the_binlog(more: dict[str, Any], option: s
 
 
 def test_commits_must_come_in_the_binlogs_order() -> None:
-    assert only(TABLE, facts(binlog_order_commits="OFF")).what == "binlog_order_commits is OFF"
+    assert only(TABLE, facts(binlog_order_commits="OFF")).what == "ad-hoc snapshots need binlog_order_commits=ON"
     assert found(READ_ONLY, facts(binlog_order_commits="OFF")) == []
     assert "super_read_only is ON" in only(TABLE, facts(super_read_only="ON")).why
 

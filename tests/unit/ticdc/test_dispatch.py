@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from zlib import crc32
 
 import pytest
@@ -139,9 +140,12 @@ def test_partitions_follow_ticdcs_hash() -> None:
 
 
 def test_a_rule_for_what_a_table_does_not_have_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"names the index nope.*shop\.orders.*by_code, primary"):
+    with pytest.raises(ConfigError, match=r"cannot be used: nope.*shop\.orders.*no unique index.*by_code, primary"):
         dispatcher(ORDERS, (), PartitionRule("index-value", index="nope"), "dispatchers")
-    with pytest.raises(ConfigError, match=r"names nope.*shop\.orders.*id, customer, code"):
+    cut = replace(ORDERS, columns=ORDERS.columns[:2])
+    with pytest.raises(ConfigError, match=r"cannot be used: by_code.*shop\.orders.*not all in the table: code missing"):
+        dispatcher(cut, (), PartitionRule("index-value", index="by_code"), "dispatchers")
+    with pytest.raises(ConfigError, match=r"does not have: nope.*shop\.orders.*id, customer, code"):
         dispatcher(ORDERS, (), PartitionRule("columns", columns=("nope",)), "dispatchers")
     with pytest.raises(ConfigError, match="names no column"):
         dispatcher(ORDERS, (), PartitionRule("columns"), "dispatchers")
