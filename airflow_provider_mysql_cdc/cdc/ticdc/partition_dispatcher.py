@@ -126,7 +126,7 @@ def dispatch_columns(table: Table, key: Sequence[str], rule: PartitionRule, wher
         raise ConfigError(
             f"the dispatcher 'columns' names {named}",
             where=f"{where}, table {table.id}",
-            why=f"the table's columns are {', '.join(column.name for column in table.columns)}",
+            why=f"the table's columns, without excluded ones, are {', '.join(column.name for column in table.columns)}",
             remedy="correct the columns of the dispatcher, or give the table a rule of its own before this one",
         )
     return tuple(column.name for column in columns if column is not None)
@@ -146,7 +146,7 @@ def _index_columns(table: Table, key: Sequence[str], index: str, where: str) -> 
         raise ConfigError(
             f"the dispatcher 'index-value' names an index that cannot be used: {index}",
             where=f"{where}, table {table.id}",
-            why=no_index if columns is None else f"its columns are not all in the table: {', '.join(missing)} missing",
+            why=no_index if columns is None else f"columns of it are missing or excluded: {', '.join(missing)}",
             remedy="correct the index of the dispatcher, or give the table a rule of its own before this one",
         )
     return tuple(columns)

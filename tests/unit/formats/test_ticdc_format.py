@@ -167,7 +167,7 @@ def test_rows_are_spread_as_the_dispatcher_says(rule: dict[str, Any], together: 
 
 def test_a_dispatcher_for_a_column_that_is_excluded_is_named() -> None:
     rule = {"partition": "columns", "columns": ["n"]}
-    with pytest.raises(ConfigError, match=r"names n.*table db\.t"):
+    with pytest.raises(ConfigError, match=r"does not have: n .*table db\.t"):
         made(rule, **{"column.exclude.list": "db.t.n"})
 
 
