@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from kit.sql import execute, rows
 from kit.window_rig import SIGNALS, Places, connection
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.sink import request_limit
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 SMALL = {"topic.creation.default.max.message.bytes": "50000", "cdc.id.header": "true"}
@@ -72,6 +75,28 @@ def test_a_record_that_fits_no_batch_is_named(properties: dict[str, str], root: 
     execute(root, f"INSERT INTO `{database}`.t VALUES (1, REPEAT('x', 60000))")
     with pytest.raises(RecordTooLargeError, match=r"the record has 6\d{4} bytes"):
         pipeline.drain()
+
+
+LARGE = {"kafka.message.max.bytes": "200000000", "topic.creation.default.max.message.bytes": "200000000"}
+
+
+def test_a_record_larger_than_any_request_is_named_at_once(
+    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker closes the connection without an answer, and the client would send the record again for ever."""
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, t MEDIUMTEXT)")
+    pipeline = Pipeline(properties | LARGE)
+    with closing(kafka_clients.record_writer(pipeline.cfg, 0)) as sink:
+        sink.init()
+        with pytest.raises(RecordTooLargeError, match=r"at most 104857600 bytes \(socket\.request\.max\.bytes\)"):
+            sink.produce(pipeline.table_topic("t"), b"key", b"x" * 104_857_600, 0)
+    monkeypatch.setattr(request_limit, "_LIMITS", {})
+    monkeypatch.setattr(request_limit, "broker_settings", lambda admin: {"socket.request.max.bytes": "1100000"})
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO `{database}`.t VALUES (1, REPEAT('x', 1100000))")
+    with pytest.raises(RecordTooLargeError, match=r"socket\.request\.max\.bytes") as caught:
+        pipeline.drain()
+    assert pipeline.table_topic("t") in caught.value.where and not caught.value.can_retry
 
 
 FLAT = {

@@ -6,6 +6,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import request_max_bytes
 from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_TIMEOUT_MS, TransactionalWriter
 
 
@@ -17,13 +18,15 @@ def record_writer(cfg: ConnectorConfig, writer: int | str, *, single_partition: 
         writer: Writer index, or the driver's name.
         single_partition: Whether the records of a transaction go to one partition.
     """
+    settings = cfg.kafka_settings()
     return TransactionalWriter(
-        cfg.kafka_settings(),
+        settings,
         transactional_id(cfg[F.TOPIC_PREFIX], writer),
         transaction_timeout_ms=cfg[F.TRANSACTION_TIMEOUT_MS],
         commit_bytes=cfg[F.COMMIT_BYTES],
         commit_interval_s=cfg[F.COMMIT_INTERVAL_MS] / 1000,
         single_partition=single_partition,
+        request_max_bytes=request_max_bytes(settings),
     )
 
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.model.records import PARTITION, Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import limit_records, record_too_large
 
 SHORT_TIMEOUT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes little; the brokers' maximum may be lower."""
@@ -42,6 +43,7 @@ class TransactionalWriter:
         commit_bytes: Bytes of keys and values from which ``should_commit`` is true.
         commit_interval_s: Seconds after which it is true as well.
         single_partition: Whether all records of a transaction are expected to go to one partition.
+        request_max_bytes: The largest request that the brokers read; None if it is not known.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TransactionalWriter:
         commit_bytes: int = 32 << 20,
         commit_interval_s: float = 10.0,
         single_partition: bool = False,
+        request_max_bytes: int | None = None,
     ) -> None:
         self.transactional_id = transactional_id
         self.bytes_pending = 0
@@ -60,6 +63,7 @@ class TransactionalWriter:
         self._commit_bytes, self._commit_interval_s = commit_bytes, commit_interval_s
         self._timeout_s = transaction_timeout_ms / 1000
         self._where = f"{transactional_id} at {broker_addresses(kafka_settings)}"
+        self._request_max_bytes = request_max_bytes
         self._producer_arguments = kafka_settings, transactional_id, transaction_timeout_ms
         self._linger = AdaptiveLinger(
             single_partition=single_partition, fixed=not LINGER_NAMES.isdisjoint(kafka_settings)
@@ -80,7 +84,9 @@ class TransactionalWriter:
 
     def _create_producer(self) -> Producer:
         batch_size = {} if self._batch_bytes is None else {"batch.size": self._batch_bytes}
-        self._settings = producer_settings(*self._producer_arguments, linger_ms=self._linger.linger_ms) | batch_size
+        settings = producer_settings(*self._producer_arguments, linger_ms=self._linger.linger_ms) | batch_size
+        self._record_max_bytes = settings["message.max.bytes"]
+        self._settings = limit_records(settings, self._request_max_bytes)
         return make_producer(self._settings, self._failures.on_client_error, self._failures.on_undelivered)
 
     def _serve(self, timeout_s: float) -> None:
@@ -182,7 +188,7 @@ class TransactionalWriter:
         except BufferError:
             self._produce_blocking(topic, key, value, partition, headers)
         except KafkaException as error:
-            raise self._produce_error(error, topic, key, value, partition) from None
+            raise self._produce_error(error, topic, key, value, partition, headers) from None
         size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
         self.records_pending += 1
         self.bytes_pending += size
@@ -226,7 +232,7 @@ class TransactionalWriter:
             except BufferError:
                 self._produce_blocking(topic, key, value, record_partition, record_headers)
             except KafkaException as error:
-                raise self._produce_error(error, topic, key, value, record_partition) from None
+                raise self._produce_error(error, topic, key, value, record_partition, headers) from None
             pending += (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
             if pending >= serve_at:
                 serve_at = pending + _SERVE_BYTES
@@ -260,7 +266,7 @@ class TransactionalWriter:
             except BufferError:
                 self._produce_blocking(topic, key, value, partition, headers)
             except KafkaException as error:
-                raise self._produce_error(error, topic, key, value, partition) from None
+                raise self._produce_error(error, topic, key, value, partition, headers) from None
         self.records_pending += len(records)
         self.bytes_pending += size
         if self.bytes_pending >= self._serve_at:
@@ -285,7 +291,7 @@ class TransactionalWriter:
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue of the producer remained full"))
                 raise self._to_error(error, f"while writing to {topic}") from None
             except KafkaException as error:
-                raise self._produce_error(error, topic, key, value, partition) from None
+                raise self._produce_error(error, topic, key, value, partition, headers) from None
 
     def _flush_briefly(self) -> None:
         """Flush the queue: the client may wait for more records than fit into it."""
@@ -391,18 +397,21 @@ class TransactionalWriter:
         self._failures.reset()
 
     def _produce_error(
-        self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None, partition: int
+        self,
+        error: KafkaException,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int,
+        headers: Headers | None,
     ) -> CdcError:
         cause, size = unwrap_error(error), len(value or b"") + len(key or b"")
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             # The client itself refuses the record, whatever the batch size is.
             self._failures.largest_refused = int(self._settings["batch.size"])
-            return RecordTooLargeError(
-                "a record is larger than Kafka accepts",
-                where=f"topic {topic}",
-                why=f"it has {size} bytes; kafka.message.max.bytes is {self._settings['message.max.bytes']}",
-                remedy="raise kafka.message.max.bytes and max.message.bytes of the topic, or exclude the column",
-            )
+            size += sum(len(name) + len(content or b"") for name, content in headers or ())
+            lowered = self._settings["message.max.bytes"] != self._record_max_bytes
+            return record_too_large(topic, size, self._record_max_bytes, self._request_max_bytes if lowered else None)
         self._failures.on_refused(error, topic, partition, size)
         return self._abort_and_wrap(error, f"while writing to {topic}")
 

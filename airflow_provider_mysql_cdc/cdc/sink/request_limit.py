@@ -1,0 +1,105 @@
+"""The largest request that the brokers read, which limits a record whatever its topic accepts.
+
+A broker closes the connection on which a larger request arrives, without an answer (``socket.request.max.bytes``,
+``NetworkReceive`` in Kafka 4.1). librdkafka takes this for a broken connection and sends the record again, until it
+gives up after ``delivery.timeout.ms``. So the client has to refuse such a record itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.sink.clients import MAX_RECORD_BYTES, make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, unwrap_error
+
+log = logging.getLogger(__name__)
+
+BROKER_LIMIT = "socket.request.max.bytes"
+_REQUEST_OVERHEAD = 4_096
+"""Bytes of a request beside its records: client id, transactional id, topic name and the header of the batch."""
+_TIMEOUT_S = 10.0
+_LIMITS: dict[str, int | None] = {}
+
+
+def request_max_bytes(settings: Mapping[str, Any]) -> int | None:
+    """Return the largest request that the brokers read; None if it is not known or no record can reach it.
+
+    One broker is asked, once in a process, and only if ``message.max.bytes`` is above its default.
+
+    Args:
+        settings: User settings under their librdkafka names.
+    """
+    try:
+        largest = int(settings.get("message.max.bytes", 0))
+    except ValueError:
+        return None  # the client reports what is wrong with it
+    if largest <= MAX_RECORD_BYTES:
+        return None
+    addresses = broker_addresses(settings)
+    if addresses not in _LIMITS:
+        text = broker_settings(make_admin(settings)).get(BROKER_LIMIT, "")
+        _LIMITS[addresses] = int(text) if text.isdecimal() else None
+    return _LIMITS[addresses]
+
+
+def broker_settings(admin: AdminClient) -> dict[str, str]:
+    """Return the settings of a broker; none if the account may not read them.
+
+    Args:
+        admin: From ``clients.make_admin``.
+    """
+    try:
+        nodes = admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes
+        resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
+        entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result(_TIMEOUT_S + 5)
+    except (KafkaException, IndexError) as error:
+        cause = unwrap_error(error).str() if isinstance(error, KafkaException) else "there are none"
+        log.info("the settings of the brokers cannot be read, so %s is not known: %s", BROKER_LIMIT, cause)
+        return {}
+    return {name: str(entry.value) for name, entry in entries.items()}
+
+
+def limit_records(settings: Mapping[str, Any], request_bytes: int | None) -> dict[str, Any]:
+    """Return producer settings with which the client refuses a record that the brokers do not read.
+
+    With compression the size of a request is not known beforehand, so nothing is refused.
+
+    Args:
+        settings: From ``clients.producer_settings``.
+        request_bytes: From ``request_max_bytes``.
+    """
+    compressed = {str(settings.get(name, "none")).lower() for name in ("compression.type", "compression.codec")}
+    if request_bytes is None or compressed != {"none"}:
+        return dict(settings)
+    largest = max(request_bytes - _REQUEST_OVERHEAD, 1_000)  # the least that librdkafka accepts
+    if int(settings["message.max.bytes"]) <= largest:
+        return dict(settings)
+    return {**settings, "message.max.bytes": largest}
+
+
+def record_too_large(topic: str, size: int, configured: object, request_bytes: int | None) -> RecordTooLargeError:
+    """Return the error for a record that the client refuses because of its size.
+
+    Args:
+        topic: Its topic.
+        size: Bytes of its key, value and headers.
+        configured: ``kafka.message.max.bytes``.
+        request_bytes: The largest request that the brokers read, if it is below that; otherwise None.
+    """
+    limit = f"kafka.message.max.bytes is {configured}"
+    remedy = "raise kafka.message.max.bytes and max.message.bytes of the topic"
+    if request_bytes is not None:
+        limit = f"the brokers read requests of at most {request_bytes} bytes ({BROKER_LIMIT})"
+        remedy = f"raise {BROKER_LIMIT} of the brokers (they have to be restarted)"
+    return RecordTooLargeError(
+        "a record is larger than Kafka accepts",
+        where=f"topic {topic}",
+        why=f"it has {size} bytes; {limit}",
+        remedy=f"{remedy}, or exclude the column (column.exclude.list)",
+    )
