@@ -24,8 +24,8 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger as follow
-from airflow_provider_mysql_cdc.cdc.operate import send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
@@ -269,6 +269,7 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[FakeSubmit, 
     for name in AROUND_JOB:
         monkeypatch.setitem(sys.modules, f"{OPERATE}.{name}", pipeline)
     monkeypatch.setattr(snapshot_again, "plan_repeated_snapshot", lambda *_, **__: None)
+    monkeypatch.setattr(interrupted_snapshot, "finish_interrupted", lambda *_, **__: None)
     monkeypatch.setattr(follow, "tally_of_ended_run", lambda cfg, owner: pipeline.left)
     monkeypatch.setattr(follow, "mark_reported", lambda cfg, tally, run, log: pipeline.told.append((tally, run)))
     monkeypatch.setattr(f"{OPERATE}.end_run.server_time", lambda cfg: 1_700_000_000.0)

@@ -141,8 +141,8 @@ def test_kills_in_snapshots_and_batches(
     assert last_error(stream) == "Spark started a task a second time while the view of its first attempt is open"
     assert seen[0].startswith(str(spark_cluster.folder / "worker-")) and "/environment/bin/python" in seen[0]
 
-    # A Python worker among several in mid-snapshot.
-    fired = on_cluster.submit_with(point="snapshot.chunk_read", action="kill-self")
+    # A Python worker among several, in the window that reads what is left.
+    fired = on_cluster.submit_with(point="incremental.stretch_read", action="kill-self")
     assert run_dag(load("mysql_cdc_snapshot")).state == "failed"
     assert fired.exists(), "the fault never fired"
     assert last_error(stream) == "Spark lost a task of this job"

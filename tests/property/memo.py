@@ -6,9 +6,7 @@ them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit import ledger_records
 from airflow_provider_mysql_cdc.cdc.commit import offset_store as store
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
+from airflow_provider_mysql_cdc.cdc.incremental import incremental_state
 from airflow_provider_mysql_cdc.cdc.model.stored_record import parse_json
 
 REMEMBERED = 4096
@@ -39,8 +38,15 @@ def _stored(text: str) -> StoredState:
     return StoredState.from_json(parse_json(text))
 
 
-def _once(read: Callable[[Mapping[str, Any]], Any]) -> SimpleNamespace:
-    return SimpleNamespace(from_json=lru_cache(maxsize=REMEMBERED)(read))
+class _Once:
+    """Stand in for a type of records: it reads each once."""
+
+    def __init__(self, kind: Any) -> None:
+        self.from_json = lru_cache(maxsize=REMEMBERED)(kind.from_json)
+        self._kind = kind
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._kind(*args, **kwargs)
 
 
 def read_once(patch: pytest.MonkeyPatch) -> None:
@@ -54,6 +60,8 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
         return None if self._text is None else _stored(self._text)
 
     patch.setattr(ledger_records, "decode", _decode)
+    for kind in ("TableScan", "DoneKeyRange", "RequestRecord"):
+        patch.setattr(incremental_state, kind, _Once(getattr(incremental_state, kind)))
     for kind in ("BatchPlan", "Marker"):
-        patch.setattr(ledger_records, kind, _once(getattr(ledger_records, kind).from_json))
+        patch.setattr(ledger_records, kind, _Once(getattr(ledger_records, kind)))
     patch.setattr(store.MemoryOffsetStore, "load", load)

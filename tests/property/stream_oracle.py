@@ -4,7 +4,8 @@ A **life** of the stream begins with a snapshot, and where a person moved the of
 
 * a commit is one of the attempt in force: nothing that was set aside or taken over becomes visible any more;
 * each event at most once, and in order within its partition; each key in one partition, as long as the configuration is
-  the same; no event behind a row that holds it;
+  the same; no event behind a row that holds it, and no row behind an event that it does not hold;
+* no row is read twice, unless its scan began again; a scan that has ended has read each key;
 * when the offset moves, every event of the binlog in which the life began, up to there, is committed, or is contained
   in a row of a finished snapshot; and the offset stays in that binlog, and moves back only when it was lost;
 * a topic that lost records by hand gets no more in that life from whoever begins later.
@@ -17,11 +18,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stream_source import KEYS, Source
+from stream_source import KEYS, TABLES, Source, table_of
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, SNAPSHOT_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
+    DONE_RANGE_PREFIX,
+    PLAN_KEY,
+    SCAN_PREFIX,
+    SNAPSHOT_KEY,
+    VIEW_KEY,
+)
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import initial_request_id
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 
@@ -59,6 +68,46 @@ class Entry:
         return cls(topic, topic_id, partition, json.loads(key or b"")["id"], kind, int(n), int(epoch), attempt, salt)
 
 
+class Reads:
+    """Tell the reads of a table apart: a view, the scan that goes on with it, and each scan that began again."""
+
+    def __init__(self) -> None:
+        self.scans: dict[int, TableScan] = {}
+        self._reads: dict[int, int] = {}
+        self._count = 0
+
+    def noted(self, order: int, scan: TableScan | None, view: BinlogOffset | None) -> None:
+        """Take note of a scan's record.
+
+        Args:
+            order: The scan's order.
+            scan: The scan; None if it was deleted.
+            view: The position of the snapshot's view.
+        """
+        before = self.scans.pop(order, None)
+        if scan is None:
+            return
+        goes_on = scan.initial and scan.state == "running" and scan.start_offset == view
+        if before is None and goes_on:
+            self._reads[order] = 0
+        elif before is None or (before.start_offset, before.format_digest) != (scan.start_offset, scan.format_digest):
+            self._count += 1
+            self._reads[order] = self._count
+        self.scans[order] = scan
+
+    def read_of(self, order: int | None) -> int:
+        """Return the number of a scan's read, 0 for that of the view."""
+        return 0 if order is None else self._reads[order]
+
+    def request_of(self, order: int | None, epoch: int) -> str:
+        """Return the request that a scan belongs to; that of a snapshot's view is the one that would finish it."""
+        return initial_request_id(epoch) if order is None else self.scans[order].request
+
+    def active(self) -> list[TableScan]:
+        """Return the scans of interrupted snapshots that have not ended."""
+        return [scan for scan in self.scans.values() if scan.initial and not scan.ended]
+
+
 class Oracle:
     """Judge commits and offsets."""
 
@@ -68,13 +117,16 @@ class Oracle:
         self._plans: dict[int, BatchPlan] = {}
         self._books: dict[int, BinlogOffset] = {}
         self._begun: dict[str, int] = {}
+        self._reads = Reads()
         self._seen: dict[int, set[tuple[str, int, int]]] = defaultdict(set)
+        self._read: dict[tuple[str, int], set[int]] = defaultdict(set)
         self._rows: dict[int, dict[int, int]] = defaultdict(dict)
         self._last: dict[tuple[int, str, int, int], int] = {}
         self._homes: dict[tuple[int, int, str], tuple[str, int]] = {}
         self._filled: dict[str, set[int]] = defaultdict(set)
         self._deleted: list[tuple[str, int, set[int]]] = []
         self._high: dict[int, int] = {}
+        self._view: BinlogOffset | None = None
 
     def life(self, epoch: int) -> int:
         """Return the life to which an epoch belongs, named after the epoch that began it."""
@@ -94,25 +146,42 @@ class Oracle:
 
     def committed(self, entries: Iterable[Entry], ledger: Iterable[SideRecord]) -> None:
         """Judge a transaction that is committed."""
+        order: int | None = None
+        ended: list[TableScan] = []
         for _, key, text, _ in ledger:
             name, data = (key or b"").decode(), json.loads(text) if text else None
-            if name == PLAN_KEY:
+            if name.startswith(SCAN_PREFIX):
+                scan = TableScan.from_json(data) if data is not None else None
+                self._reads.noted(int(name.removeprefix(SCAN_PREFIX)), scan, self._view)
+                ended += [scan] if scan is not None and scan.initial and scan.state == "done" else []
+            elif name.startswith(DONE_RANGE_PREFIX) and data is not None:
+                order = int(data["stretch"]["scan"])
+            elif name == VIEW_KEY:
+                self._view = BinlogOffset.from_json(data["offset"]) if data is not None else None
+            elif name == PLAN_KEY:
                 plan = BatchPlan.from_json(data)
                 self._plans[plan.epoch] = plan
-            elif name == SNAPSHOT_KEY and data["status"] == "done":
+            elif name == SNAPSHOT_KEY and data is not None and data["status"] == "done":
                 self._books[int(data["epoch"])] = BinlogOffset.from_json(data["offset"])
         for entry in entries:
-            self._judge(entry, self.life(entry.epoch))
+            self._judge(entry, self.life(entry.epoch), order)
+        for scan in ended:
+            lacks = [key for key in TABLES[scan.table] if not any(key in rows for rows in self._rows.values())]
+            assert not lacks, f"{scan} has ended without {lacks}"
 
-    def _judge(self, e: Entry, life: int) -> None:
+    def _judge(self, e: Entry, life: int, order: int | None) -> None:
         assert e.attempt == self.attempt, f"{e} is of an attempt that is no longer in force"
         seen, rows = self._seen[life], self._rows[life]
-        assert (e.kind, e.n, e.key) not in seen, f"{e} comes twice"
-        seen.add((e.kind, e.n, e.key))
         if e.kind == "r":
-            assert e.key not in rows, f"{e}: its row comes twice"
+            read = self._read[self._reads.request_of(order, life), self._reads.read_of(order)]
+            assert e.key not in read, f"{e}: its row comes twice"
+            read.add(e.key)
+            last = max((n for at, n in self._last.items() if (at[0], at[3]) == (life, e.key)), default=-1)
+            assert e.n >= max(last, rows.get(e.key, -1)), f"{e}: its row comes behind {last}"
             rows[e.key] = e.n
         else:
+            assert (e.kind, e.n, e.key) not in seen, f"{e} comes twice"
+            seen.add((e.kind, e.n, e.key))
             assert e.n > rows.get(e.key, -2), f"{e} is contained in the row before it ({rows[e.key]})"
             last = self._last.get((life, e.topic_id, e.partition, e.key), -1)
             assert e.n > last, f"{e} comes behind {last}"
@@ -154,7 +223,9 @@ class Oracle:
     def _whole(self, life: int, start: BinlogOffset) -> None:
         """Check that a finished snapshot has each key, with all that lies before the drain behind it."""
         rows, before = self._rows[life], self._source.life(start).rows(start.pos)
-        behind = [key for key in range(KEYS) if key not in rows or rows[key] < before[key]]
+        waits = {scan.table for scan in self._reads.active()}
+        keys = [key for key in range(KEYS) if table_of(key) not in waits]
+        behind = [key for key in keys if key not in rows or rows[key] < before[key]]
         assert not behind, f"snapshot {life} lacks {behind}"
         plan = self._plans[life]
         if plan.gapless:

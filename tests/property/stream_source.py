@@ -11,11 +11,33 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import SIGNED
 
 FILE, KEYS = "binlog.000001", 6
+TABLES = {TableId("d", "t"): range(4), TableId("d", "u"): range(4, KEYS)}
+COLUMN = Column("id", 1, "INT", "INT", nullable=False)
+STATE = SchemaState({name: Table(name, (COLUMN,), ("id",)) for name in TABLES})
+CHUNKS = {
+    "t": [
+        SnapshotChunk(TableId("d", "t"), 0, ("id",), None, (1,), last=False, kinds=(SIGNED,)),
+        SnapshotChunk(TableId("d", "t"), 1, ("id",), (1,), None, kinds=(SIGNED,)),
+    ],
+    "u": [SnapshotChunk(TableId("d", "u"), 0, ("id",), None, None, kinds=(SIGNED,))],
+}
+RowRecord = tuple[TableId, int, str, int]
+"""Table, key, kind of the record, and the change."""
+
+
+def table_of(key: int) -> TableId:
+    """Return the table that holds a key."""
+    return next(table for table, keys in TABLES.items() if key in keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +49,19 @@ class Change:
         key: The key.
         gtid: Its GTID, the same on every server.
         ts_ms: When it was committed first.
+        changed_tables: The tables that a statement changed; none for rows.
     """
 
     n: int
     key: int
     gtid: str
     ts_ms: int
+    changed_tables: tuple[TableId, ...] = ()
+
+    @property
+    def records(self) -> list[RowRecord]:
+        """Return what a stream produces for it."""
+        return [(table_of(self.key), self.key, "c", self.n)]
 
 
 @dataclass(eq=False)
@@ -165,6 +194,40 @@ class Source:
         self._ask()
         return Connection(self.address)
 
+    # -- tables, as the stage asks for them -----------------------------------------------------------------------
+
+    def schema(self, _: BinlogOffset | None = None) -> SchemaState:
+        """Return the tables at a position, or now."""
+        return STATE
+
+    def history(self) -> list[HistoryRecord]:
+        """Return the statements so far."""
+        return []
+
+    def split(self, table: TableId) -> list[SnapshotChunk]:
+        """Return the chunks of a table."""
+        return CHUNKS[table.table]
+
+    def lock(self, _: Connection, __: TableId) -> None:
+        """Hold a table's name and structure until the connection ends; an error if the view cannot read it."""
+
+    def unlock(self, _: Connection) -> None:
+        """Let statements change the tables that a connection holds."""
+
+    def rows_now(self, table: TableId, _: tuple[str, ...]) -> dict[int, int] | None:
+        """Return the rows of a table by these columns; None when there is no such table."""
+        return {key: n for key, n in self.address.data.items() if key in TABLES[table]}
+
+    def rows_in_view(self, conn: Connection, table: TableId) -> dict[int, int]:
+        """Return the rows of a table that a connection holds, in its view."""
+        rows = conn.server.binlog.rows(conn.view)
+        return {key: n for key, n in rows.items() if key in TABLES[table]}
+
+    def rows_at(self, offset: BinlogOffset, table: TableId) -> dict[int, int]:
+        """Return the rows of a table in a view at a position."""
+        rows = self.life(offset).rows(offset.pos)
+        return {key: n for key, n in rows.items() if key in TABLES[table]}
+
     def read_origin(self, _: Any, file: str) -> str:
         """Stand in for ``binlog.file_fingerprint.read_fingerprint``."""
         self._ask()
@@ -176,23 +239,23 @@ class Source:
 class Connection:
     """Answer what the product asks a server."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, server: Server, on_close: Callable[[Connection], None] = lambda _: None) -> None:
+        self.server, self.view, self._on_close = server, 0, on_close
 
     def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        return None
+        self._on_close(self)
 
     def cursor(self) -> Cursor:
-        return Cursor(self.server)
+        return Cursor(self)
 
     def close(self) -> None:
-        return None
+        self._on_close(self)
 
     def rollback(self) -> None:
-        return None
+        self._on_close(self)
 
 
 def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[str, Any]]]]:
@@ -218,8 +281,8 @@ def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[st
 class Cursor:
     """Answer one statement."""
 
-    def __init__(self, server: Server) -> None:
-        self._server, self._found = server, list[dict[str, Any]]()
+    def __init__(self, conn: Connection) -> None:
+        self._conn, self._found = conn, list[dict[str, Any]]()
 
     def __enter__(self) -> Cursor:
         return self
@@ -228,7 +291,9 @@ class Cursor:
         return None
 
     def execute(self, sql: str, args: Sequence[Any] | None = None) -> None:
-        answers = _answers(self._server)
+        if sql.startswith("START TRANSACTION"):
+            self._conn.view = self._conn.server.binlog.end()
+        answers = _answers(self._conn.server)
         self._found = next(answer for start, answer in answers.items() if sql.startswith(start))(args or ())
 
     @property
@@ -242,6 +307,11 @@ class Cursor:
         return next(iter(self.fetchall()), None)
 
 
-def row_event(at: int) -> Any:
-    """Return what the filters ask of a row event that ends at a position."""
-    return SimpleNamespace(file=FILE, end_pos=at, where=lambda: f"{FILE}:{at}")
+def binlog_event(at: int, keys: Sequence[int] = ()) -> Any:
+    """Return what a window asks of an event that ends at a position.
+
+    Args:
+        at: The position.
+        keys: The keys of its rows.
+    """
+    return SimpleNamespace(file=FILE, end_pos=at, where=lambda: f"{FILE}:{at}", buf=keys, end=len(keys))

@@ -9,27 +9,27 @@ from typing import Any
 
 import pytest
 from stream_oracle import value
-from stream_source import row_event
-from stream_world import TABLES, World, table_of
+from stream_source import binlog_event
+from stream_world import StagedLock, World
+from window_stage import windows
 
+from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog import dump, position
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, stage_runner, topic_guard
@@ -38,32 +38,20 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, reset_offset
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_job as preparing
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
-from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import (
     range_writer,
-    resumption,
     row_emitter,
     snapshot_driver,
     snapshot_task,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SIGNED, SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OpenedView, ViewReply
 
-COLUMN = Column("id", 1, "INT", "INT", nullable=False)
-STATE = SchemaState({name: Table(name, (COLUMN,), ("id",)) for name in TABLES})
-DEFINITIONS: Any = SimpleNamespace(tables=dict.fromkeys(TABLES, ""), lower_case_table_names=0)
-CHUNKS = {
-    "t": [
-        SnapshotChunk(TableId("d", "t"), 0, ("id",), None, (1,), last=False, kinds=(SIGNED,)),
-        SnapshotChunk(TableId("d", "t"), 1, ("id",), (1,), None, kinds=(SIGNED,)),
-    ],
-    "u": [SnapshotChunk(TableId("d", "u"), 0, ("id",), None, None, kinds=(SIGNED,))],
-}
 NO_ROWS: Any = None
 
 
@@ -87,7 +75,7 @@ class ModelWriter:
             context.cfg, context.plan, context.index, context.sink, context.resume_marker
         )  # fmt: skip
         self._cfg, self._plan, self._index, self._sink = cfg, plan, index, sink
-        self._filters = context.snapshot_filter
+        self._window_keys = context.window_keys
         self._at, self._counts = WriterPosition(plan.start), WriterCounts.resume(resume_marker, None)
         if resume_marker is not None:
             self._at.resume = resume_marker.reached
@@ -119,27 +107,46 @@ class ModelWriter:
         for end, change in binlog.between(plan.start.pos, plan.end.pos):
             at.begin_transaction()
             at.events += 1
+            self._note(end, change)
             if not (at.resume is not None and at.rows_committed()):
-                self._row(end, change)
+                self._produce(change)
             self._tracker.add(change.gtid)
             at.move_to(plan.start.file, end)
         at.move_to(plan.end.file, plan.end.pos)
         self._committer.finish()
-        return WriterResult(self._counts.by_topic, None)
+        return WriterResult(self._counts.by_topic, self.world.source.schema(plan.end))
 
-    def _row(self, end: int, change: Any) -> None:
-        table, salt = table_of(change.key), salt_of(self._cfg)
-        out: list[Any] = [(key_of(change.key, salt), value("c", change.n, self._plan, salt), 0, 0, None, None)]
-        by = read_at.CommittingTransaction(change.gtid, change.ts_ms * 1000)
-        if self._filters is not None:
-            out = self._filters.outside_chunks(table, out, row_event(end), NO_ROWS, by)
-        share = self._shares.ensure_share(table)
-        for key, text, *_ in out:
-            partition = owner.partition_of(key, share.partitions)
+    def _note(self, end: int, change: Any) -> None:
+        """Tell a window of an event, as ``DrainWriter`` does: of each one, whoever produces it."""
+        if self._window_keys is None:
+            return
+        event = binlog_event(end, [key for _, key, _, _ in change.records])
+        if change.changed_tables:
+            names: Any = [SimpleNamespace(id=table, previous_id=None) for table in change.changed_tables]
+            self._window_keys.on_statement(names, event)
+        for table in {table for table, *_ in change.records}:
+            self._window_keys._decoders[table] = TOUCHED
+            self._window_keys.add_rows(table, EventRows(event, 0, 0), event)
+
+    def _produce(self, change: Any) -> None:
+        salt = salt_of(self._cfg)
+        for table, key, kind, n in change.records:
+            if not self._cfg.captures(table):
+                continue
+            share, name = self._shares.ensure_share(table), key_of(key, salt)
+            partition = owner.partition_of(name, share.partitions)
             if partition in share.assigned:
-                self._sink.produce(share.topic, key, text, partition)
+                self._sink.produce(share.topic, name, value(kind, n, self._plan, salt), partition)
                 self._counts.add_side_record(share.topic)
         self._committer.after_rows()
+
+
+def _touch(keys: Iterable[int], _: int, __: int, ___: Any, found: list[Any]) -> None:
+    found.extend((key,) for key in keys)
+
+
+TOUCHED: Any = SimpleNamespace(write=_touch, update=_touch, delete=_touch, partial_update=_touch)
+"""Stand in for the decoder of touched keys: the event has them as they are."""
 
 
 class ModelRangeWriter(range_writer.RangeWriter):
@@ -147,19 +154,23 @@ class ModelRangeWriter(range_writer.RangeWriter):
 
     world: World
 
-    def write_rows(self, row_range: range_writer.RowRange, _: dict[str, int]) -> dict[TableId, range_writer.RowCounts]:
-        (select,) = row_range.tables
-        chunk: Any = select.sql  # what stands in for ``chunk_sql`` gives it
-        salt, offset = salt_of(self.cfg), row_range.position().offset
-        values = self.world.source.life(offset).rows(offset.pos)
-        route = select.make_route()
-        low, high = (chunk.low or (-1,))[0], (chunk.high or (99,))[0]
-        keys = [key for key in TABLES[chunk.table] if int(low) < key <= int(high)]
+    def write_rows(self, row_range: range_writer.RowRange, _: dict[str, int]) -> range_writer.RowCounts:
+        select, salt, source = row_range.select, salt_of(self.cfg), self.world.source
+        table, part = select.table.id, select.sql  # what stands in for ``chunk_sql`` and ``rows_sql`` gives it
+        of_snapshot = self.plan.kind == "snapshot"
+        with row_range.read_errors():
+            rows = source.rows_at(row_range.position().offset, table) if of_snapshot else None
+            rows = source.rows_in_view(self.conn, table) if rows is None else rows
+        low, high = (part.low or (-1,))[0], (part.high or (99,))[0]
+        every = [key for key in rows if int(low) < key <= int(high)]
+        keys: Any = select.unchanged_rows(every)  # type: ignore[arg-type]
+        route, written = select.make_route(), 0
         for key in keys:
             name = key_of(key, salt)
             partition = owner.partition_of(name, route.partitions)
-            self.sink.produce(route.topic, name, value("r", values[key], self.plan, salt), partition)
-        return {chunk.table: range_writer.RowCounts(len(keys))}
+            self.sink.produce(route.topic, name, value("r", rows[key], self.plan, salt), partition)
+            written += 1
+        return range_writer.RowCounts(written, 0, len(every) - written)
 
 
 class Coordinator:
@@ -167,8 +178,9 @@ class Coordinator:
 
     token = ""
 
-    def __init__(self, handlers: Iterable[TaskHandler], *_: Any, **__: Any) -> None:
+    def __init__(self, handlers: Iterable[TaskHandler], *_: Any, on_lost: Any = None, **__: Any) -> None:
         self.handlers = {handler.operation: handler for handler in handlers}
+        self.on_lost = on_lost
         self.address = (self,)
 
     def close(self) -> None:
@@ -184,8 +196,9 @@ class Channel:
     def __enter__(self) -> Channel:
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        return None
+    def __exit__(self, kind: Any, error: Any, _: Any) -> None:
+        if kind is not None and self._at.on_lost is not None:
+            self._at.on_lost(self._task, error if isinstance(error, CdcError) else None)
 
     def call(self, operation: TaskOperation[Any, Any], request: Any) -> Any:
         members = self._at.handlers[operation.name].reply(self._task, request.to_json())
@@ -205,7 +218,7 @@ class Meeting(TaskBarrier):
 
 
 class Leader:
-    """Stand in for ``StageLeader``, whose part ``Opener`` does."""
+    """Stand in for the ``StageLeader`` of a snapshot, whose part ``Opener`` does."""
 
     error = None
 
@@ -222,27 +235,30 @@ class Leader:
 class Opener:
     """Stand in for ``ViewOpener``."""
 
-    def __init__(self, cfg: ConnectorConfig, meeting: Meeting, _: Any, __: Any, use: Any) -> None:
-        self._cfg, self._use, self._reply = cfg, use, ViewReply()
+    def __init__(self, cfg: ConnectorConfig, meeting: Meeting, _: Any, guard_conn: Any, use: Any) -> None:
+        self._cfg, self._guard_conn, self._use, self._reply = cfg, guard_conn, use, ViewReply()
         self.changed_tables: list[str] = []
+        self._lock = StagedLock(ModelRangeWriter.world.pause)
         meeting.opener = self
 
     def lead(self, _: Any) -> None:
         return None
 
     def opened(self) -> ViewReply:
-        if self._reply.view is None:
-            with snapshot_driver.connect(self._cfg.connection_settings()) as conn:
-                view: Any = SimpleNamespace(
-                    offset=position.end_of_binlog(conn, self._cfg.connection_settings()), ts_ms=0
-                )
-            view.ts_ms = ModelRangeWriter.world.source.now_ms
-            self.changed_tables = self._use.find_changes(view)
-            if self.changed_tables:
-                return ViewReply()
+        with self._lock:
+            if self._reply.view is None and not self.changed_tables:
+                self._open()
+            return self._reply
+
+    def _open(self) -> None:
+        with snapshot_driver.connect(self._cfg.connection_settings()) as conn:
+            view: Any = SimpleNamespace(offset=position.end_of_binlog(conn, self._cfg.connection_settings()), ts_ms=0)
+        view.ts_ms = ModelRangeWriter.world.source.now_ms
+        self._guard_conn.rollback()
+        self.changed_tables = self._use.find_changes(view)
+        if not self.changed_tables:
             self._use.record_view(view)
             self._reply = ViewReply(OpenedView(view.offset, view.ts_ms))
-        return self._reply
 
 
 class NoLock:
@@ -274,6 +290,7 @@ def on_stage(patch: pytest.MonkeyPatch) -> None:
     _outside(patch)
     _jobs(patch)
     _snapshot_parts(patch)
+    windows(patch, ModelRangeWriter)
 
 
 def _of_world(name: str) -> Callable[..., Any]:
@@ -294,16 +311,11 @@ def _nothing(*_: Any, **__: Any) -> Any:
     return ()
 
 
-def _own_keys(_: Any, __: Any, ___: Any, records: list[Any], ____: Any) -> list[bytes]:
-    """Stand in for the decoding of the columns that bound chunks."""
-    return [key_of(json.loads(record[0])["id"], 0) for record in records]
-
-
 def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
-    asking = (preparing, before_drain, before_snapshot, reset_offset, one_binlog)
-    for module in (*asking, drain_driver, key_filters, snapshot_driver, snapshot_task):
+    asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, reset_offset, one_binlog)
+    for module in (*asking, drain_driver, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
     patch.setattr(kafka_clients, "ledger", lambda _: ModelRangeWriter.world.ledger)
@@ -320,19 +332,20 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
 def _jobs(patch: pytest.MonkeyPatch) -> None:
     """Leave out what is not of the protocol: lock, preflight, schema history, the decoding of rows, sockets."""
     patch.setattr(run_lock, "hold_run_lock", lambda *_: NoLock())
+    patch.setattr(job_ledger, "threading", SimpleNamespace(Lock=lambda: StagedLock(ModelRangeWriter.world.pause)))
     for name in ("disable_idle_timeout", "require_no_other_run", "require_sole_run"):
         patch.setattr(run_lock, name, _nothing)
     for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
         for name in ("preflight", "raise_first_error", "require_durable_topics", own):
             patch.setattr(module, name, _nothing)
     patch.setattr(reset_offset, "history_covers", lambda *_: True)
-    patch.setattr(one_batch, "load_schema_state", lambda *_, **__: STATE)
+    patch.setattr(one_batch, "load_schema_state", lambda *_, until, **__: ModelRangeWriter.world.source.schema(until))
+    patch.setattr(interrupted_snapshot, "require_recorded_history", _nothing)
     patch.setattr(drain_driver, "server_variables", _nothing)
     for name in ("record_history_id", "require_recorded_history"):
         patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "history_difference", _nothing)
     patch.setattr(one_batch, "create_writer", ModelWriter)
-    patch.setattr(key_filters.SnapshotFilter, "_chunk_keys", _own_keys)
     patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
     for module in (drain_driver, snapshot_driver):
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
@@ -353,23 +366,36 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "require_drained", require_drained)
     patch.setattr(snapshot_task, "RangeWriter", ModelRangeWriter)
     patch.setattr(snapshot_task, "chunk_sql", lambda *given: given[3])
+    patch.setattr(faults, "fault_point", lambda *_: ModelRangeWriter.world.pause())
     patch.setattr(snapshot_task, "make_snapshot_route", _route)
     patch.setattr(snapshot_driver, "TaskBarrier", Meeting)
     patch.setattr(snapshot_driver, "StageLeader", Leader)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)
     patch.setattr(snapshot_driver, "history_id_record", lambda *_: SideRecord("history", b"", b""))
-    for name in (
-        "lock_metadata",
-        "build_snapshot_schema",
-        "require_recorded_history",
-        "history_records",
-        "tables_created_since",
-        "check_override",
-        "single_chunk_required",
-    ):
+    for name in ("build_snapshot_schema", "history_records", "check_override"):
         patch.setattr(snapshot_driver, name, _nothing)
-    patch.setattr(snapshot_driver, "captured_tables", lambda *_: list(TABLES))
-    patch.setattr(snapshot_driver, "read_definitions", lambda *_: DEFINITIONS)
-    patch.setattr(snapshot_driver, "captured_state", lambda _: STATE)
-    patch.setattr(snapshot_driver, "split_table", lambda _, table, *__, **___: CHUNKS[table.id.table])
-    patch.setattr(resumption, "statements_between", _nothing)
+    patch.setattr(snapshot_driver, "lock_metadata", _lock)
+    patch.setattr(snapshot_driver, "tables_created_since", _created)
+    patch.setattr(snapshot_driver, "captured_tables", lambda _, cfg: _captured(cfg))
+    patch.setattr(snapshot_driver, "read_definitions", lambda _, __, tables: _definitions(tables))
+    patch.setattr(snapshot_driver, "captured_state", lambda found: found.state)
+    patch.setattr(snapshot_driver, "split_table", lambda _, table, *__, **___: _of_source("split")(table.id))
+
+
+def _captured(cfg: ConnectorConfig) -> list[TableId]:
+    return [table for table in ModelRangeWriter.world.source.schema().tables if cfg.captures(table)]
+
+
+def _definitions(tables: list[TableId]) -> Any:
+    state = ModelRangeWriter.world.source.schema()
+    return SimpleNamespace(tables=dict.fromkeys(tables, ""), lower_case_table_names=0, state=state)
+
+
+def _lock(conn: Any, tables: Iterable[TableId], _: int) -> TableId | None:
+    for table in tables:
+        ModelRangeWriter.world.source.lock(conn, table)
+    return None
+
+
+def _created(cfg: ConnectorConfig, listed: list[TableId], *_: Any) -> list[str]:
+    return [str(table) for table in _captured(cfg) if table not in listed]

@@ -9,7 +9,7 @@ one go on, or end it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -18,21 +18,19 @@ import greenlet
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
 from stream_oracle import Entry, Oracle
-from stream_source import KEYS, Source
+from stream_source import TABLES, Source
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec
 
 PREFIX, LEDGER = "p", "mysql-cdc-ledger.p"
-TABLES = {TableId("d", "t"): range(4), TableId("d", "u"): range(4, KEYS)}
 TOPICS = {f"{PREFIX}.{table}": table for table in TABLES}
 FIRST_PARTITIONS = 2
 RECORD_BYTES = 512
@@ -45,15 +43,11 @@ GIVEN = {
     "database.password": "x",
     "kafka.bootstrap.servers": "localhost:9092",
     "topic.creation.default.partitions": str(FIRST_PARTITIONS),
+    "table.include.list": r"d\.[tux]",
     "include.schema.changes": "false",
     "drain.small.batch.bytes": "0",
     "commit.bytes": "1024",
 }
-
-
-def table_of(key: int) -> TableId:
-    """Return the table that holds a key."""
-    return next(table for table, keys in TABLES.items() if key in keys)
 
 
 @lru_cache(maxsize=64)
@@ -71,15 +65,33 @@ def config(salt: int, writers: int) -> ConnectorConfig:
 class World:
     """Everything that lives longer than a process."""
 
+    topics: Collection[str] = frozenset(TOPICS)
+    """The topics of tables."""
+
     def __init__(self) -> None:
         self.kafka = MemoryKafka()
         self.partitions: dict[str, int] = {}
-        self.source = Source(self.pause)
-        self.oracle = Oracle(self.source, self.partitions)
+        self.source, self.oracle = self.cast()
         self.ledger = StagedLedger(self)
         self.store = StagedStore(self)
         self.main = greenlet.getcurrent()
         self.salt, self.violation = 0, ""
+        self.ranges_per_window = 99
+        self._leader: Any = None
+
+    def cast(self) -> tuple[Any, Any]:
+        """Return the source, and who judges."""
+        source = Source(self.pause)
+        return source, Oracle(source, self.partitions)
+
+    def lead(self, leader: Any) -> None:
+        """Let the next stage have a leader: the driver's part of a window."""
+        self._leader = leader
+
+    def take_leader(self) -> Any:
+        """Return the leader of the stage that begins; None when it has none."""
+        leader, self._leader = self._leader, None
+        return leader
 
     def pause(self) -> None:
         """Let others go on; a process may be ended here."""
@@ -112,7 +124,7 @@ class World:
         """Stand in for ``sink.topics.ensure_topics``."""
         self.pause()
         for topic, spec in specs.items():
-            if topic in TOPICS and topic not in self.partitions:
+            if topic in self.topics and topic not in self.partitions:
                 self.create_topic(topic, spec.partitions)
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -125,6 +137,22 @@ class World:
         if self.partitions.pop(topic, None) is not None:
             self.kafka.delete(topic)
             self.oracle.topic_deleted(topic)
+
+
+class StagedLock:
+    """Stand in for a lock of threads: whoever waits for it lets others go on."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._pause, self._held = pause, False
+
+    def __enter__(self) -> StagedLock:
+        while self._held:
+            self._pause()
+        self._held = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held = False
 
 
 class StagedWriter(MemoryWriter):
@@ -143,7 +171,7 @@ class StagedWriter(MemoryWriter):
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
     ) -> None:
         world = self._world
-        if topic in TOPICS:
+        if topic in world.topics:
             world.pause()
             if partition >= world.partitions.get(topic, 0):
                 raise SinkError("no such topic or partition", where=f"{topic} {partition}", retriable=True)
@@ -151,7 +179,7 @@ class StagedWriter(MemoryWriter):
         else:
             self.records.append(SideRecord(topic, key, value))
         super().produce(topic, key, value, partition, headers)
-        self.bytes_pending += RECORD_BYTES if topic in TOPICS else 0
+        self.bytes_pending += RECORD_BYTES if topic in world.topics else 0
 
     def commit(self, records: Sequence[SideRecord] = ()) -> None:
         self._world.pause()
@@ -232,32 +260,55 @@ class StagedStore(MemoryOffsetStore):
 
 @dataclass(eq=False)
 class Work:
-    """One task that a driver wants done, in as many attempts as it takes."""
+    """One task that a driver wants done, in as many attempts as it takes.
+
+    Args:
+        task: The product's function.
+        index: Its index.
+        arguments: What it gets.
+        once: Whether the loss of its first attempt ends the stage.
+        begun: Whether an attempt has begun.
+        done: Whether an attempt has come to its end.
+        error: What an attempt ended with.
+    """
 
     task: Callable[[int, Any], Any]
     index: int
     arguments: Any
+    once: bool = False
+    begun: bool = False
     done: bool = False
+    error: BaseException | None = None
 
     def run(self) -> None:
         """Do it."""
-        self.task(self.index, self.arguments)
+        self.begun = True
+        try:
+            self.task(self.index, self.arguments)
+        except BaseException as error:
+            self.error = error
+            raise
         self.done = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether an attempt may begin."""
+        return not self.done and not (self.once and self.begun)
 
 
 @dataclass(eq=False)
 class Runner:
-    """Run tasks where they stand, or hand them to the walk.
+    """Hand tasks to the walk.
 
     Args:
         world: The world.
         wanted: Tasks at once.
-        inline: Whether to run them here.
+        patient: Whether lost tasks are begun again; if not, the first loss ends the job.
     """
 
     world: World
     wanted: int
-    inline: bool = False
+    patient: bool = True
     work: list[Work] = field(default_factory=list)
     endpoint: Endpoint = field(default_factory=lambda: Endpoint("driver"))
 
@@ -266,15 +317,20 @@ class Runner:
         return self.wanted
 
     def run(self, task: Callable[[int, Any], Any], count: int, arguments: Any, *, barrier: bool) -> list[Any]:
-        """Run the tasks."""
-        self.work = [Work(task, index, arguments) for index in range(count)]
-        if self.inline:
-            for work in self.work:
-                work.run()
+        """Run the tasks, and the driver's part of a window beside them."""
+        leader = self.world.take_leader()
+        once = leader is not None or not self.patient
+        self.work = [Work(task, index, arguments, once) for index in range(count)]
+        if leader is not None:
+            leader.run()
         while not all(work.done for work in self.work):
+            lost = next((work for work in self.work if work.once and work.error is not None), None)
+            if lost is not None:
+                self.work = []
+                raise lost.error if isinstance(lost.error, CdcError) else StateError("a task was lost", retriable=True)
             self.world.pause()
         self.work = []
-        return []
+        return [{} for _ in range(count)]
 
 
 class Process:
@@ -287,8 +343,10 @@ class Process:
     """
 
     def __init__(self, world: World, body: Callable[[], None], runner: Runner | None = None) -> None:
-        self.runner = runner
+        self.runner, self.error = runner, None
         self._let = greenlet.greenlet(body, world.main)
+
+    error: CdcError | None
 
     def step(self, steps: int) -> bool:
         """Go on for some steps; return whether there is more to do."""
@@ -297,7 +355,8 @@ class Process:
                 if self._let.dead:
                     return False
                 self._let.switch()
-        except CdcError:  # every failure is loud and named; a retry is another process
+        except CdcError as error:  # every failure is loud and named; a retry is another process
+            self.error = error
             return False
         return not self._let.dead
 

@@ -469,9 +469,12 @@ def remembered() -> Iterator[None]:
         yield
 
 
-@pytest.mark.timeout(0 if WALKS // 5 > 1500 else 600)
+OWN_WALKS = WALKS * 7 // 10
+
+
+@pytest.mark.timeout(0 if OWN_WALKS > 5000 else 600)
 def test_promises_hold_over_many_random_interleavings() -> None:
-    for seed in range(WALKS // 5):
+    for seed in range(OWN_WALKS):
         try:
             random_walk(seed, Protections())
         except AssertionError as error:

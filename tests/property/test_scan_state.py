@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequ
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import (
     DoneKeyRange,
     KeyRange,
+    MissingRange,
     TableScan,
     advance_cursor,
     missing_ranges,
@@ -54,6 +55,20 @@ def read_back(records: dict[str, Any]) -> IncrementalState:
     return read_incremental_state(LedgerState(other_records=records))
 
 
+def parts(draw: st.DataObject, missing: MissingRange) -> list[KeyRange]:
+    """Cut a missing range into parts, as a window does where the chunk of a snapshot's view has many rows."""
+    rest, cut = missing.key_range, list[KeyRange]()
+    assert rest.high is not None
+    while rest.number < missing.last_number and draw.draw(st.booleans(), "whether it is cut"):
+        low, high = (int(rest.low[0]) if rest.low else 0), int(rest.high[0])
+        if high - low < 2:
+            break
+        middle = (draw.draw(st.integers(low + 1, high - 1), "where it is cut"),)
+        cut.append(replace(rest, high=middle))
+        rest = replace(rest, number=rest.number + 1, low=middle)
+    return [*cut, rest]
+
+
 class Reader:
     """Read a table's keys in key ranges as windows do, with whatever the ledger holds when one begins."""
 
@@ -70,7 +85,7 @@ class Reader:
         if scan.ended:
             return
         behind = folded.done_ranges_of(0)
-        given_out = [gap.key_range for gap in missing_ranges(scan, behind)]
+        given_out = [part for missing in missing_ranges(scan, behind) for part in parts(draw, missing)]
         end = behind[-1].key_range if behind else None
         low, number = (end.high, end.number + 1) if end else (scan.cursor, scan.next_number)
         size = draw.draw(st.integers(1, 20), "rows of a stretch")
@@ -78,7 +93,7 @@ class Reader:
             top = min(last, (int(low[0]) if low else 0) + size)
             end = KeyRange(TABLE, 0, number, ("id",), ("SIGNED",), low, (top,), top == last)
             given_out.append(end)
-            low, number = end.high, number + 1
+            low, number = end.high, number + draw.draw(st.sampled_from([1, 4]), "numbers that fit between")
         done = draw.draw(st.lists(st.sampled_from(given_out), unique=True), "stretches that are done")
         for stretch in done:
             first, top = stretch.low[0] if stretch.low else 0, stretch.high[0] if stretch.high else last

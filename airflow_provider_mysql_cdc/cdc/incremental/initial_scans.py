@@ -92,22 +92,30 @@ def active_initial_request(state: IncrementalState) -> str | None:
     return next((scan.request for scan in state.active_scans if scan.initial), None)
 
 
-def follow_renamed(state: IncrementalState, renamed: Iterable[tuple[TableScan, TableId]]) -> IncrementalState:
+def follow_renamed(
+    state: IncrementalState, renamed: Iterable[tuple[TableScan, TableId]], stream_offset: BinlogOffset
+) -> IncrementalState:
     """Queue a scan for each captured name that a table got before it was read completely.
 
-    Its rows are in no event of the new name. The scan of the old name is kept for the table that may have it now.
+    Its rows are in no event of the new name. The scan of the old name is kept for the table that may have it now. A
+    scan of the new name that has not begun reads this table, and follows it from here on.
 
     Args:
         state: The state.
         renamed: Scans of a snapshot, each with the name that its table has now.
+        stream_offset: Position at which the tables have these names; statements before it do not rename them again.
     """
-    known = {(scan.request, scan.table) for scan in state.active_scans}
+    active = {(scan.request, scan.table): scan for scan in state.active_scans}
     number, scans = state.next_scan_number, list[TableScan]()
     for scan, name in renamed:
-        if (scan.request, name) not in known:
-            known.add((scan.request, name))
-            scans.append(replace(scan.restart(), table=name, number=number, start_offset=scan.start_offset, rows=0))
+        other = active.get((scan.request, name))
+        if other is None:
+            other = replace(scan.restart(), table=name, number=number, rows=0)
             number += 1
+        elif other.state == "running":
+            continue
+        active[scan.request, name] = other = replace(other, start_offset=stream_offset)
+        scans.append(other)
     return replace(state.with_scans(scans), next_scan_number=number)
 
 

@@ -116,7 +116,7 @@ def resume_scan(
 def begin_scan(
     conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True, whole_table: bool = False
 ) -> TableScan:
-    """Return a running scan with its last key (INC-09), or a finished one if there are no rows.
+    """Return a running scan with its last key (INC-09), or a finished one if there is nothing to read.
 
     Args:
         conn: An open connection to the source.
@@ -142,7 +142,9 @@ def begin_scan(
     kinds = tuple(key_kind(table, name) for name in columns)
     last_key = _last_key(conn, scan, table.id, columns, kinds) if columns else None
     running = scan.begin(columns, kinds, last_key, time.time_ns() // 1_000_000)
-    return running.finish() if columns and last_key is None else running
+    # The rows are those of the table that has the name now. An initial scan ends only when a view shows that the table
+    # has none: a statement after the stream's position may have given its name to another table.
+    return running.finish() if columns and last_key is None and not scan.initial else running
 
 
 def _last_key(

@@ -239,7 +239,7 @@ class WindowDriver:
         renamed = [(scan, name) for scan, name in window_scans[1].renamed(scans) if self.cfg.captures(name)]
         for scan, name in renamed:
             self.log(f"{scan.table} was renamed to {name} before the snapshot had read it; it is read as {name}")
-        after = follow_renamed(after, renamed)
+        after = follow_renamed(after, renamed, window_scans[1].stream_offset)
         self._write_state(before, after)
         running = [scan for scan in resumed if scan.state == "running"]
         return KeyRangeQueue.for_scans(

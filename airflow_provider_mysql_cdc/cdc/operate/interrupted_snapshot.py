@@ -66,7 +66,7 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
         run: The run whose records are counted together (``commit.run_tally``).
 
     Returns:
-        The request's id; None when no table waits for the drain.
+        The request's id; None when no table waits for the drain, or a snapshot is to begin before.
 
     Raises:
         ConfigError: Properties that decide about its records were changed since a part of it was written.
@@ -87,8 +87,11 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
                 require_recorded_history(cfg, begun, snapshot=True)
                 lock.require()
                 _finish_plan(cfg, job, begun, plan, log)
-        _, ledger = reconcile_store(cfg, store, log, owner)
-    return None if ledger is None else active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
+        result, ledger = reconcile_store(cfg, store, log, owner)
+        pending = result.state.pending
+    if ledger is None or (pending is not None and pending.kind == "snapshot"):
+        return None  # no drain is possible before the snapshot that is to begin
+    return active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
 
 
 def unfinished_request(cfg: ConnectorConfig) -> str | None:

@@ -169,19 +169,28 @@ def test_the_first_row_of_the_snapshot_was_in_its_view_and_the_last_one_is_in_a_
 def test_a_table_that_has_another_name_now_is_read_under_it_from_its_beginning() -> None:
     state = queued(interrupted(chunks(A, 3), done="d.a/0"))
     scan, new = only(state), TableId("d", "new")
-    after = follow_renamed(state, [(scan, new)])
+    here = replace(END, pos=END.pos + 1000)
+    after = follow_renamed(state, [(scan, new)], here)
     old, renamed = after.active_scans
     assert old == scan, "another table may have its name"
     assert (renamed.table, renamed.number, renamed.state, renamed.cursor) == (new, 1, "waiting", None)
     assert (renamed.initial, renamed.request, renamed.rows) == (True, "snapshot-3", 0)
-    assert renamed.start_offset == END, "statements after the view say what becomes of it"
+    assert renamed.start_offset == here, "statements before it are of tables that had this name earlier"
     assert after.next_scan_number == 2 and after.done_ranges_of(1) == []
 
 
 def test_a_name_is_queued_once() -> None:
     state = queued(interrupted(chunks(A, 2), chunks(B, 2)))
     a, b = state.active_scans
-    assert follow_renamed(state, [(a, B)]) == state, "it has a scan already"
-    both = follow_renamed(state, [(a, WHOLE), (b, WHOLE)])
-    assert len(both.scans) == 3 and follow_renamed(both, [(a, WHOLE)]) == both
-    assert follow_renamed(state, []) == state
+    assert follow_renamed(state, [(a, B)], END) == state, "it has a scan already"
+    both = follow_renamed(state, [(a, WHOLE), (b, WHOLE)], END)
+    assert len(both.scans) == 3 and follow_renamed(both, [(a, WHOLE)], END) == both
+    assert follow_renamed(state, [], END) == state
+
+
+def test_a_scan_that_waits_follows_the_table_that_got_its_name_and_one_that_runs_follows_its_own() -> None:
+    state = queued(interrupted(chunks(A, 2), chunks(B, 2)))
+    (a, b), here = state.active_scans, replace(END, pos=END.pos + 1000)
+    assert follow_renamed(state, [(a, B)], here) == state.with_scans([replace(b, start_offset=here)])
+    running = state.with_scans([replace(b, state="running")])
+    assert follow_renamed(running, [(a, B)], here) == running
