@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import (
+    NATIVE_KEYS_VARIABLE,
+    CascadingKey,
+    logs_cascades,
+    read_cascading_keys,
+)
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import REPORT_HOST
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
@@ -22,9 +28,11 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 ERROR, WARNING = "error", "warning"
 _SHORT_RETENTION_S = 24 * 3600
 _SHORT_WAIT_TIMEOUT_S = 3600
+_MAX_KEYS_NAMED = 10
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
+    NATIVE_KEYS_VARIABLE,
 )  # fmt: skip
 # 8.0.22 brought the first form; 8.4 removed the second.
 _REPLICA_STATEMENTS = (("SHOW REPLICAS", "Server_Id"), ("SHOW SLAVE HOSTS", "Server_id"))
@@ -61,12 +69,14 @@ class ServerFacts:
         variables: Global variables by name; those a version does not have are absent.
         grants: Privileges of the account.
         replicas: Registered replication clients as (server id, reported host).
+        unlogged_keys: Foreign keys of captured tables whose cascades the server does not log.
     """
 
     address: str
     variables: Mapping[str, str]
     grants: Grants
     replicas: tuple[tuple[int, str], ...] = ()
+    unlogged_keys: tuple[CascadingKey, ...] = ()
 
     def is_on(self, name: str) -> bool:
         """Return whether a switch is on."""
@@ -116,7 +126,10 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool) -> list[Findin
         SourceError: The server cannot be asked.
     """
     address = cfg.connection_settings().address()
-    return find_problems(read_facts(conn, address), RunRequirements.from_config(cfg, snapshot=snapshot))
+    facts = read_facts(conn, address)
+    if snapshot and not logs_cascades(facts.variables):
+        facts = replace(facts, unlogged_keys=read_cascading_keys(conn, cfg.captures))
+    return find_problems(facts, RunRequirements.from_config(cfg, snapshot=snapshot))
 
 
 def raise_first_error(findings: Iterable[Finding]) -> None:
@@ -341,6 +354,22 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
         )
 
 
+def _cascades(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
+    keys = facts.unlogged_keys
+    if not keys:
+        return
+    names = ", ".join(str(key) for key in keys[:_MAX_KEYS_NAMED])
+    more = f" and {len(keys) - _MAX_KEYS_NAMED} more" if len(keys) > _MAX_KEYS_NAMED else ""
+    yield Finding(
+        WARNING,
+        f"foreign keys change rows of captured tables by CASCADE or SET NULL: {names}{more}",
+        "the server writes no row events for these changes: InnoDB makes them below the binary log, before MySQL 9.6 "
+        "and with innodb_native_foreign_keys=ON",
+        "delete and update the child rows by statements of their own, or read these tables again with incremental "
+        "snapshots, or use MySQL 9.6 or later with innodb_native_foreign_keys=OFF",
+    )
+
+
 def _retention_s(facts: ServerFacts) -> int:
     seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
     return seconds or 86400 * int(facts.variables.get("expire_logs_days", 0))
@@ -355,4 +384,5 @@ _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] 
     _locks,
     _server_ids,
     _recommended_settings,
+    _cascades,
 )

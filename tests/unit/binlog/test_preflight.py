@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump
+from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import (
     Finding,
     RunRequirements,
     ServerFacts,
     find_problems,
+    preflight,
     raise_first_error,
     read_facts,
 )
@@ -25,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
     SourceSettingError,
 )
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 VARIABLES = {
     "log_bin": "ON",
@@ -326,3 +330,59 @@ def test_the_demand_follows_the_configuration() -> None:
     properties["snapshot.locking.mode"] = "minimal_percona_no_table_locks"
     demand = RunRequirements.from_config(ConnectorConfig.from_properties(properties), snapshot=True)
     assert demand == RunRequirements(True, True, True, range(5400, 5404), table_locks=False)
+
+
+class ServerWithKeys(Server):
+    """A server with foreign keys that cascade, and with one more variable."""
+
+    def __init__(self, native_keys: str | None) -> None:
+        self.variables = {"innodb_native_foreign_keys": native_keys} if native_keys else {}
+        self.asked_for_keys = False
+
+    def execute(self, sql: str, values: Any) -> None:
+        if "REFERENTIAL_CONSTRAINTS" in sql:
+            self.asked_for_keys = True
+            self.answer = [("d", "child", "fk_a"), ("d", "grandchild", "fk_b"), ("other", "child", "fk_c")]
+            return
+        super().execute(sql, values)
+        if sql.startswith("SHOW GLOBAL VARIABLES"):
+            self.answer += [(n, v) for n, v in self.variables.items() if f"'{n}'" in sql]
+
+
+def findings_of(server: ServerWithKeys, *, snapshot: bool = True, include: str = "d") -> list[Finding]:
+    cfg = ConnectorConfig.from_properties(
+        {
+            "topic.prefix": "p",
+            "database.hostname": "db",
+            "database.user": "u",
+            "database.password": "x",
+            "kafka.bootstrap.servers": "k:9092",
+            "database.include.list": include,
+        }
+    )
+    return preflight(server, cfg, snapshot=snapshot)
+
+
+@pytest.mark.parametrize("native_keys", [None, "ON"])
+def test_foreign_keys_that_cascade_below_the_binlog_are_a_warning(native_keys: str | None) -> None:
+    finding = only(findings_of(ServerWithKeys(native_keys)))
+    assert finding.level == "warning" and finding.error is None
+    assert finding.what.endswith(": d.child (fk_a), d.grandchild (fk_b)")
+    assert "no row events" in finding.why and "incremental snapshots" in finding.fix
+
+
+def test_cascades_that_are_logged_or_of_other_tables_are_no_finding() -> None:
+    server = ServerWithKeys("OFF")  # as MySQL 9.6 and later by default
+    assert findings_of(server) == [] and not server.asked_for_keys
+    assert findings_of(ServerWithKeys(None), include="elsewhere") == []
+
+
+def test_a_drain_does_not_ask_for_foreign_keys() -> None:
+    server = ServerWithKeys(None)
+    assert findings_of(server, snapshot=False) == [] and not server.asked_for_keys
+
+
+def test_many_foreign_keys_are_counted() -> None:
+    keys = tuple(CascadingKey(TableId("d", f"t{n}"), "fk") for n in range(12))
+    what = only(find_problems(replace(facts(), unlogged_keys=keys), SNAPSHOT)).what
+    assert "d.t9 (fk) and 2 more" in what and "d.t10" not in what
