@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
+from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, unlogged_changes
 
 # Statements without effect on structures that Debezium writes no schema change for; it does so for all others.
 # Source: the default of schema.history.internal.ddl.filter in Debezium 3.6.1.
@@ -197,6 +198,23 @@ class DdlEventHandler:
         except DdlParseError:  # skipped, as the configuration says
             return ()
         return tuple(effect.table for effect in table_effects if effect.kind == "rows")
+
+    def unlogged_changes(self, previous_state: SchemaState, query: QueryEvent) -> list[UnloggedChange]:
+        """Return the changes of rows of captured tables that a statement made without row events.
+
+        Args:
+            previous_state: Structures before it.
+            query: A statement that was applied.
+        """
+        cfg = self._cfg
+
+        def known(table: TableId) -> bool:
+            return previous_state.has_table(table) or not cfg.needs_schema(table)
+
+        try:
+            return unlogged_changes(query.sql, self.context(query), cfg.captures, known)
+        except DdlParseError:  # skipped, as the configuration says
+            return []
 
     def records(
         self, applied: DdlResult, event: Event, query: QueryEvent, writer_position: Any

@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
+from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import unlogged_notification, unlogged_warning
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
@@ -237,7 +238,8 @@ class DrainWriter:
 
     def _ddl(self, event: Event, query: ev.QueryEvent) -> None:
         where = f"{event.file}:{event.start_pos}"
-        applied = self.ddl_events.apply(self.state, query, where)
+        previous_state = self.state
+        applied = self.ddl_events.apply(previous_state, query, where)
         changed = applied.state is not self.state
         if changed:
             self._replace_state(applied.state, event, applied.changes)
@@ -248,6 +250,7 @@ class DrainWriter:
             return
         self._produce_truncates(event, applied)
         if self.context.index == 0:
+            self._report_unlogged_changes(previous_state, query, where)
             records = (
                 self.ddl_events.non_structural_records(event, query, self.position)
                 if no_change
@@ -255,6 +258,14 @@ class DrainWriter:
             )
             for record in records:
                 self.output.produce_side(record)
+
+    def _report_unlogged_changes(self, previous_state: SchemaState, query: ev.QueryEvent, where: str) -> None:
+        for change in self.ddl_events.unlogged_changes(previous_state, query):
+            self.committer.note(unlogged_warning(change, query.sql, where), once=True)
+            self.output.counts.add_unlogged_change(str(change.table))
+            notification = unlogged_notification(self.context.cfg, change, query.sql, where)
+            if notification is not None:
+                self.output.produce_side(notification)
 
     def _apply_schema_changes(self, event: Event, signal: SchemaChanges) -> bool:
         """Apply a schema-changes signal at the end of its transaction; return whether its structures are valid."""

@@ -8,13 +8,16 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
+UNLOGGED_SUFFIX = " (changes without row events)"
+
 
 @dataclass(slots=True)
 class WriterCounts:
     """Count the records of one writer, those that an earlier attempt at the batch committed included.
 
     Args:
-        by_topic: Records by topic; rows left out count under a name of their own (``dead_letter.SKIPPED_SUFFIX``).
+        by_topic: Records by topic; rows left out count under a name of their own (``dead_letter.SKIPPED_SUFFIX``),
+            and so do statements that changed rows of a table without row events (``UNLOGGED_SUFFIX``).
         by_table: Of these the records of row events, by table (``TableId.path``).
         earlier_native: What the native kernel decoded in an earlier attempt.
         tally: Counts what the native kernel decodes in this one; None without the kernel.
@@ -56,6 +59,14 @@ class WriterCounts:
             topic: Its topic.
         """
         self.by_topic[topic] = self.by_topic.get(topic, 0) + 1
+
+    def add_unlogged_change(self, table: str) -> None:
+        """Count a statement that changed rows of a table without row events.
+
+        Args:
+            table: The table, as ``database.table``.
+        """
+        self.add_side_record(table + UNLOGGED_SUFFIX)
 
     def records(self) -> int:
         """Return the number of records."""

@@ -153,6 +153,6 @@ def _effects(record: HistoryRecord) -> tuple[Effect, ...] | None:
 
 def _replaced_tables(ddl_effects: Iterable[Effect]) -> frozenset[TableId]:
     """Return the tables whose rows a statement replaced."""
-    # TRUNCATE removes rows and leaves none that would have to be read.
-    replacing = [effect for effect in ddl_effects if effect.kind != "truncate" and not effect.unless_exists]
+    # TRUNCATE, and DROP PARTITION, remove rows and add none that would have to be read.
+    replacing = [e for e in ddl_effects if e.kind not in ("truncate", "partition rows") and not e.unless_exists]
     return frozenset(table for e in replacing for table in (e.table, e.new_name) if table is not None)

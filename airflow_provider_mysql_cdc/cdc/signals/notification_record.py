@@ -27,6 +27,8 @@ INCREMENTAL = "Incremental Snapshot"
 INITIAL = "Initial Snapshot"
 SIGNAL = "Signal"
 """Aggregate type of a signal other than a snapshot; Debezium has no such notifications."""
+UNLOGGED = "Unlogged Change"
+"""Aggregate type of changes of rows without row events; Debezium does not report them."""
 
 CONNECTOR_NAME = "connector_name"
 DATA_COLLECTIONS = "data_collections"
@@ -38,6 +40,9 @@ TOTAL_ROWS = "total_rows_scanned"
 STATUS = "status"
 REASON = "reason"
 """Why a signal was refused; Debezium writes this to its log only."""
+STATEMENT = "statement"
+POSITION = "position"
+"""``file:position`` of the statement in the binlog."""
 
 MAX_ADDITIONAL_CHARS = 64 * 1024
 """Most characters of one additional text: a list of a thousand tables must not make the record too large."""
@@ -96,7 +101,7 @@ def notification_record(
 
     Args:
         cfg: The connector's configuration.
-        aggregate_type: The subject: ``INCREMENTAL``, ``INITIAL`` or ``SIGNAL``.
+        aggregate_type: The subject: ``INCREMENTAL``, ``INITIAL``, ``SIGNAL`` or ``UNLOGGED``.
         type_: What happened.
         id_: Id of the signal that caused it, or an id of its own.
         additional_data: Members of ``additional_data`` other than the connector's name.

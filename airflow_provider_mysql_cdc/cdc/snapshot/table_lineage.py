@@ -7,12 +7,14 @@ functions of the statements' text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from airflow_provider_mysql_cdc.cdc.ddl.classify import full_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token
 from airflow_provider_mysql_cdc.cdc.ddl.parse import StatementText, is_ddl, parse_statement, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
@@ -38,7 +40,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "structure", "drop database"]
+EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "partition rows", "structure", "drop database"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Effect:
 
     Args:
         kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces, which add and remove rows without row events;
-            ``structure`` for a change of columns or of the primary key, which may change values without row events.
+            ``partition rows`` for DROP and TRUNCATE PARTITION, which only remove them; ``structure`` for a change of
+            columns or of the primary key, which may change values without row events.
         table: The table; for a rename its old name; for ``drop database`` the database with an empty table name.
         new_name: The new name of a rename.
         unless_exists: Whether it is CREATE TABLE IF NOT EXISTS.
@@ -103,12 +106,19 @@ def _table_effects(statement: ParsedStatement | None, part: StatementText, conte
     row_effects = [Effect("rows", qualified_name(n)) for n in statement.exchanged_tables]
     if row_effects or ("TABLESPACE" in keywords and keywords & {"DISCARD", "IMPORT"}):
         row_effects.append(Effect("rows", table))
+    elif _removes_partitions(part[1]):
+        row_effects.append(Effect("partition rows", table))
     if any(not _keeps_values(action) for action in statement.actions):
         row_effects.append(Effect("structure", table))
     return [
         *row_effects,
         *(Effect("rename", table, qualified_name(a.name)) for a in statement.actions if isinstance(a, RenameTo)),
     ]
+
+
+def _removes_partitions(tokens: Sequence[Token]) -> bool:
+    """Return whether ALTER TABLE has DROP PARTITION or TRUNCATE PARTITION; a column of this name is in backticks."""
+    return any(verb.upper in ("DROP", "TRUNCATE") and noun.upper == "PARTITION" for verb, noun in pairwise(tokens))
 
 
 # Actions that change no value and no key of the rows that a table has.

@@ -1,0 +1,121 @@
+"""Statements that change rows of captured tables without row events: logged, counted, and notified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.records import payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import UNLOGGED_SUFFIX
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+
+PARTS = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (10), PARTITION q VALUES LESS THAN (20))"
+TABLES = (
+    "CREATE TABLE `{db}`.parts (id INT PRIMARY KEY, v INT) " + PARTS,
+    "INSERT INTO `{db}`.parts VALUES (1, 1), (11, 11)",
+    "CREATE TABLE `{db}`.hidden_stage (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO `{db}`.hidden_stage VALUES (2, 2)",
+    "CREATE TABLE `{db}`.moved (id INT PRIMARY KEY, v INT)",
+    "CREATE TABLE `{db}`.plain (id INT PRIMARY KEY, v INT)",
+    "CREATE VIEW `{db}`.looks AS SELECT 1 AS x",
+)
+STATEMENTS = (
+    "ALTER TABLE `{db}`.parts EXCHANGE PARTITION p WITH TABLE `{db}`.hidden_stage",
+    "ALTER TABLE `{db}`.parts\n  TRUNCATE PARTITION q",
+    "RENAME TABLE `{db}`.moved TO `{db}`.hidden_moved",
+    "INSERT INTO `{db}`.hidden_moved VALUES (7, 7)",
+    "RENAME TABLE `{db}`.hidden_moved TO `{db}`.moved",
+    "RENAME TABLE `{db}`.looks TO `{db}`.looked",
+    "ALTER TABLE `{db}`.plain ADD w INT",
+    "INSERT INTO `{db}`.plain VALUES (1, 1, 1)",
+)
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], unique: str) -> Pipeline:
+    return Pipeline(
+        properties
+        | {
+            "table.exclude.list": r".*\.hidden_.*",
+            "drain.writers": "2",
+            "drain.small.batch.bytes": "0",
+            "notification.enabled.channels": "sink",
+            "notification.sink.topic.name": f"notes.{unique}",
+        }
+    )
+
+
+def script(root: Any, database: str, statements: tuple[str, ...]) -> None:
+    execute(root, *(s.format(db=database) for s in statements))
+
+
+def warnings(pipeline: Pipeline) -> list[str]:
+    return [line for line in pipeline.lines if "without row events" in line]
+
+
+def notifications(pipeline: Pipeline) -> list[dict[str, Any]]:
+    values = [payload(r.value) for r in pipeline.read(pipeline.properties["notification.sink.topic.name"])]
+    return [value for value in values if value["aggregate_type"] == "Unlogged Change"]
+
+
+def unlogged(counts: Any) -> dict[str, int]:
+    return {name.removesuffix(UNLOGGED_SUFFIX): n for name, n in counts.items() if name.endswith(UNLOGGED_SUFFIX)}
+
+
+def test_each_statement_is_logged_counted_and_published(pipeline: Pipeline, root: Any, database: str) -> None:
+    script(root, database, TABLES)
+    assert pipeline.snapshot().complete
+    script(root, database, STATEMENTS)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete and outcome.tally is not None
+    lines = warnings(pipeline)
+    assert len(lines) == 3
+    parts = (
+        ("parts", "EXCHANGE PARTITION", f"Statement: ALTER TABLE `{database}`.parts EXCHANGE PARTITION p WITH TABLE"),
+        ("parts", "rows of partitions", f"Statement: ALTER TABLE `{database}`.parts TRUNCATE PARTITION q"),
+        ("moved", f"it was {database}.hidden_moved before", f"Statement: RENAME TABLE `{database}`.hidden_moved TO"),
+    )
+    for line, (table, what, statement) in zip(lines, parts, strict=True):
+        assert line.startswith(f"WARNING: rows of {database}.{table} were changed without row events by a statement")
+        assert what in line and statement in line and "signal execute-snapshot" in line
+    expected = {f"{database}.parts": 2, f"{database}.moved": 1}
+    assert unlogged(outcome.counts) == unlogged(outcome.tally.counts) == expected
+    notes = [note["additional_data"] for note in notifications(pipeline)]
+    assert [note["data_collections"] for note in notes] == [f"{database}.{table}" for table, _, _ in parts]
+    for line, note in zip(lines, notes, strict=True):
+        assert f"a statement at {note['position']}: {note['reason']}" in line
+    assert [json.loads(r.key)["payload"]["id"] for r in pipeline.records("plain")] == [1]
+    assert pipeline.records("moved") == []
+
+
+def test_a_retry_counts_and_publishes_each_statement_once(
+    pipeline: Pipeline, root: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(root, database, TABLES)
+    pipeline.snapshot()
+    script(root, database, STATEMENTS[:2])
+    pipeline.properties |= {"commit.bytes": "2000", "drain.writers": "1"}
+    execute(root, *(f"INSERT INTO `{database}`.plain VALUES ({n}, REPEAT('1', 9))" for n in range(200)))
+    script(root, database, STATEMENTS[2:5])
+    fired = tmp_path / "fired"
+    fault = {"point": "writer.after_commit", "nth": 1, "writer": 0, "fired": str(fired)}
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.faults._passed", {})
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    state = kafka_clients.ledger(pipeline.cfg).read()
+    assert fired.exists() and state is not None and state.plan is not None
+    marker = state.marker(0, state.plan.epoch)
+    assert marker is not None and not marker.done and unlogged(marker.counts) == {f"{database}.parts": 2}
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert unlogged(outcome.counts) == {f"{database}.parts": 2, f"{database}.moved": 1}
+    ids = [note["id"] for note in notifications(pipeline)]
+    assert len(ids) == len(set(ids)) == 3
