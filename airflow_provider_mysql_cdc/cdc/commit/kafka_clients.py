@@ -7,6 +7,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import request_max_bytes
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import record_size_settings
 from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_TIMEOUT_MS, TransactionalWriter
 
 
@@ -39,4 +40,5 @@ def ledger(cfg: ConnectorConfig) -> Ledger:
         cfg[F.TOPIC_CREATION_REPLICATION_FACTOR],
         verified=cfg[F.TOPIC_SETTINGS_VERIFIED],
         transaction_timeout_ms=min(SHORT_TIMEOUT_MS, cfg[F.TRANSACTION_TIMEOUT_MS]),
+        topic_settings=record_size_settings(cfg.kafka_settings(), cfg.topic_creation_settings()),
     )

@@ -56,6 +56,12 @@ _TOPIC_CONFIG = {
 }
 
 
+def _topic_config(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a new topic, whose segments hold the largest batch."""
+    segment = max(int(_TOPIC_CONFIG["segment.bytes"]), int(more.get("max.message.bytes", 0)))
+    return {**_TOPIC_CONFIG, **more, "segment.bytes": str(segment)}
+
+
 class Ledger:
     """Read and write the ledger topic; inside ``with`` all reads share a consumer and a cache.
 
@@ -67,6 +73,7 @@ class Ledger:
         verified: Whether a person has checked the topic's settings (``topic.settings.verified``).
         transaction_timeout_ms: Milliseconds after which the brokers end a transaction of the planner; they refuse more
             than their ``transaction.max.timeout.ms``.
+        topic_settings: More settings of the topic when it has to be created.
     """
 
     def __init__(
@@ -78,12 +85,14 @@ class Ledger:
         *,
         verified: bool = False,
         transaction_timeout_ms: int = SHORT_TIMEOUT_MS,
+        topic_settings: Mapping[str, str] | None = None,
     ) -> None:
         self.topic = topic
         self._settings = kafka_settings
         self._prefix = prefix or topic
         self._replication, self._verified = replication, verified
         self._timeout_ms = transaction_timeout_ms
+        self._topic_settings = topic_settings or {}
         self._admin_client: AdminClient | None = None
         self._consumer = ConsumerCache()
         self._cache, self._open = LedgerCache(), False
@@ -112,7 +121,8 @@ class Ledger:
         """
         count = partition_counts(self._admin(), [self.topic]).get(self.topic)
         if count is None:
-            ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _TOPIC_CONFIG)})
+            config = _topic_config(self._topic_settings)
+            ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, config)})
             count = partition_counts(self._admin(), [self.topic])[self.topic]
         if count != 1:
             raise SinkError(

@@ -331,14 +331,16 @@ INCLUDE_SCHEMA_CHANGES = _flag(
     "Publish schema changes to the topic named `topic.prefix`.",
     Group.HISTORY,
     "CFG-25",
+    pin_scope=PinScope.NOTHING,
 )
 STORE_ONLY_CAPTURED_TABLES_DDL: Field[bool] = Field(
     "schema.history.internal.store.only.captured.tables.ddl",
     parse_value.boolean,
     False,
-    "Leave tables that are not captured out of a snapshot's schema history, and out of the schema change topic; when "
-    "such a table is captured later, its structure is not known.",
+    "Leave tables that are not captured out of the schema history and the schema change topic; when such a table is "
+    "captured later, renamed to a captured name or copied with `CREATE TABLE ... LIKE`, its structure is not known.",
     Group.HISTORY,
+    pin_scope=PinScope.NOTHING,
     aliases=("schema.history.internal.store.only.monitored.tables.ddl",),
     refs=("SCH-10", "CFG-81"),
 )
@@ -349,6 +351,7 @@ STORE_ONLY_CAPTURED_DATABASES_DDL = _flag(
     "with the whole history.",
     Group.HISTORY,
     "SCH-10",
+    pin_scope=PinScope.NOTHING,
 )
 INCLUDE_SCHEMA_COMMENTS = _flag(
     "include.schema.comments", False, "Keep the comments of tables and columns.", Group.HISTORY, "CFG-26"

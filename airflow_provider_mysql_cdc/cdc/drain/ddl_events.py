@@ -13,17 +13,23 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange, apply_ddl
-from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, RowsAsTextError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    DdlParseError,
+    RecordTooLargeError,
+    RowsAsTextError,
+    SourceSettingError,
+)
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
+from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement, name_statement, refused_topic
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, unlogged_changes
@@ -138,6 +144,7 @@ class DdlEventHandler:
     def __init__(self, cfg: ConnectorConfig, epoch: int, server: Mapping[str, int]) -> None:
         self._cfg, self._epoch, self._server_variables = cfg, epoch, server
         self._format = change_format(cfg)
+        self._largest: dict[str, tuple[int, LargeStatement]] = {}
 
     def apply(self, state: SchemaState, query: QueryEvent, where: str) -> DdlResult:
         """Apply one statement of the binlog.
@@ -227,11 +234,20 @@ class DdlEventHandler:
             query: The parsed event.
             writer_position: The writer's position (GTID and commit time).
         """
+        for record in self._structural_records(applied, event, query, writer_position):
+            self._note_size(record, applied.changes, event, query)
+            yield record
+
+    def _structural_records(
+        self, applied: DdlResult, event: Event, query: QueryEvent, writer_position: Any
+    ) -> Iterator[SideRecord]:
         cfg = self._cfg
         now_ms = time.time_ns() // 1_000_000
         yield from self.schema_changes(applied.changes, event, writer_position)
         position = BinlogOffset(event.file, event.end_pos, writer_position.gtid, writer_position.boundary.server_uuid)
         context = self.context(query)
+        if not self._is_stored(applied.changes, query.sql, context):
+            return
         history_record = HistoryRecord.of_statement(
             position, self._epoch, now_ms, query, applied.changes, prefix=cfg[F.TOPIC_PREFIX], context=context
         )
@@ -265,7 +281,31 @@ class DdlEventHandler:
         if query.temporary and is_ddl(sql, query.sql_mode or 0):
             return  # DDL of a temporary table names it like any other table
         if not cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not _NO_SCHEMA_CHANGE.fullmatch(sql):
-            yield from self.schema_changes([TableChange("NONE", None, None, None, sql, db)], event, writer_position)
+            change = TableChange("NONE", None, None, None, sql, db)
+            for record in self.schema_changes([change], event, writer_position):
+                self._note_size(record, [change], event, query)
+                yield record
+
+    def _note_size(self, record: SideRecord, changes: Sequence[TableChange], event: Event, query: QueryEvent) -> None:
+        """Remember the statement of the largest record of a topic, for the error if Kafka refuses it."""
+        size = len(record.value or b"")
+        if size <= self._largest.get(record.topic, (0,))[0]:
+            return
+        tables = {table for change in changes for table in (change.id, change.previous_id) if table is not None}
+        databases = {table.db for table in tables} | {change.db for change in changes if change.db}
+        where = f"{event.file}:{event.start_pos}"
+        self._largest[record.topic] = (
+            size,
+            LargeStatement(where, query.db or "", query.sql[:500], frozenset(databases), frozenset(tables)),
+        )
+
+    def name_statement(self, error: RecordTooLargeError) -> RecordTooLargeError:
+        """Return the error with the statement whose record was refused; the same error if it is none of a statement.
+
+        Args:
+            error: Why a record was refused.
+        """
+        return name_statement(self._cfg, error, self._largest.get(refused_topic(error), (0, None))[1])
 
     def schema_changes(self, changes: Sequence[TableChange], event: Any, writer_position: Any) -> Iterator[SideRecord]:
         """Yield the records of the schema change topic.
@@ -282,6 +322,21 @@ class DdlEventHandler:
             )
             for record in change_records:
                 yield record_topics.routed_record(self._cfg, topic, record.key, record.value)
+
+    def _is_stored(self, changes: Sequence[TableChange], sql: str, context: DdlContext) -> bool:
+        """Return whether the history gets a statement, as a snapshot does with a table or database (SCH-10)."""
+        tables = {table for change in changes for table in (change.id, change.previous_id) if table is not None}
+        databases = [change.db for change in changes if change.id is None]
+        if not changes:  # a statement that was not understood; the tables that it names are unknown from then on
+            tables = set(classify_ddl(sql, context, self._cfg.needs_schema).tables)
+        if not tables and not databases:
+            return True
+        return any(map(self._cfg.stores_ddl, tables)) or any(map(self._stores_database, databases))
+
+    def _stores_database(self, db: str) -> bool:
+        """Return whether the history describes a database; new tables inherit its character set."""
+        signal_table = self._cfg[F.SIGNAL_DATA_COLLECTION]
+        return self._cfg.stores_database_ddl(db) or (signal_table is not None and signal_table.db == db)
 
     def _is_published(self, change: TableChange) -> bool:
         """Return whether a change gets a record (SCH-10)."""

@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransac
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -98,6 +99,16 @@ class DrainWriter:
             CdcError: The batch could not be completed; consumers see nothing after the last marker.
         """
         self.committer.note(f"rows are decoded by {kernel().text}", once=True)
+        try:
+            self._read_batch()
+            self.position.move_to(self.context.plan.end.file, self.context.plan.end.pos)
+            self.committer.finish()
+        except RecordTooLargeError as error:
+            raise self.ddl_events.name_statement(error) from error
+        fault_point("writer.done", self.context.index)
+        return WriterResult(self.output.counts.by_topic, self.state, self.position.last_transaction)
+
+    def _read_batch(self) -> None:
         handlers = self._handlers()
         row_event_types, check, until_check = c.ROW_EVENT_KINDS, self.committer.check, CHECK_EVENTS
         handle_rows = self.rows.handle
@@ -122,10 +133,6 @@ class DrainWriter:
                     check()
         finally:
             stream.close()
-        self.position.move_to(self.context.plan.end.file, self.context.plan.end.pos)
-        self.committer.finish()
-        fault_point("writer.done", self.context.index)
-        return WriterResult(self.output.counts.by_topic, self.state, self.position.last_transaction)
 
     def _handlers(self) -> dict[int, Callable[[Event], None]]:
         return {

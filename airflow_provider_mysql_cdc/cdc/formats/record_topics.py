@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.topic_transforms import Destination
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import record_size_settings
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
 
 
@@ -78,6 +79,19 @@ def table_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
     return TopicSpec(
         cfg[F.TOPIC_CREATION_PARTITIONS], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], cfg.topic_creation_settings()
     )
+
+
+def side_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
+    """Return how the topic of schema changes, transactions, heartbeats or notifications is created."""
+    limit = record_size_settings(cfg.kafka_settings(), cfg.topic_creation_settings())
+    return TopicSpec(1, cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], limit)
+
+
+def history_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
+    """Return how the topic of the schema history is created: one partition, without deletion (SCH-05, SCH-06)."""
+    side = side_topic_spec(cfg)
+    retention = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    return TopicSpec(1, side.replication, {**retention, **side.config})
 
 
 def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names.TopicOwners:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
@@ -33,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
+from airflow_provider_mysql_cdc.cdc.schema.statement_size import name_statement, statement_of_records
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
@@ -219,8 +221,17 @@ class JobLedger:
         Args:
             records: The records, without headers.
             headers: Headers of the records of a topic, by topic.
+
+        Raises:
+            RecordTooLargeError: Kafka does not accept one; none of them is visible.
         """
-        self._write(self._converted(records, headers))
+        try:
+            self._write(self._converted(records, headers))
+        except RecordTooLargeError as error:
+            with self._write_lock, contextlib.suppress(CdcError):  # otherwise the transaction ends at its timeout
+                self._writer.abort()
+            where = f"structures of the tables, {self._cfg.topic_prefix}"
+            raise name_statement(self._cfg, error, statement_of_records(self._cfg, error, records, where)) from error
 
     def _write(self, records: Sequence[SideRecord]) -> None:
         with self._write_lock:
@@ -313,10 +324,9 @@ class JobLedger:
             name=lambda table: record_topics.unrouted_topic(cfg, table),
         )
         specs = {topic: record_topics.table_topic_spec(cfg) for topic in topics_by_table.values()}
-        replication = cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]
         for side in record_topics.side_topics(cfg):
             if cfg[F.INCLUDE_SCHEMA_CHANGES] or side != schema_change_topic(cfg[F.TOPIC_PREFIX]):
-                specs.setdefault(cfg.route_topic(side).topic, TopicSpec(1, replication))
+                specs.setdefault(cfg.route_topic(side).topic, record_topics.side_topic_spec(cfg))
         return specs
 
     def create_topics(self, specs: Mapping[str, TopicSpec]) -> None:
@@ -325,12 +335,7 @@ class JobLedger:
         Args:
             specs: The topics, from ``required_topics``.
         """
-        # SCH-05, SCH-06: one partition, without deletion.
-        history = TopicSpec(
-            1,
-            self._cfg[F.TOPIC_CREATION_REPLICATION_FACTOR],
-            {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
-        )
+        history = record_topics.history_topic_spec(self._cfg)
         ensure_topics(make_admin(self._cfg.kafka_settings()), {**specs, self._cfg.history_topic: history})
 
 

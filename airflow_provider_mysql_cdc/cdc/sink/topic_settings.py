@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink.clients import MAX_RECORD_BYTES
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, topic_config
 
+_BATCH_OVERHEAD = 128
+"""Bytes of a batch beside its only record, whose size the client overestimates by a few bytes."""
 _UNLIMITED = ("-1", str(2**63 - 1))
 
 
@@ -42,6 +46,20 @@ HISTORY_RULE = TopicSettingsRule(
     "the schema history topic",
     {"cleanup.policy": ("delete",), "retention.ms": _UNLIMITED, "retention.bytes": _UNLIMITED},
 )
+
+
+def record_size_settings(kafka_settings: Mapping[str, Any], creation_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return ``max.message.bytes`` of a new topic of the package's own; nothing where Kafka's default is enough.
+
+    A statement in the schema history or a schema change can be as large as any record that the client sends.
+
+    Args:
+        kafka_settings: Client settings under their librdkafka names.
+        creation_settings: The settings of ``topic.creation.default.*``; a smaller limit is for the tables' topics.
+    """
+    texts = [str(kafka_settings.get("message.max.bytes")), str(creation_settings.get("max.message.bytes"))]
+    largest = max((int(text) for text in texts if text.isdecimal()), default=0)
+    return {"max.message.bytes": str(largest + _BATCH_OVERHEAD)} if largest > MAX_RECORD_BYTES else {}
 
 
 def require_settings(

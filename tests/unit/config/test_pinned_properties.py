@@ -48,6 +48,8 @@ FREE = {
     "incremental.snapshot.watermarking.strategy", "notification.enabled.channels", "notification.sink.topic.name",
     # ways out: what one value lets pass stops the batch under the other, so nothing was passed under both
     "event.processing.failure.handling.mode", "inconsistent.schema.handling.mode", "unavailable.value.as.null",
+    "schema.history.internal.store.only.captured.databases.ddl", "include.schema.changes",
+    "schema.history.internal.store.only.captured.tables.ddl",
     "schema.history.internal.skip.unparseable.ddl", "errors.deadletterqueue.topic.name",
 }  # fmt: skip
 SNAPSHOT_ONLY = {"snapshot.mode", "snapshot.include.collection.list", "snapshot.select.statement.overrides"}

@@ -121,3 +121,35 @@ def test_a_statement_that_is_not_understood_stops_by_name_unless_it_may_be_skipp
     assert (skipped.state, skipped.changes) == (state, ())
     # A table that nobody captures is only forgotten.
     assert applied(**{"table.include.list": "d.other"}).state.tables == {}
+
+
+@pytest.mark.req("SCH-10")
+def test_which_statements_the_history_gets() -> None:
+    state = SchemaState()
+    for before in ("CREATE TABLE d.t (a INT)", "CREATE TABLE d.x (a INT)", "CREATE TABLE e.u (a INT)"):
+        state = apply_ddl(state, before, DdlContext("d")).state
+
+    def stored(sql: str, **given: str) -> bool:
+        only = {"database.include.list": "d", "table.include.list": "d.t.*"}
+        log = DdlEventHandler(ConnectorConfig.from_properties({**GIVEN, **only, **given}), 1, {})
+        applied = apply_ddl(state, sql, DdlContext("d"), log._cfg.needs_schema)
+        return log._is_stored(applied.changes, sql, DdlContext("d"))
+
+    store = "schema.history.internal.store.only.captured"
+    databases, tables = {f"{store}.databases.ddl": "true"}, {f"{store}.tables.ddl": "true"}
+    for sql, of_databases, of_tables in (
+        ("ALTER TABLE t ADD b INT", True, True),
+        ("ALTER TABLE x ADD b INT", True, False),
+        ("ALTER TABLE e.u ADD b INT", False, False),
+        ("RENAME TABLE t TO e.t", True, True),
+        ("RENAME TABLE e.u TO t2", True, True),
+        ("DROP TABLE e.u, x", True, False),
+        ("ALTER DATABASE d CHARACTER SET latin1", True, True),
+        ("CREATE DATABASE f", False, False),
+        ("ALTER TABLE x FROBNICATE", True, False),
+        ("ALTER TABLE e.u FROBNICATE", False, False),
+    ):
+        found = (stored(sql), stored(sql, **databases), stored(sql, **tables))
+        assert found == (True, of_databases, of_tables), sql
+    signals = {"signal.data.collection": "s.signals", **tables}
+    assert stored("ALTER DATABASE s CHARACTER SET latin1", **signals) and stored("DROP TABLE s.signals", **signals)
