@@ -230,7 +230,7 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
         w.produce(topic, b"key", b"x" * 200_000, 0)
         with pytest.raises(RecordTooLargeError) as caught:
             w.commit([SideRecord(topic, b"marker", b"m")])
-        assert topic in caught.value.where and "200003 bytes" in caught.value.why
+        assert f"topic {topic}, partition 0, key key" in caught.value.where and "200003 bytes" in caught.value.why
         assert not caught.value.can_retry
     # The failed transaction is aborted, and the next attempt goes on.
     with writer(settings, f"{unique}.0") as w:

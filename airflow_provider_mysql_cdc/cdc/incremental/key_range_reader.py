@@ -166,6 +166,7 @@ class KeyRangeReader:
             read_errors=lambda: _unreadable_range(options.condition),
             edge_marker=_edge_marker(key_range, options),
             marker=options.snapshot_marker(key_range, first=False, last=False),
+            stoppable_kind=options.kind,
         )
 
     def _unchanged_rows(self, compiled: _CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:

@@ -5,13 +5,34 @@ librdkafka reports errors and undelivered records in callbacks; the call that fa
 
 from __future__ import annotations
 
+import contextlib
+
+import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import to_sink_error, unwrap_error
 
+_SHOWN = 200
+"""Characters of a key in an error."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+def key_text(key: bytes | str | None) -> str:
+    """Return ``, key ...`` with the beginning of a record's key; empty for a record without one.
+
+    Args:
+        key: The key; of JSON with a schema only the payload is shown.
+    """
+    if not key:
+        return ""
+    text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
+    with contextlib.suppress(ValueError):
+        document = orjson.loads(text)
+        if isinstance(document, dict) and "payload" in document:
+            text = orjson.dumps(document["payload"]).decode()
+    return f", key {text[:_SHOWN]}"
 
 
 class DeliveryFailures:
@@ -39,7 +60,8 @@ class DeliveryFailures:
         """Note a record that was not delivered; only the first one is kept."""
         if self._undelivered is None and error.code() not in _PURGED:
             size = len(message.key() or b"") + len(message.value() or b"")
-            self._undelivered = error, f"topic {message.topic()}, partition {message.partition()}", size
+            location = f"topic {message.topic()}, partition {message.partition()}{key_text(message.key())}"
+            self._undelivered = error, location, size
 
     def on_refused(self, error: KafkaException, topic: str, partition: int, size: int) -> None:
         """Note a record that the producer refused.

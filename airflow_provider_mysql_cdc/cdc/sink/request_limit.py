@@ -83,11 +83,11 @@ def limit_records(settings: Mapping[str, Any], request_bytes: int | None) -> dic
     return {**settings, "message.max.bytes": largest}
 
 
-def record_too_large(topic: str, size: int, configured: object, request_bytes: int | None) -> RecordTooLargeError:
+def record_too_large(location: str, size: int, configured: object, request_bytes: int | None) -> RecordTooLargeError:
     """Return the error for a record that the client refuses because of its size.
 
     Args:
-        topic: Its topic.
+        location: Its topic and key.
         size: Bytes of its key, value and headers.
         configured: ``kafka.message.max.bytes``.
         request_bytes: The largest request that the brokers read, if it is below that; otherwise None.
@@ -99,7 +99,7 @@ def record_too_large(topic: str, size: int, configured: object, request_bytes: i
         remedy = f"raise {BROKER_LIMIT} of the brokers (they have to be restarted)"
     return RecordTooLargeError(
         "a record is larger than Kafka accepts",
-        where=f"topic {topic}",
+        where=location,
         why=f"it has {size} bytes; {limit}",
         remedy=f"{remedy}, or exclude the column (column.exclude.list)",
     )

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.model.records import PARTITION, Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures
+from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import limit_records, record_too_large
 
@@ -411,7 +411,10 @@ class TransactionalWriter:
             self._failures.largest_refused = int(self._settings["batch.size"])
             size += sum(len(name) + len(content or b"") for name, content in headers or ())
             lowered = self._settings["message.max.bytes"] != self._record_max_bytes
-            return record_too_large(topic, size, self._record_max_bytes, self._request_max_bytes if lowered else None)
+            location = f"topic {topic}{key_text(key)}"
+            return record_too_large(
+                location, size, self._record_max_bytes, self._request_max_bytes if lowered else None
+            )
         self._failures.on_refused(error, topic, partition, size)
         return self._abort_and_wrap(error, f"while writing to {topic}")
 

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks, with_last
+from airflow_provider_mysql_cdc.cdc.snapshot.unwritable_row import unwritable_row
 
 PROGRESS_ROWS = 10_000  # SNAP-56
 
@@ -116,6 +117,8 @@ class RowRange:
         edge_marker: ``source.snapshot`` of the first and the last row, from whether a row is the first and whether it
             is the last; None where these have the same as the others.
         marker: ``source.snapshot`` of the other rows.
+        stoppable_kind: The kind of the ad-hoc snapshot, for the error of a row that cannot be written; empty for a
+            snapshot that is no ad-hoc one.
     """
 
     where: str
@@ -130,6 +133,7 @@ class RowRange:
     read_errors: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
     edge_marker: Callable[[bool, bool], str] | None = None
     marker: str = DEFAULT_MARKER
+    stoppable_kind: str = ""
 
     def edge_markers(self, row_count: int) -> dict[int, str]:
         """Return ``source.snapshot`` of the first and the last row by their numbers, from 1.
@@ -211,11 +215,20 @@ class RangeWriter:
                 written = self.write_rows(row_range, counts)
                 self._commit(row_range, written)
             except RecordTooLargeError as error:
-                self.report_retry(reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error))
+                try:
+                    note = reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error)
+                except RecordTooLargeError as final:
+                    raise self._row_error(row_range, final) from final
+                self.report_retry(note)
+            except ValueDecodeError as error:
+                raise self._row_error(row_range, error) from error
             else:
                 for name, count in counts.items():
                     self.counts[name] = self.counts.get(name, 0) + count
                 return written
+
+    def _row_error(self, row_range: RowRange, error: CdcError) -> CdcError:
+        return unwritable_row(error, row_range.select.table.id, row_range.where, row_range.stoppable_kind)
 
     def write_rows(self, row_range: RowRange, counts: dict[str, int]) -> RowCounts:
         """Read all rows of a range, then produce them; return their numbers.

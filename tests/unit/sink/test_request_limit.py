@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink import request_limit, writer
+from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import key_text
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import limit_records, request_max_bytes
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -36,7 +37,7 @@ def refused(settings: dict[str, str], value: bytes, headers: Any = None) -> Reco
 
 def test_a_record_that_no_request_holds_is_refused_at_once_with_the_setting_of_the_brokers() -> None:
     error = refused(LARGE, b"x" * 3_000_000)
-    assert not error.can_retry and error.where == "topic p.d.t"
+    assert not error.can_retry and error.where == "topic p.d.t, key key"
     assert "3000003 bytes" in error.why and "at most 3000000 bytes (socket.request.max.bytes)" in error.why
     assert "raise socket.request.max.bytes" in error.remedy and "column.exclude.list" in error.remedy
     assert "3000009 bytes" in refused(LARGE, b"x", [("h", b"x" * 3_000_004)]).why, "its headers count"
@@ -70,3 +71,9 @@ def test_the_brokers_are_asked_once_and_only_where_a_record_can_reach_their_limi
     assert request_max_bytes({"bootstrap.servers": "a:1"}) is None and asked == []
     assert [request_max_bytes(LARGE) for _ in range(2)] == [104_857_600] * 2 and len(asked) == 1
     assert request_max_bytes(LARGE | {"message.max.bytes": "many"}) is None
+
+
+def test_a_key_is_shown_without_its_schema_and_not_at_full_length() -> None:
+    assert key_text(b'{"schema":{"type":"struct"},"payload":{"id":5}}') == ', key {"id":5}'
+    assert key_text(b'{"id":5}') == ', key {"id":5}' and key_text(None) == key_text(b"") == ""
+    assert key_text(b"\x00\xff" + b"x" * 1_000).startswith(", key \x00\\xffxxx") and len(key_text(b"x" * 999)) == 206
