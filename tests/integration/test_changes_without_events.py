@@ -64,6 +64,10 @@ def notifications(pipeline: Pipeline) -> list[dict[str, Any]]:
     return [value for value in values if value["aggregate_type"] == "Unlogged Change"]
 
 
+def keyed(pipeline: Pipeline, table: str) -> list[tuple[str, int]]:
+    return [(payload(r.value)["op"], payload(r.key)["id"]) for r in pipeline.records(table)]
+
+
 def unlogged(counts: Any) -> dict[str, int]:
     return {name.removesuffix(UNLOGGED_SUFFIX): n for name, n in counts.items() if name.endswith(UNLOGGED_SUFFIX)}
 
@@ -92,6 +96,20 @@ def test_each_statement_is_logged_counted_and_published(pipeline: Pipeline, root
         assert f"a statement at {note['position']}: {note['reason']}" in line
     assert [json.loads(r.key)["payload"]["id"] for r in pipeline.records("plain")] == [1]
     assert pipeline.records("moved") == []
+
+
+def test_tables_are_read_again_if_they_have_rows_without_events(pipeline: Pipeline, root: Any, database: str) -> None:
+    script(root, database, TABLES)
+    pipeline.snapshot()
+    pipeline.properties["snapshot.after.unlogged.changes"] = "incremental"
+    script(root, database, (*STATEMENTS, "ALTER TABLE `{db}`.plain DISCARD TABLESPACE"))
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    for _ in range(2):  # the second drain does not read them again
+        assert keyed(pipeline, "parts") == [("r", 1), ("r", 11), ("r", 2)]
+        assert keyed(pipeline, "moved") == [("r", 7)]
+        pipeline.drain()
+    assert len(warnings(pipeline)) == 4
 
 
 def test_a_retry_counts_and_publishes_each_statement_once(

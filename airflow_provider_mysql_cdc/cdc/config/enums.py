@@ -182,6 +182,13 @@ class RowFailureMode(DocEnum):
     SKIP = "skip", "as warn, without a log line for each row"
 
 
+class UnloggedChangesMode(DocEnum):
+    """What happens after a statement that changed rows of a captured table without row events."""
+
+    WARN = "warn", "log the statement, count it and publish a notification"
+    INCREMENTAL = "incremental", "also read the table again with an incremental snapshot, if the statement added rows"
+
+
 class FailureHandlingMode(DocEnum):
     """What happens with rows of a captured table whose structure is not known."""
 

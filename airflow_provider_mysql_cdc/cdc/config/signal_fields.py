@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
-from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
+from airflow_provider_mysql_cdc.cdc.config.enums import UnloggedChangesMode, WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup, PinScope
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import KAFKA_BOOTSTRAP_SERVERS, bootstrap_servers
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
@@ -168,6 +168,19 @@ INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY: Field[WatermarkStrategy] = Field(
     "How the high watermark of a window is written into the signal table.",
     Group.SIGNALS,
     enum=WatermarkStrategy.docs(),
+    pin_scope=PinScope.NOTHING,
+)
+SNAPSHOT_AFTER_UNLOGGED_CHANGES: Field[UnloggedChangesMode] = Field(
+    "snapshot.after.unlogged.changes",
+    parse_value.choice(UnloggedChangesMode),
+    UnloggedChangesMode.WARN,
+    "What happens after EXCHANGE PARTITION, IMPORT TABLESPACE, DROP or TRUNCATE PARTITION, or a rename to the name of "
+    "a captured table: the binlog has no events of the rows that such a statement added or removed. The snapshot needs "
+    "what every incremental snapshot needs (a key, and GTIDs or `signal.data.collection`), and publishes no deletes of "
+    "rows that are gone.",
+    Group.SIGNALS,
+    enum=UnloggedChangesMode.docs(),
+    provider_specific=True,
     pin_scope=PinScope.NOTHING,
 )
 NOTIFICATION_ENABLED_CHANNELS: Field[frozenset[str]] = Field(

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config.enums import Operation
+from airflow_provider_mysql_cdc.cdc.config.enums import Operation, UnloggedChangesMode
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
@@ -25,7 +25,11 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
-from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import unlogged_notification, unlogged_warning
+from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import (
+    snapshot_signal,
+    unlogged_notification,
+    unlogged_warning,
+)
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
@@ -267,12 +271,18 @@ class DrainWriter:
                 self.output.produce_side(record)
 
     def _report_unlogged_changes(self, previous_state: SchemaState, query: ev.QueryEvent, where: str) -> None:
-        for change in self.ddl_events.unlogged_changes(previous_state, query):
+        """Report rows that a statement changed without row events, and request a snapshot if one is configured."""
+        cfg, changes = self.context.cfg, self.ddl_events.unlogged_changes(previous_state, query)
+        for change in changes:
             self.committer.note(unlogged_warning(change, query.sql, where), once=True)
             self.output.counts.add_unlogged_change(str(change.table))
-            notification = unlogged_notification(self.context.cfg, change, query.sql, where)
+            notification = unlogged_notification(cfg, change, query.sql, where)
             if notification is not None:
                 self.output.produce_side(notification)
+        if cfg[F.SNAPSHOT_AFTER_UNLOGGED_CHANGES] is UnloggedChangesMode.INCREMENTAL:
+            signal = snapshot_signal(cfg, changes, self.context.plan.epoch, where)
+            if signal is not None:
+                self.committer.side_records.append(signal)
 
     def _apply_schema_changes(self, event: Event, signal: SchemaChanges) -> bool:
         """Apply a schema-changes signal at the end of its transaction; return whether its structures are valid."""

@@ -1,13 +1,18 @@
-"""Reports of rows that a statement changed without row events: a line of the log and a notification."""
+"""What is done about rows that a statement changed without row events: log line, notification, signal."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
 
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals import notification_record
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
+from airflow_provider_mysql_cdc.cdc.signals.signal import build_signal
+from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange
 
 _MAX_STATEMENT_CHARS = 200
@@ -54,6 +59,28 @@ def unlogged_notification(cfg: ConnectorConfig, change: UnloggedChange, sql: str
         additional_data,
         time.time_ns() // 1_000_000,
     )
+
+
+def snapshot_signal(
+    cfg: ConnectorConfig, changes: Sequence[UnloggedChange], epoch: int, where: str
+) -> SideRecord | None:
+    """Return the ledger record of a signal that reads tables again; None when no table has rows that are in no event.
+
+    The signal is processed after the batch, like one of an Airflow task.
+
+    Args:
+        cfg: The connector's configuration.
+        changes: What a statement did.
+        epoch: The batch's epoch; a statement that is read again after a move of the stream requests another snapshot.
+        where: ``file:position`` of the statement.
+    """
+    entries = [entry_for(change.table) for change in changes if change.adds_rows]
+    if not entries:
+        return None
+    id_ = f"unlogged-{epoch}-{where}"
+    data = json.dumps({"data-collections": entries, "type": "incremental"})
+    signal = build_signal(id_, "execute-snapshot", data, "airflow")
+    return SideRecord(cfg.ledger_topic, signal.ledger_key(id_).encode(), encode(signal.to_json()))
 
 
 def _shorten(sql: str) -> str:

@@ -12,6 +12,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import Effect, Effect
 
 # Every statement with such an effect contains one of these words; others are not parsed a second time.
 _KEYWORDS = re.compile("RENAME|PARTITION|TABLESPACE", re.IGNORECASE)
+# A table without its tablespace cannot be read.
+_DISCARD = re.compile(r"\bDISCARD\b[^;]*\bTABLESPACE\b", re.IGNORECASE)
 _ROW_EFFECTS: dict[EffectKind, str] = {
     "rows": "EXCHANGE PARTITION, DISCARD TABLESPACE or IMPORT TABLESPACE removed or added rows",
     "partition rows": "the rows of partitions were removed",
@@ -24,10 +26,12 @@ class UnloggedChange(NamedTuple):
     Args:
         table: The table, by its name after the statement.
         what: What happened, as a clause.
+        adds_rows: Whether the table may have rows that are in no event.
     """
 
     table: TableId
     what: str
+    adds_rows: bool
 
 
 def unlogged_changes(
@@ -47,9 +51,14 @@ def unlogged_changes(
     if _KEYWORDS.search(sql) is None:
         return []
     effects = statement_effects(sql, context)
-    changes = [UnloggedChange(e.table, _ROW_EFFECTS[e.kind]) for e in effects if e.kind in _ROW_EFFECTS]
+    discards = _DISCARD.search(sql) is not None
+    changes = [
+        UnloggedChange(e.table, _ROW_EFFECTS[e.kind], adds_rows=e.kind == "rows" and not discards)
+        for e in effects
+        if e.kind in _ROW_EFFECTS
+    ]
     changes += (
-        UnloggedChange(name, f"it was {former_name} before, and its rows are in no event under its new name")
+        UnloggedChange(name, f"it was {former_name} before, and its rows are in no event under its new name", True)
         for name, former_name in _renamed_tables(effects)
         if known(former_name)
     )

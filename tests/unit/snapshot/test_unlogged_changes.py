@@ -16,7 +16,7 @@ def changes(sql: str) -> list[tuple[str, str]]:
     """Return table and what happened: a, b and c of database d are captured; v is a view of its name."""
     captured = {TableId("d", name) for name in ("a", "b", "c", "v")}
     found = unlogged_changes(sql, DdlContext("d"), captured.__contains__, lambda table: table.table != "v")
-    return [(str(table), what) for table, what in found]
+    return [(str(table), what) for table, what, _ in found]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,22 @@ def test_which_statements_change_rows_without_row_events(sql: str, expected: lis
     found = changes(sql)
     assert [table for table, _ in found] == [table for table, _ in expected]
     assert all(part in what for (_, what), (_, part) in zip(found, expected, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("sql", "adds"),
+    [
+        ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE stage", True),
+        ("ALTER TABLE a IMPORT TABLESPACE", True),
+        ("ALTER TABLE a DISCARD TABLESPACE", False),
+        ("alter table a discard partition p tablespace", False),
+        ("ALTER TABLE a DROP PARTITION p", False),
+        ("RENAME TABLE stage TO a", True),
+    ],
+)
+def test_which_statements_may_add_rows(sql: str, adds: bool) -> None:
+    (change,) = unlogged_changes(sql, DdlContext("d"), lambda table: table.table == "a", lambda _: True)
+    assert change.adds_rows is adds
 
 
 def test_a_statement_that_is_not_understood_is_not_taken_for_harmless() -> None:
