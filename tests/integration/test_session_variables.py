@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.session import SESSION_VARIABLES
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceError
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import find_bound
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import find_bound
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables, read_definitions

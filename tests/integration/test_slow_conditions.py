@@ -10,7 +10,7 @@ from kit.sql import execute
 from kit.table_rig import filled
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.incremental import key_range_assignment
+from airflow_provider_mysql_cdc.cdc.incremental import scan_bounds
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -23,7 +23,7 @@ def test_key_ranges_of_a_slow_condition_are_those_of_all_rows(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each row takes 20 ms: sixteen of them can be read, and 100 rows take longer than half a second."""
-    monkeypatch.setattr(key_range_assignment, "CONDITION_TIME_MS", 500)
+    monkeypatch.setattr(scan_bounds, "CONDITION_TIME_MS", 500)
     execute(root, f"USE `{database}`", *filled(database, "aa", count=100))
     pipeline.snapshot()
     table = TableId(database, "aa")

@@ -27,8 +27,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental import (
-    key_range_assignment,
     key_range_reader,
+    scan_bounds,
     scan_validity,
     window_driver,
 )
@@ -208,13 +208,13 @@ def _renamed_tables_followed_from_the_view(patch: pytest.MonkeyPatch) -> None:
 
 
 def _empty_table_ended_at_once(patch: pytest.MonkeyPatch) -> None:
-    begin = key_range_assignment.begin_scan
+    begin = scan_bounds.begin_scan
 
     def ended(conn: Any, scan: TableScan, *given: Any, **named: Any) -> TableScan:
         begun = begin(conn, scan, *given, **named)
         return begun.finish() if begun.columns and begun.last_key is None else begun
 
-    patch.setattr(key_range_assignment, "begin_scan", ended)
+    patch.setattr(scan_bounds, "begin_scan", ended)
 
 
 def _replaced_rows_not_noticed(patch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.incremental import (
     key_range_assignment,
     key_range_reader,
+    scan_bounds,
     scan_validity,
     signal_processor,
     window_driver,
@@ -26,7 +27,8 @@ from airflow_provider_mysql_cdc.cdc.incremental import (
     window_task,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue, TableUnreadable
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import TableUnreadable
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import LowWatermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import NextKeyRange
 from airflow_provider_mysql_cdc.cdc.job import stage_runner
@@ -159,9 +161,8 @@ def _source(patch: pytest.MonkeyPatch, stage: Any) -> None:
     patch.setattr(window_task, "connect", lambda *_, **__: stage.world.source.connect())
     patch.setattr(window_task, "stream_rows", touch)
     patch.setattr(key_range_assignment, "find_bound", find_bound)
-    patch.setattr(
-        key_range_assignment, "_table_exists", lambda _, table: stage.world.source.rows_now(table, ()) is not None
-    )
+    patch.setattr(scan_bounds, "find_bound", find_bound)
+    patch.setattr(scan_bounds, "_table_exists", lambda _, table: stage.world.source.rows_now(table, ()) is not None)
     patch.setattr(key_range_assignment, "CHUNKS_PER_RANGE", 1)
     for_scans = KeyRangeQueue.for_scans
 

@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import done_range_key
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import is_transient, range_condition
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import is_transient, range_condition
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (

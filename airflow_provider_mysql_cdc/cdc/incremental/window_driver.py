@@ -29,7 +29,8 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_renamed
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import LOCK_WAIT_S, KeyRangeQueue, resume_scan
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import LOCK_WAIT_S, resume_scan
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan

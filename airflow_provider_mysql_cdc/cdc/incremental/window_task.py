@@ -14,8 +14,8 @@ from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import LOCK_WAIT_S, is_transient
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import LOCK_WAIT_S, is_transient
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors

@@ -9,8 +9,8 @@ import pytest
 from kit.decode_builder import column, table
 from kit.store_contract import END
 
-from airflow_provider_mysql_cdc.cdc.incremental import key_range_assignment
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import TableUnreadable, begin_scan, resume_scan
+from airflow_provider_mysql_cdc.cdc.incremental import scan_bounds
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import TableUnreadable, begin_scan, resume_scan
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 
 KEYED = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))
@@ -28,8 +28,8 @@ def source(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         says["asked"].append((columns, more["last"]))
         return says["last"]
 
-    monkeypatch.setattr(key_range_assignment, "_table_exists", lambda conn, table_id: says["exists"])
-    monkeypatch.setattr(key_range_assignment, "find_bound", find_bound)
+    monkeypatch.setattr(scan_bounds, "_table_exists", lambda conn, table_id: says["exists"])
+    monkeypatch.setattr(scan_bounds, "find_bound", find_bound)
     return says
 
 
