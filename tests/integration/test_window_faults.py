@@ -16,7 +16,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import watermarks
 
 POINTS = [
     ("incremental.view_open", 1, 3),
@@ -48,7 +48,7 @@ def test_a_window_that_dies_is_continued(
     execute(root, *filled(database, "a", "b", count=100))
     pipeline.snapshot()
     ask_for(pipeline, ["a", "b"])
-    real = round_driver.take_low_watermark
+    real = watermarks.take_low_watermark
 
     def low(*arguments: Any) -> Any:
         """Set the fault behind the batch before the window, whose writers pass the same points."""
@@ -59,12 +59,12 @@ def test_a_window_that_dies_is_continued(
         execute(root, f"UPDATE `{database}`.a SET v = v + 1 WHERE id < 20", f"DELETE FROM `{database}`.b WHERE id = 7")
         return found
 
-    monkeypatch.setattr(round_driver, "take_low_watermark", low)
+    monkeypatch.setattr(watermarks, "take_low_watermark", low)
     with pytest.raises((faults.FaultRaised, CdcError)):
         pipeline.drain()
     assert (tmp_path / "fired").exists()
     execute(root, f"UPDATE `{database}`.a SET v = v + 10 WHERE id % 3 = 0", f"DELETE FROM `{database}`.b WHERE id = 9")
-    monkeypatch.setattr(round_driver, "take_low_watermark", real)
+    monkeypatch.setattr(watermarks, "take_low_watermark", real)
     pipeline.drain()
     pipeline.drain()
     assert {scan.state for scan in books(pipeline).scans.values()} == {"done"}

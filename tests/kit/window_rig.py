@@ -13,7 +13,7 @@ import pytest
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import watermarks
 from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 from kit.records import duplicates, payload
 from kit.sql import rows
@@ -39,7 +39,7 @@ class Places:
         self._lock = threading.Lock()
         monkeypatch.setattr(faults, "fault_point", self._point)
         for name, place in (("take_low_watermark", "low"), ("close_window", "high")):
-            monkeypatch.setattr(round_driver, name, self._around(getattr(round_driver, name), place))
+            monkeypatch.setattr(watermarks, name, self._around(getattr(watermarks, name), place))
         held = round_task.stream_rows
         monkeypatch.setattr(round_task, "stream_rows", lambda *a: (self.reach("view"), held(*a))[1])
 
