@@ -55,7 +55,8 @@ class Pipeline:
     def snapshot(self, **kwargs: Any) -> JobOutcome:
         """Prepare, run and settle a snapshot in this process."""
         job = prepare_snapshot(self.cfg, self.store, self.owner, self.log, **kwargs)
-        assert job is not None, self.lines
+        if job is None:  # an interrupted one had read everything, and is finished
+            return settle_offset(self.cfg, self.store, self.log)
         {"drain": run_drain, "snapshot": run_snapshot}[job.spec.mode](job.spec, ThreadRunner(self.slots), self.log)
         return settle_offset(self.cfg, self.store, self.log)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
@@ -153,6 +154,10 @@ class KeyRangeReader:
         )
         override = override_sql(self.cfg, self.conn, compiled.table, compiled.columns) if options.initial else None
         sql = override or rows_sql(key_range.table, compiled.columns, condition, key_range.columns)
+        if options.condition is not None:
+            # The server ends a slow condition before the client drops the connection, and the view with it.
+            limit_ms = self.cfg[F.DATABASE_QUERY_TIMEOUT_MS] * 9 // 10
+            sql = sql.replace("SELECT ", f"SELECT /*+ MAX_EXECUTION_TIME({limit_ms}) */ ", 1)
         return RowRange(
             where=f"{options.kind} snapshot of {key_range}",
             select=TableSelect(compiled.table, sql, lambda: compiled.route, self._unchanged_rows(compiled)),

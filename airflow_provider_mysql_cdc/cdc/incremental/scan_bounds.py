@@ -194,8 +194,9 @@ def find_bound(
     )
     order_by = ", ".join(quote_name(c) + (" DESC" if last else "") for c in columns)
     where = range_condition(columns, kinds, low, high, condition)
-    hint = "" if condition is None else f"/*+ MAX_EXECUTION_TIME({CONDITION_TIME_MS}) */ "
-    sql = f"SELECT {hint}{select_list} FROM {table.quoted()} WHERE {where}" + ("" if last else f" AND {representable}")
+    hint = "" if condition is None else f"/*+ MAX_EXECUTION_TIME({_condition_time_ms(conn)}) */ "
+    wanted = where if last else f"{where} AND {representable}"
+    sql = f"SELECT {hint}{select_list} FROM {table.quoted()} WHERE {wanted}"
     try:
         with stored_dates_allowed(conn, kinds), conn.cursor() as cursor:
             cursor.execute(f"{sql} ORDER BY {order_by} LIMIT 1 OFFSET {skip}")
@@ -214,6 +215,12 @@ def find_bound(
             "another column to split it by (surrogate-key)"
         )
     return None if row is None else tuple(row)
+
+
+def _condition_time_ms(conn: Any) -> int:
+    """Return the time limit of a query with a condition; the hint replaces the session's limit, which may be lower."""
+    session_limit = int(fetch_all(conn, "SELECT @@SESSION.max_execution_time")[0][0])
+    return min(CONDITION_TIME_MS, session_limit or CONDITION_TIME_MS)
 
 
 def _table_exists(conn: Any, table: TableId) -> bool:

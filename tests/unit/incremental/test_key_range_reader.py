@@ -160,7 +160,8 @@ def failing(
 
     def stream_blocks(_: Any, sql: str, __: str) -> Iterator[RowBlock]:
         where = "TRUE" if condition is None else f"({condition}\n)"
-        assert sql == f"SELECT `id` FROM `db`.`t` WHERE {where} ORDER BY `id`"
+        hint = "/*+ MAX_EXECUTION_TIME(540000) */ " if condition else ""
+        assert sql == f"SELECT {hint}`id` FROM `db`.`t` WHERE {where} ORDER BY `id`"
         raise error("a query failed", why="the server says so") from pymysql.MySQLError(number, "the server says so")
         yield
 
