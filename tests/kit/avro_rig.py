@@ -69,7 +69,8 @@ class Readers:
     """
 
     def __init__(self, url: str) -> None:
-        self.client = SchemaRegistryClient({"url": url})
+        # Without a timeout the client waits for ever; Apicurio 3.3.3 does not answer some requests on kept connections.
+        self.client = SchemaRegistryClient({"url": url, "timeout": 10})
         self._confluent = AvroDeserializer(self.client)
         self.parsed = cache(self._parsed)
         self._parsed_guid = cache(
