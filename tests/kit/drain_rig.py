@@ -14,10 +14,10 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
-from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition

@@ -22,9 +22,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import dump, position
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.drain import assigned_partitions
+from airflow_provider_mysql_cdc.cdc.drain import topic_shares
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
@@ -81,7 +81,7 @@ def _topics_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 def _born_topics_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        assigned_partitions.TopicShares, "_recorded_topics", property(lambda _: {}, lambda _, __: None), raising=False
+        topic_shares.TopicShares, "_recorded_topics", property(lambda _: {}, lambda _, __: None), raising=False
     )
 
 
@@ -91,7 +91,7 @@ def _partitions_of_today(patch: pytest.MonkeyPatch) -> None:
     def share(plan: Any, writer: int, topic: str, default: int) -> Any:
         return owner.topic_share(replace(plan, partitions=ModelWriter.world.partitions), writer, topic, default)
 
-    patch.setattr(assigned_partitions, "topic_share", share)
+    patch.setattr(topic_shares, "topic_share", share)
 
 
 def _topics_remembered_by_a_reset(patch: pytest.MonkeyPatch) -> None:

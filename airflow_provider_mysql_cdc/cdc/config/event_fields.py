@@ -149,7 +149,8 @@ EXTENDED_HEADERS_ENABLED = _flag(
 CDC_ID_HEADER = _flag(
     "cdc.id.header",
     False,
-    "Give each event a header `cdc-id` with its identity: transaction, ordinal of the event, row and leg.",
+    "Give each event a header `cdc-id` with its identity: transaction, ordinal of the event and row, and which of its "
+    "records it is (an update that changes the key has two).",
     Group.EVENTS,
     provider_specific=True,
 )

@@ -17,13 +17,13 @@ from airflow_provider_mysql_cdc.cdc.config.enums import Operation, UnloggedChang
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import (
     snapshot_signal,

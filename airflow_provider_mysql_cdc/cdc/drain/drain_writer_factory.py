@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
@@ -12,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext

@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_tabl
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
-from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId

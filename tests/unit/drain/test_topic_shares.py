@@ -14,7 +14,7 @@ from unit.drain.test_table_routes import AS_IT_IS, BATCH, TOPIC, T, make
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.assigned_partitions import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
