@@ -22,6 +22,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import enable_keepalive
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.job.task_operation import ReplyT, RequestT, TaskHandler, TaskOperation
+from airflow_provider_mysql_cdc.cdc.job.unauthenticated import UnauthenticatedConnections
 
 HELLO_S = 10.0
 """Seconds within which a connection has to send the token."""
@@ -29,8 +30,6 @@ MAX_HELLO_BYTES = 1024
 """Longest first line."""
 MAX_LINE_BYTES = 16 << 20
 """Longest line after the token: an error with its texts, a view's position with its GTID set."""
-MAX_UNAUTHENTICATED = 64
-"""Connections at the same time that have not sent the token yet."""
 KEEPALIVE_S = 60.0
 """Seconds without an answer after which the host of the other side counts as gone."""
 MAX_PORT_TRIES = 16
@@ -80,7 +79,7 @@ class Coordinator:
         self._handlers = {handler.operation: handler for handler in handlers}
         self._on_lost = on_lost
         self._hello_s = hello_s
-        self._unauthenticated = threading.BoundedSemaphore(MAX_UNAUTHENTICATED)
+        self._unauthenticated = UnauthenticatedConnections()
         self._server = _listen(endpoint)
         self.address: tuple[str, int] = (endpoint.host, self._server.getsockname()[1])
         self.token = secrets.token_hex(16)
@@ -96,12 +95,11 @@ class Coordinator:
                     return
                 time.sleep(0.05)  # a connection that was reset while it waited, or no file descriptor left
                 continue
-            # Further connections wait in the backlog; one without the token is closed after a few seconds.
-            self._unauthenticated.acquire()
+            self._unauthenticated.add(conn)  # further ones wait in the backlog
             try:
                 threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
             except RuntimeError:  # no thread can be started
-                self._unauthenticated.release()
+                self._unauthenticated.remove(conn)
                 conn.close()
 
     def _serve(self, conn: socket.socket) -> None:
@@ -111,7 +109,7 @@ class Coordinator:
             except (OSError, ValueError, RecursionError):
                 task = None
             finally:
-                self._unauthenticated.release()
+                self._unauthenticated.remove(conn)
             if task is not None:
                 self._serve_task(conn, task)
 

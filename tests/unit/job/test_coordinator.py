@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.job import coordinator as module
+from airflow_provider_mysql_cdc.cdc.job import unauthenticated
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient, Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskOperation
 
@@ -112,13 +113,28 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
             assert client.call(ECHO, Text("a")).text == "a"
 
 
-def test_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_UNAUTHENTICATED", 2)
-    with driver(hello_s=0.3) as d:
-        crowd = [d.raw() for _ in range(5)]
+def test_silent_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unauthenticated, "MAX_UNAUTHENTICATED", 2)
+    monkeypatch.setattr(unauthenticated, "PATIENCE_S", 0.05)
+    with driver(hello_s=600) as d:
+        crowd = [d.raw() for _ in range(9)]
         with d.client() as client:
             assert client.call(ECHO, Text("a")).text == "a"
-        assert all(closed(sock) for sock in crowd)
+            assert all(closed(sock) for sock in crowd[:8])
+        assert d.lost == []
+
+
+def test_many_tasks_connect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unauthenticated, "MAX_UNAUTHENTICATED", 2)
+    with driver() as d:
+        early = [d.raw() for _ in range(2)]
+        late = [d.raw() for _ in range(4)]
+        for task, sock in enumerate(early + late):
+            sock.sendall(json.dumps({"token": d.coordinator.token, "task": task}).encode() + b"\n")
+            sock.sendall(b'{"op": "echo", "text": "a", "task": 0}\n')
+        for sock in early + late:
+            sock.settimeout(20)
+            assert json.loads(sock.makefile("rb").readline())["text"] == "a"
 
 
 @pytest.mark.parametrize(
