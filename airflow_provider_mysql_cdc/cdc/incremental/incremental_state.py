@@ -36,6 +36,7 @@ class RequestRecord:
         scan_count: Number of its scans; they have consecutive orders.
         reason: Why it was refused.
         ts_ms: Time of the decision, milliseconds since 1970.
+        digest: Digest of the signal's content (``content_digest``); empty in records of earlier versions.
     """
 
     id: str
@@ -44,10 +45,11 @@ class RequestRecord:
     scan_count: int = 0
     reason: str = ""
     ts_ms: int = 0
+    digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
+        required_members = {
             "id": self.id,
             "verdict": self.verdict,
             "first": self.first_order,
@@ -55,6 +57,8 @@ class RequestRecord:
             "reason": self.reason,
             "ts_ms": self.ts_ms,
         }
+        optional_members = {"digest": self.digest}
+        return required_members | {name: value for name, value in optional_members.items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> RequestRecord:
@@ -71,6 +75,7 @@ class RequestRecord:
             record.integer("tables", 0),
             record.text("reason", ""),
             record.integer("ts_ms", 0),
+            record.text("digest", ""),
         )
 
 

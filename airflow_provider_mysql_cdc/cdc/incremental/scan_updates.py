@@ -25,6 +25,7 @@ class SnapshotRequest:
         conditions: SQL conditions by table.
         surrogate_key: Column by which tables are split instead of their keys, or None.
         chunk_size: Rows of a chunk; 0 means incremental.snapshot.chunk.size.
+        digest: Digest of the signal's content (``content_digest``).
     """
 
     id: str
@@ -33,18 +34,42 @@ class SnapshotRequest:
     conditions: Mapping[TableId, str]
     surrogate_key: str | None = None
     chunk_size: int = 0
+    digest: str = ""
+
+
+def is_new_request(state: IncrementalState, request_id: str, digest: str) -> bool:
+    """Return whether a signal may be carried out, although the state may know its id.
+
+    A signal that was refused, or of whose scans none read its table to the end, can be corrected and sent again under
+    its id. So a refused one is checked again, whatever its content; one whose scans were aborted is not started
+    again by a copy of itself.
+
+    Args:
+        state: The state.
+        request_id: The signal's id.
+        digest: Digest of its content.
+    """
+    known = state.requests.get(request_id)
+    if known is None or known.verdict == "refused":
+        return True
+    scans = [scan for scan in state.scans.values() if scan.request == request_id]
+    return bool(scans) and known.digest not in ("", digest) and all(scan.state == "aborted" for scan in scans)
 
 
 def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) -> IncrementalState:
-    """Queue a scan for each table; a request whose id is known is the same request and changes nothing.
+    """Queue a scan for each table, in place of those of a request that was corrected (``is_new_request``).
+
+    Any other request whose id is known is the same request and changes nothing.
 
     Args:
         state: The state.
         request: The request.
         now_ms: Current time, milliseconds since 1970.
     """
-    if request.id in state.requests:
+    if not is_new_request(state, request.id, request.digest):
         return state
+    if request.id in state.requests:
+        state = replace(state, scans={n: scan for n, scan in state.scans.items() if scan.request != request.id})
     first = state.next_scan_number
     scans = [
         TableScan(
@@ -58,23 +83,42 @@ def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) 
         )
         for order, table in enumerate(request.tables, first)
     ]
-    request_record = RequestRecord(request.id, "accepted", first, len(scans), "", now_ms)
+    request_record = RequestRecord(request.id, "accepted", first, len(scans), "", now_ms, request.digest)
     queued = replace(state.with_scans(scans).with_request(request_record), next_scan_number=first + len(scans))
     return queued.pruned()
 
 
-def record_refusal(state: IncrementalState, request_id: str, reason: str, now_ms: int) -> IncrementalState:
-    """Record that a request was refused; a known request keeps its outcome.
+def is_reported(state: IncrementalState, request_id: str, reason: str, digest: str) -> bool:
+    """Return whether the outcome of a signal that is refused now has been reported: it is a copy of an earlier one.
+
+    Args:
+        state: The state.
+        request_id: The signal's id.
+        reason: Why it is refused now.
+        digest: Digest of its content.
+    """
+    known = state.requests.get(request_id)
+    if known is None or known.digest not in ("", digest):
+        return False
+    return known.reason == reason if known.verdict == "refused" else known.digest == digest
+
+
+def record_refusal(
+    state: IncrementalState, request_id: str, reason: str, now_ms: int, digest: str = ""
+) -> IncrementalState:
+    """Record that a request was refused; a request that was accepted keeps its outcome.
 
     Args:
         state: The state.
         request_id: The signal's id.
         reason: Why it was refused.
         now_ms: Current time, milliseconds since 1970.
+        digest: Digest of the signal's content.
     """
-    if request_id in state.requests:
+    known = state.requests.get(request_id)
+    if known is not None and known.verdict == "accepted":
         return state
-    return state.with_request(RequestRecord(request_id, "refused", reason=reason, ts_ms=now_ms))
+    return state.with_request(RequestRecord(request_id, "refused", reason=reason, ts_ms=now_ms, digest=digest))
 
 
 def stop_scans(

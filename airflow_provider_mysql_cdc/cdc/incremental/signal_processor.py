@@ -31,6 +31,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     UNCAPTURED_REASON,
     SnapshotRequest,
     end_uncaptured,
+    is_new_request,
+    is_reported,
     queue_scans,
     record_refusal,
     restart_scans,
@@ -63,6 +65,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     StopSnapshot,
 )
 from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained
+from airflow_provider_mysql_cdc.cdc.signals.content_digest import content_digest
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import has_new_signals, poll_signals
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, pending_signals, read_action
@@ -100,6 +103,7 @@ class SignalProcessor:
     refused: list[tuple[Signal, str]] = field(default_factory=list)
     move: PositionMove | None = None
     schema_records: list[SideRecord] = field(default_factory=list)
+    _digest: str = ""
     _schema_state: SchemaState | None = None
     _taken_before: list[ProcessedSignals | None] = field(default_factory=list)
     _captured_tables: tuple[TableId, ...] | None = None
@@ -122,6 +126,7 @@ class SignalProcessor:
                 f"{taken.offset} before it was moved back; send the signal again if the stream had skipped it"
             )
             return
+        self._digest = content_digest(signal)
         try:
             action = read_action(signal, self.cfg[F.SIGNAL_TRUSTED_CHANNELS])
             if signal.applied:
@@ -129,10 +134,17 @@ class SignalProcessor:
                 return
             _HANDLERS[type(action)](self, action)
         except SignalRefused as error:
-            self.log(f"signal {signal.id} ({signal.type}, channel {signal.channel}) is refused: {error}")
-            self.refused.append((signal, str(error)))
+            self._refuse(signal, str(error))
+
+    def _refuse(self, signal: Signal, reason: str) -> None:
+        """Record why a signal is refused; a copy of one whose outcome was reported is only logged."""
+        reported = bool(signal.id) and is_reported(self.state, signal.id, reason, self._digest)
+        suffix = " (no notification: this id and content were reported before)" if reported else ""
+        self.log(f"signal {signal.id} ({signal.type}, channel {signal.channel}) is refused: {reason}{suffix}")
+        if not reported:
+            self.refused.append((signal, reason))
             if signal.id:
-                self.state = record_refusal(self.state, signal.id, str(error), _now_ms())
+                self.state = record_refusal(self.state, signal.id, reason, _now_ms(), self._digest)
 
     def execute_snapshot(self, action: SignalAction) -> None:
         """Queue the scans of a signal."""
@@ -153,7 +165,9 @@ class SignalProcessor:
                 "the condition of a blocking snapshot must be a WHERE condition, not a SELECT statement"
             )
         self._check_conditions(conditions)
-        request = SnapshotRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key)
+        request = SnapshotRequest(
+            snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key, digest=self._digest
+        )
         self.state = queue_scans(self.state, request, _now_ms())
         self.log(f"signal {snapshot.signal_id}: {snapshot.kind} snapshot of {len(tables)} table(s)")
         self.notifications.append(notices.started(self.state, snapshot.signal_id))
@@ -243,14 +257,17 @@ class SignalProcessor:
     def _complete(self, action: SignalAction, additional_data: Mapping[str, str]) -> None:
         """Record that a signal other than a snapshot was carried out."""
         if action.signal_id:
-            self.state = queue_scans(self.state, SnapshotRequest(action.signal_id, "incremental", (), {}), _now_ms())
+            request = SnapshotRequest(action.signal_id, "incremental", (), {}, digest=self._digest)
+            self.state = queue_scans(self.state, request, _now_ms())
         self.notifications.append(
             Notification(NotificationType.COMPLETED, action.signal_id, additional_data, notification_record.SIGNAL)
         )
 
     def _require_new(self, action: SignalAction) -> None:
-        if action.signal_id in self.state.requests:
-            raise SignalRefused("a signal with this id was carried out before; it is not carried out again")
+        if not is_new_request(self.state, action.signal_id, self._digest):
+            raise SignalRefused(
+                "a signal with this id was carried out before; it is not carried out again: send it with another id"
+            )
 
     def _taken_before_move(self, signal: Signal) -> ProcessedSignals | None:
         """Return up to where signals were read before the stream was moved, if that includes this signal."""

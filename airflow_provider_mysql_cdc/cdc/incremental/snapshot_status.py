@@ -61,8 +61,10 @@ def snapshot_status(ledger: LedgerState, signal_id: str | None) -> SnapshotStatu
             return SnapshotStatus("waiting" if signal_pending else "done")
         return SnapshotStatus(_snapshot_state(incremental, scans), _table_statuses(scans))
     request = incremental.requests.get(signal_id)
+    if signal_pending and (request is None or request.verdict == "refused"):
+        return SnapshotStatus("waiting")
     if request is None:
-        return SnapshotStatus("waiting" if signal_pending else "unknown")
+        return SnapshotStatus("unknown")
     if request.verdict == "refused":
         return SnapshotStatus("aborted", reason=request.reason)
     scans = [scan for _, scan in sorted(incremental.scans.items()) if scan.request == signal_id]

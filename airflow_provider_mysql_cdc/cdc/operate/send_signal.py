@@ -137,7 +137,7 @@ def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
             raise StateError(
                 "the signal table already has another signal with this id",
                 where=f"{table}, id {signal.id}",
-                remedy="send the signal with another id",
+                remedy="send the signal with another id, or delete that row first if it was refused",
             )
 
 

@@ -1,0 +1,79 @@
+"""Signals that were refused, corrected and sent again under their ids, on real servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit.incremental_rig import FLAT, books, check_exact, reads
+from kit.records import payload
+from kit.sql import execute
+from kit.table_rig import filled
+from kit.window_rig import SIGNALS
+from pipelinelib.pipeline import Pipeline
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    """Return a stream of a table ``a`` of 40 rows with a signal table, after its first snapshot."""
+    made = Pipeline(
+        properties
+        | FLAT
+        | {
+            "table.include.list": f"{database}.a",
+            "signal.data.collection": f"{database}.signals",
+            "notification.enabled.channels": "sink",
+            "notification.sink.topic.name": f"{properties['topic.prefix']}.notes",
+        },
+        slots=1,
+    )
+    execute(root, *filled(database, "a", count=40), SIGNALS.format(database))
+    execute(root, f"ALTER TABLE `{database}`.signals DROP PRIMARY KEY")
+    execute(root, f"GRANT INSERT, DELETE ON `{database}`.signals TO {properties['database.user']}")
+    made.snapshot()
+    return made
+
+
+def ask(database: str, condition: str, table: str = "a") -> str:
+    conditions = [{"data-collection": f"{database}.{table}", "filter": condition}]
+    return json.dumps({"data-collections": [f"{database}.{table}"], "additional-conditions": conditions})
+
+
+def send(pipeline: Pipeline, root: Any, database: str, texts: dict[str, str]) -> None:
+    """Insert a row for each signal, and drain."""
+    with root.cursor() as cursor:
+        sql = f"INSERT INTO `{database}`.signals VALUES (%s, 'execute-snapshot', %s)"
+        cursor.executemany(sql, list(texts.items()))
+    pipeline.drain()
+
+
+def aborted(pipeline: Pipeline) -> dict[str, int]:
+    """Return how many notifications of type ABORTED each id has."""
+    values = [payload(r.value) for r in pipeline.read(pipeline.properties["notification.sink.topic.name"])]
+    found: dict[str, int] = {}
+    for value in values:
+        if value["type"] == "ABORTED":
+            found[value["id"]] = found.get(value["id"], 0) + 1
+    return found
+
+
+@pytest.mark.req("INC-29")
+def test_corrected_signals_are_carried_out_and_copies_are_reported_once(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    wrong = {
+        "json": ask(database, "id < 10")[:-1],
+        "table": ask(database, "id < 10", "b"),
+        "condition": ask(database, "id < 10) OR (1 = 1"),
+        "column": ask(database, "number < 10"),
+    }
+    send(pipeline, root, database, wrong)
+    assert aborted(pipeline) == dict.fromkeys(wrong, 1) and reads(pipeline, "a") == {}
+    send(pipeline, root, database, wrong)
+    assert aborted(pipeline) == dict.fromkeys(wrong, 1), "a copy is not reported again"
+    send(pipeline, root, database, dict.fromkeys(wrong, ask(database, "id < 10")))
+    assert {name: r.verdict for name, r in books(pipeline).requests.items()} == dict.fromkeys(wrong, "accepted")
+    assert [scan.state for scan in books(pipeline).scans.values()] == ["done"] * 4
+    assert set(reads(pipeline, "a").values()) == {4} and len(reads(pipeline, "a")) == 10
+    check_exact(pipeline, root, "a")
