@@ -47,6 +47,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
@@ -332,6 +333,72 @@ def test_purged_start_position(private: Pipeline, server: PrivateServer, databas
     assert private.drain() is not None
     reads = [payload(r.value) for r in private.records("t")]
     assert [(v["op"], v["after"]["id"]) for v in reads] == [("r", 1), ("r", 1), ("r", 2), ("c", 3)]
+
+
+@pytest.mark.req("FAULT-04")
+@pytest.mark.parametrize("rotations", [1, 3])
+def test_a_purged_file_of_which_everything_was_read(
+    private: Pipeline, server: PrivateServer, database: str, rotations: int
+) -> None:
+    """An idle server's files expire: with GTIDs the stream continues with the first file that is left."""
+    finishes(private)
+    stored = private.store.load()
+    assert stored is not None and stored.committed is not None
+    with server.connect() as conn:
+        for _ in range(rotations):
+            purge(conn)
+        lag = measure_lag(
+            DrainedOffset.from_state(stored),
+            read_binlog_state(private.cfg.connection_settings()),
+            Thresholds(bytes=900),
+        )
+        assert not lag.reached and lag.transactions == 0, lag.reason
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (3, 'new')")
+        with conn.cursor() as cursor:
+            cursor.execute("SET gtid_next = 'AUTOMATIC:a_tag'")
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (4, 'new')", "SET gtid_next = 'AUTOMATIC'")
+        private.properties["drain.writers"] = "2"
+        private.properties["drain.small.batch.bytes"] = "0"
+        for _ in range(2):
+            outcome = private.drain()
+            if outcome is None:
+                break
+            assert outcome.complete
+            purge(conn)
+        records = private.records("t")
+        assert duplicates(records) == []
+        assert [payload(r.value)["after"]["id"] for r in records] == [1, 2, 3, 4]
+        # The same without a transaction in between, then a transaction that is purged unread.
+        purge(conn)
+        assert private.drain() is not None
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (5, 'lost')")
+        purge(conn)
+        stored = private.store.load()
+        assert stored is not None and stored.committed is not None
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
+            private.drain()
+        # A reset begins another history.
+        execute(conn, "RESET BINARY LOGS AND GTIDS")
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
+            private.drain()
+
+
+@pytest.mark.req("FAULT-04")
+def test_the_files_of_a_planned_batch_are_purged_and_no_transaction_with_them(
+    private: Pipeline, server: PrivateServer, database: str
+) -> None:
+    finishes(private)
+    with server.connect() as conn:
+        execute(conn, "FLUSH BINARY LOGS")
+        job = private.prepare("drain")
+        purge(conn)
+        purge(conn)
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (3, 'new')")
+        run_drain(job.spec, ThreadRunner(), private.log)
+        outcome = private.settle()
+        assert outcome.complete and outcome.offset == job.plan.end.to_json()
+        finishes(private)
+    assert [payload(r.value)["after"]["id"] for r in private.records("t")] == [1, 2, 3]
 
 
 @pytest.mark.req("FAULT-04")

@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_file, with_fingerprint
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import first_file_after
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -147,7 +148,7 @@ def bytes_between(files: Sequence[tuple[str, int]], start: BinlogOffset, end: Bi
 
 
 def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
-    """Make sure that the server's binlog still holds a position (FAULT-04, FAULT-11).
+    """Make sure that the server's binlog still holds everything after a position (FAULT-04, FAULT-11).
 
     Args:
         conn: An open connection.
@@ -155,11 +156,13 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
         offset: The position.
 
     Returns:
-        The offset, with the fingerprint of its file where an older version stored none.
+        The offset, with the fingerprint of its file where an older version stored none. Its file may have been purged
+        if nothing after the offset was (``purged_files``).
 
     Raises:
-        BinlogPurgedError: The file is gone, is shorter than the position, is another one of the same name, or belongs
-            to another server; or the server lacks transactions of the offset's GTID set, because its binlog was reset.
+        BinlogPurgedError: The file is gone, and maybe events with it; or it is shorter than the position, is another
+            one of the same name, or belongs to another server; or the server lacks transactions of the offset's GTID
+            set, because its binlog was reset.
     """
     require_same_server(conn, offset)
     _require_executed_gtids(conn, offset)
@@ -167,6 +170,8 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
     size = dict(files).get(offset.file)
     if size is not None and FILE_START <= offset.pos <= size:
         return require_same_file(settings, offset)
+    if size is None and first_file_after(conn, offset, files):
+        return offset
     why = (
         f"the server holds {files[0][0]} to {files[-1][0]}"
         if size is None and files
@@ -181,6 +186,35 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
         remedy="events between are lost for this stream: take a new snapshot (trigger mysql_cdc_snapshot with "
         "again=true), and raise binlog_expire_logs_seconds so that files outlive the longest pause",
     )
+
+
+def readable_start(settings: ConnectionSettings, start: BinlogOffset) -> BinlogOffset:
+    """Return where a dump begins that is to give everything after an offset.
+
+    Args:
+        settings: How to reach the server.
+        start: The offset.
+
+    Returns:
+        The offset; or the beginning of the first file if the offset's was purged, and nothing after the offset with it.
+
+    Raises:
+        BinlogPurgedError: The file is another one of that name, or gone, and maybe events with it.
+        SourceError: See ``file_fingerprint.read_fingerprint``.
+    """
+    if start.origin is None and not start.gtids:
+        return start
+    try:
+        require_same_file(settings, start)
+    except BinlogPurgedError:
+        first_file = None
+        if start.gtids:
+            with connect(settings) as conn:
+                first_file = first_file_after(conn, start, binary_logs(conn))
+        if first_file is None:
+            raise
+        return start.with_position(first_file, FILE_START, start.gtids)
+    return start
 
 
 def _require_executed_gtids(conn: Any, offset: BinlogOffset) -> None:

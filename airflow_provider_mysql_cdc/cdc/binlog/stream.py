@@ -14,9 +14,10 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, co
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event, TransactionDecoder
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_rotate
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_creation_time, require_same_file
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_creation_time
 from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
+from airflow_provider_mysql_cdc.cdc.binlog.position import readable_start
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
@@ -62,6 +63,8 @@ class BinlogStream:
         start: The position asked for.
         by_gtid: Whether the server leaves out transactions of the GTID set that was sent; positions then jump.
         connection: Closed with the stream.
+        after: The offset that the caller asked for, if its file was purged and nothing after it: then no event is
+            between it and ``start``.
 
     Attributes:
         skipped: Events left out because MySQL marks them ignorable and their type is not known here.
@@ -69,9 +72,15 @@ class BinlogStream:
     """
 
     def __init__(
-        self, packets: PacketSource, start: BinlogOffset, *, by_gtid: bool = False, connection: Any = None
+        self,
+        packets: PacketSource,
+        start: BinlogOffset,
+        *,
+        by_gtid: bool = False,
+        connection: Any = None,
+        after: BinlogOffset | None = None,
     ) -> None:
-        self._packets, self._by_gtid, self._connection = packets, by_gtid, connection
+        self._packets, self._by_gtid, self._connection, self._after = packets, by_gtid, connection, after
         self._chunk, self._at = b"", 0
         self._file, self._pos = start.file, start.pos
         self._unchecked_start = None if by_gtid else start
@@ -307,6 +316,8 @@ class BinlogStream:
         if end is None or not self._position_known:
             return False
         if not end.covers(self._file, self._pos):
+            if self._after is not None and end.covers(self._after.file, self._after.pos):
+                return True  # of a batch that was planned before its files were purged
             raise StateError(
                 "the end of the batch is before its start",
                 where=f"{self._file}:{self._pos} to {end}",
@@ -378,13 +389,15 @@ def open_stream(
         on_wait: Called at least every second as long as the stream waits, and whenever something has arrived: the
             events handed out so far have been dealt with then (``PacketReader``).
 
+    Returns:
+        The stream. It begins in the first file if the position's was purged, and nothing after the position with it.
+
     Raises:
         BinlogPurgedError: The position or transactions after the GTID set are gone, or the position belongs to
             another server (STRM-06) or to a file that was replaced by one of the same name.
         SourceAuthError, SourcePrivilegeError, SourceConnectionError, SourceSettingError: See ``connect``.
     """
-    if start.origin is not None and not by_gtid:
-        require_same_file(settings, start)
+    asked, start = start, start if by_gtid else readable_start(settings, start)
     connection = connect(settings, replication=True)
     try:
         packets = start_dump(
@@ -397,7 +410,8 @@ def open_stream(
             on_wait=on_wait,
         )
         if start.pos <= _MAX_START_POSITION or by_gtid:
-            return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection)
+            after = None if start == asked else asked
+            return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection, after=after)
         # The dump command has room for 32 bits only, so this dump began at the file's start.
         stream = BinlogStream(packets, start.with_position(start.file, FILE_START), connection=connection)
         for _ in stream.events(start):

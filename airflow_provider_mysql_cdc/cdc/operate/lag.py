@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import purged_without_loss
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -114,12 +115,14 @@ class BinlogState:
         files: Its files in order, with their sizes in bytes.
         gtid_mode: The server's gtid_mode.
         read_ms: When it was read, in milliseconds since 1970 by this host's clock.
+        gtid_purged: The server's gtid_purged.
     """
 
     end_offset: BinlogOffset
     files: tuple[tuple[str, int], ...]
     gtid_mode: str
     read_ms: int
+    gtid_purged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +159,10 @@ def read_binlog_state(settings: ConnectionSettings) -> BinlogState:
     """
     with connect(settings) as conn:
         end = current_offset(conn)
-        mode = str(fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0])
-        return BinlogState(end, tuple(binary_logs(conn)), mode, time.time_ns() // 1_000_000)
+        # The files come first: should one be purged in between, gtid_purged says what went with it.
+        files = tuple(binary_logs(conn))
+        mode, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
+        return BinlogState(end, files, str(mode), time.time_ns() // 1_000_000, str(purged))
 
 
 def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Thresholds) -> Lag:
@@ -195,6 +200,10 @@ def _unavailable_reason(offset: BinlogOffset, state: BinlogState) -> str | None:
     if not comparable(offset, state.end_offset):
         return f"the binlog is of server {state.end_offset.server_uuid}"
     size = state.end_offset.pos if offset.file == state.end_offset.file else dict(state.files).get(offset.file)
+    if size is None and state.files:
+        first_file = state.files[0][0]
+        if purged_without_loss(offset, first_file, state.gtid_mode, state.gtid_purged):
+            return None
     if size is None:
         return "its file was purged"
     return None if offset.pos <= size else f"the file ends at {size}"

@@ -33,6 +33,15 @@ def test_anything_new_is_what_the_drain_would_plan() -> None:
     assert decide(at(3, 5000), at(4, 157)), "a file begun anew moves the offset too"
 
 
+@pytest.mark.parametrize(("purged", "found"), [(f"{A}:1-10", True), (f"{A}:1-11", False), (f"{A}:1-9", False)])
+def test_an_offset_whose_file_alone_was_purged_lags_by_the_files_that_are_left(purged: str, found: bool) -> None:
+    """A sensor with a threshold would otherwise start a drain each time, and call the offset lost."""
+    state = BinlogState(at(4, 700), FILES, "ON", 100_000, purged)
+    lag = measure_lag(DrainedOffset(at(1, 900), 40_000), state, Thresholds(bytes=7000))
+    assert (lag.reached, lag.bytes) == ((False, 1000 + 5000 + 700) if found else (True, None))
+    assert ("its file was purged" in lag.reason) is not found
+
+
 def test_bytes_are_counted_over_whole_files() -> None:
     behind = measure_lag(DrainedOffset(at(2, 900)), server(at(4, 700)), Thresholds())
     assert behind.bytes == 100 + 5000 + 700

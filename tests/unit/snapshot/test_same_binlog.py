@@ -99,7 +99,7 @@ def test_a_file_without_a_transaction_is_a_second_old_before_its_mark_counts(
 
 
 def test_a_stream_begins_in_the_file_that_its_start_was_read_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "require_same_file", purged)
+    monkeypatch.setattr(position, "require_same_file", purged)
     monkeypatch.setattr(stream, "connect", lambda *_, **__: pytest.fail("another file of that name is read"))
     with pytest.raises(BinlogPurgedError, match="gone"):
         stream.open_stream(SETTINGS, READ, server_id=1)

@@ -1,0 +1,123 @@
+"""Offsets whose binlog file was purged: whether transactions went with it, judged without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit.binlog_bytes import Dump, stream_of
+from kit.store_contract import START
+
+from airflow_provider_mysql_cdc.cdc.binlog import position, purged_files, stream
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import purged_without_loss
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
+STORED = BinlogOffset("binlog.000010", 900, f"{A}:1-7:tag:1-2,{B}:5", START.server_uuid, "100.aa.bb")
+ALL_OF_IT = f"{B}:5,\n{A}:1-7:tag:1-2"
+SETTINGS: Any = None
+
+
+@pytest.mark.parametrize(
+    ("first_file", "mode", "purged", "good"),
+    [
+        ("binlog.000011", "ON", ALL_OF_IT, True),
+        ("binlog.1000000", "ON", ALL_OF_IT, True),
+        ("binlog.000011", "ON", f"{B}:5,{A}:1-8:tag:1-2", False),
+        ("binlog.000011", "ON", f"{B}:5,{A}:1-7:tag:1-3", False),
+        ("binlog.000011", "ON", f"{B}:5,{A}:1-7:other:1:tag:1-2", False),
+        ("binlog.000011", "ON", f"{B}:5-6,{A}:1-7:tag:1-2", False),
+        ("binlog.000011", "ON", f"{B}:5,{A}:1-7", False),
+        ("binlog.000011", "ON", "", False),
+        ("binlog.000011", "ON_PERMISSIVE", ALL_OF_IT, False),
+        ("binlog.000011", "OFF", "", False),
+        ("binlog.000010", "ON", ALL_OF_IT, False),
+        ("binlog.000003", "ON", ALL_OF_IT, False),
+    ],
+    ids=[
+        "nothing after it", "more digits", "one transaction more", "one tagged transaction more", "another tag",
+        "one of another server more", "another history", "reset", "some without GTID", "no GTIDs", "the file is there",
+        "reset, and not as far again",
+    ],
+)  # fmt: skip
+def test_nothing_is_lost_only_if_exactly_the_transactions_of_the_offset_were_purged(
+    first_file: str, mode: str, purged: str, good: bool
+) -> None:
+    assert purged_without_loss(STORED, first_file, mode, purged) is good
+
+
+@pytest.mark.parametrize("gtids", [None, ""])
+def test_without_gtids_nothing_tells(gtids: str | None) -> None:
+    assert not purged_without_loss(STORED.with_position(STORED.file, 900, gtids), "binlog.000011", "ON", "")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what a server says that has purged everything up to the stored offset; a test changes it."""
+    says: dict[str, Any] = {"purged": ALL_OF_IT, "files": [("binlog.000012", 157), ("binlog.000013", 500)]}
+
+    class Connection:
+        def __enter__(self) -> Connection:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def gone(*_: Any) -> BinlogOffset:
+        raise BinlogPurgedError("no such file", where="here", why="it is gone")
+
+    monkeypatch.setattr(position, "require_same_server", lambda *_: None)
+    monkeypatch.setattr(position, "_require_executed_gtids", lambda *_: None)
+    monkeypatch.setattr(position, "binary_logs", lambda _: says["files"])
+    monkeypatch.setattr(position, "require_same_file", gone)
+    monkeypatch.setattr(position, "connect", lambda _: Connection())
+    monkeypatch.setattr(purged_files, "fetch_all", lambda *_: [("ON", says["purged"])])
+    return says
+
+
+@pytest.mark.req("FAULT-04")
+def test_an_offset_whose_file_alone_was_purged_is_available_as_it_is(server: dict[str, Any]) -> None:
+    assert position.check_available(None, SETTINGS, STORED) == STORED
+    server["purged"] = f"{B}:5,{A}:1-8:tag:1-2"
+    with pytest.raises(BinlogPurgedError, match="no longer holds the start position"):
+        position.check_available(None, SETTINGS, STORED)
+
+
+def test_a_dump_begins_in_the_first_file_that_is_left(server: dict[str, Any]) -> None:
+    assert position.readable_start(SETTINGS, STORED) == BinlogOffset(
+        "binlog.000012", 4, STORED.gtids, STORED.server_uuid
+    )
+    server["purged"] = f"{B}:5,{A}:1-8:tag:1-2"
+    with pytest.raises(BinlogPurgedError, match="no such file"):
+        position.readable_start(SETTINGS, STORED)
+
+
+def test_a_position_without_gtids_needs_its_file(server: dict[str, Any]) -> None:
+    """That of a prepared XA transaction, whose rows must be read from there, and that which a person gives."""
+    with pytest.raises(BinlogPurgedError, match="no such file"):
+        position.readable_start(SETTINGS, STORED.with_position(STORED.file, 4, None))
+    with pytest.raises(BinlogPurgedError, match="no longer holds"):
+        position.check_available(None, SETTINGS, STORED.with_position(STORED.file, 4, None))
+
+
+def test_a_stream_asks_for_the_first_file_and_ends_at_once_where_the_batch_ended_before_it(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[BinlogOffset] = []
+    monkeypatch.setattr(stream, "connect", lambda *_, **__: None)
+    monkeypatch.setattr(stream, "start_dump", lambda _, start, **__: asked.append(start))
+    settings = type("Settings", (), {"address": lambda self: "here"})()
+    opened = stream.open_stream(settings, STORED, server_id=1)
+    assert [(start.file, start.pos) for start in asked] == [("binlog.000012", 4)]
+    assert list(opened.events(STORED)) == []
+    assert list(opened.events(BinlogOffset("binlog.000011", 157))) == []
+    with pytest.raises(StateError, match="before its start"):
+        list(opened.events(BinlogOffset("binlog.000010", 899)))
+
+
+def test_events_of_the_first_file_follow() -> None:
+    dump = Dump("binlog.000012").begin().transaction()
+    with stream_of(dump.data, BinlogOffset("binlog.000012", 4)) as opened:
+        opened._after = STORED
+        assert len(list(opened.events(dump.offset()))) == len(dump.events)
