@@ -1,17 +1,22 @@
-"""Signals that were refused, corrected and sent again under their ids, on real servers."""
+"""Signals that are sent again: corrected under their ids, or in a topic that was created again, on real servers."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kit.incremental_rig import FLAT, books, check_exact, reads
 from kit.records import payload
 from kit.sql import execute
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS
 from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, partition_counts
 
 
 @pytest.fixture
@@ -76,4 +81,24 @@ def test_corrected_signals_are_carried_out_and_copies_are_reported_once(
     assert {name: r.verdict for name, r in books(pipeline).requests.items()} == dict.fromkeys(wrong, "accepted")
     assert [scan.state for scan in books(pipeline).scans.values()] == ["done"] * 4
     assert set(reads(pipeline, "a").values()) == {4} and len(reads(pipeline, "a")) == 10
+    check_exact(pipeline, root, "a")
+
+
+@pytest.mark.req("INC-40", "INC-46")
+def test_a_signal_in_a_topic_created_again_is_not_the_one_that_had_its_offset(
+    pipeline: Pipeline, root: Any, database: str, stack: Any
+) -> None:
+    pipeline.properties["signal.enabled.channels"] = "source,kafka"
+    admin, topic = make_admin(pipeline.cfg.kafka_settings()), pipeline.cfg.topic_prefix + "-signal"
+    value = json.dumps({"type": "execute-snapshot", "data": {"data-collections": [f"{database}.a"]}})
+    for times in (1, 2):
+        ensure_topics(admin, {topic: TopicSpec(1, 1)})
+        producer = Producer({"bootstrap.servers": stack.kafka})
+        producer.produce(topic, value, pipeline.cfg.topic_prefix, 0)
+        assert producer.flush(30) == 0
+        pipeline.drain()
+        assert set(reads(pipeline, "a").values()) == {times}, pipeline.lines[-5:]
+        admin.delete_topics([topic])[topic].result(30)
+        while topic in partition_counts(admin, [topic]):
+            time.sleep(0.05)
     check_exact(pipeline, root, "a")

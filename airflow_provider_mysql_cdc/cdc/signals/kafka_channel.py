@@ -7,6 +7,7 @@ effects of the signals, so each is carried out once. The first read starts at th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ MAX_POLL_RECORDS = 1_000
 MAX_POLL_BYTES = 64 * 2**20
 """Most records and bytes that one poll reads; the next poll reads the rest."""
 _PARTITION = 0
+_DIGEST_CHARS = 12
 _READ_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.05
 _LATEST_RESETS = ("latest", "largest", "end")
@@ -145,7 +147,7 @@ class KafkaSignalChannel:
         while start >= end and time.monotonic() < deadline:
             time.sleep(min(_POLL_INTERVAL_S, max(0.0, deadline - time.monotonic())))
             end = max(end, end_offsets(admin, topic, [_PARTITION], stable=True)[_PARTITION][1])
-        next_offset = self._read_signals(start, end, result)
+        next_offset = self._read_signals(start, end, current_id or "", result)
         new_offset = {"topic": topic, "id": current_id, "offset": next_offset}
         if stored_offset is None or dict(stored_offset) != new_offset:
             result.new_offset = new_offset
@@ -170,7 +172,7 @@ class KafkaSignalChannel:
         # An offset after the end is possible only after an unclean leader election.
         return min(max(offset, first), max(end, first)), end
 
-    def _read_signals(self, start: int, end: int, result: PollResult) -> int:
+    def _read_signals(self, start: int, end: int, topic_id: str, result: PollResult) -> int:
         """Read the records between two offsets; return the offset at which the next poll starts."""
         next_offset = end if end > start else start
         size = other_keys = 0
@@ -180,7 +182,7 @@ class KafkaSignalChannel:
             if (record.key or b"") != self._prefix.encode():
                 other_keys += 1
             elif record.value:
-                signal = signal_from_record(record)
+                signal = signal_from_record(record, topic_id)
                 result.signals.append((signal.ledger_key(str(record.offset)), signal))
             if len(result.signals) + other_keys >= MAX_POLL_RECORDS or size >= MAX_POLL_BYTES:
                 next_offset = record.offset + 1
@@ -192,13 +194,28 @@ class KafkaSignalChannel:
         return next_offset
 
 
-def signal_from_record(record: TopicRecord) -> Signal:
+def record_id(record: TopicRecord, topic_id: str) -> str:
+    """Return the id of a signal whose record has none (INC-46): always the same, and no other record's.
+
+    Partition and offset alone are those of another record after the topic was created again.
+
+    Args:
+        record: The record.
+        topic_id: Kafka's id of the topic; empty if it is not known: time and content then tell two records apart.
+    """
+    identity = [topic_id, record.timestamp_ms, (record.value or b"").hex()]
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:_DIGEST_CHARS]
+    return f"kafka-{record.partition}-{record.offset}-{digest}"
+
+
+def signal_from_record(record: TopicRecord, topic_id: str = "") -> Signal:
     """Return the signal in a record of the signal topic; an invalid one when the record cannot be read.
 
     Args:
         record: The record.
+        topic_id: Kafka's id of the topic; empty if it is not known.
     """
-    default_id = f"kafka-{record.offset}"  # INC-46: the record has no id of its own, as a rule
+    default_id = record_id(record, topic_id)
     try:
         value = json.loads(record.value or b"")
     except (ValueError, RecursionError) as error:

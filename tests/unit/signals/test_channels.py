@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,12 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.signals import kafka_channel
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel, PollResult, signal_from_record
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import (
+    KafkaSignalChannel,
+    PollResult,
+    record_id,
+    signal_from_record,
+)
 from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, SignalRefused, read_action
 from airflow_provider_mysql_cdc.cdc.sink.clients import plain_producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
@@ -47,6 +53,9 @@ class Topic:
         monkeypatch.setattr(kafka_channel, "topic_id", lambda a, t: self.id)
         monkeypatch.setattr(kafka_channel, "end_offsets", self.ends)
         monkeypatch.setattr(kafka_channel, "read_between", self.read)
+
+    def id_of(self, offset: int) -> str:
+        return kafka_channel.record_id(next(r for r in self.records if r.offset == offset), self.id or "")
 
     def record(self, offset: int, value: Any, key: bytes | None = b"test_connector") -> TopicRecord:
         if isinstance(value, tuple):
@@ -87,10 +96,10 @@ def test_a_signal_of_the_topic_has_the_connectors_name_as_key_and_no_id(monkeypa
     topic = Topic(monkeypatch, LOG, (b"other", EX_15), (None, EX_15), EX_15, b"", None, EX_15 | {"id": "mine"})
     found = poll()
     assert [(key, signal.id) for key, signal in found.signals] == [
-        ("signal/kafka/0", "kafka-0"), ("signal/kafka/3", "kafka-3"), ("signal/kafka/6", "mine"),
+        ("signal/kafka/0", topic.id_of(0)), ("signal/kafka/3", topic.id_of(3)), ("signal/kafka/6", "mine"),
     ]  # fmt: skip
     assert read_action(found.signals[1][1], frozenset()) == ExecuteSnapshot(
-        "kafka-3", "kafka", "incremental", ("schema1.table1", "schema1.table2")
+        topic.id_of(3), "kafka", "incremental", ("schema1.table1", "schema1.table2")
     )
     assert found.new_offset == at(7)
     assert found.log_lines == [f"2 records of the signal topic {TOPIC} are skipped: their key is not test_connector"]
@@ -114,6 +123,25 @@ def test_each_poll_begins_where_the_ledger_says(monkeypatch: pytest.MonkeyPatch)
     topic.records.append(topic.record(3, (b"other", LOG)))
     passed = poll(place=found.new_offset)
     assert passed.signals == [] and passed.new_offset == at(4), "what is passed over is not read again"
+
+
+@pytest.mark.req("INC-46")
+def test_an_id_of_a_record_is_that_of_no_record_in_a_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = TopicRecord(0, 7, b"p", b'{"type": "log"}', 1_700_000_000_000)
+    assert record_id(record, "T1") == record_id(replace(record, key=b"p"), "T1"), "a poll that is repeated"
+    others = [
+        record_id(record, "T2"),
+        record_id(replace(record, timestamp_ms=1_700_000_000_001), "T1"),
+        record_id(replace(record, value=b"{}"), "T1"),
+        record_id(replace(record, partition=1), "T1"),
+        record_id(replace(record, offset=8), "T1"),
+    ]
+    assert len({record_id(record, "T1"), *others}) == 6 and all(len(id_) <= 42 for id_ in others)
+    topic = Topic(monkeypatch, LOG)
+    [(_, before)] = poll().signals
+    topic.id = "T2"
+    [(_, after)] = poll(place=at(1)).signals
+    assert before.id != after.id and before.data == after.data
 
 
 @pytest.mark.parametrize("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
@@ -194,7 +222,7 @@ def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_malformed_record_is_a_refused_signal(value: bytes, why: str) -> None:
     signal = signal_from_record(TopicRecord(0, 7, b"p", value))
-    assert signal.id == "kafka-7" and signal.channel == "kafka"
+    assert signal.id.startswith("kafka-0-7-") and signal.channel == "kafka"
     with pytest.raises(SignalRefused) as refused:
         read_action(signal, frozenset({"kafka"}))
     assert why in refused.value.reason
