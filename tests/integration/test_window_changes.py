@@ -352,3 +352,82 @@ def test_a_row_without_an_event_is_read(
     all_done(pipeline)
     assert not places.left
     assert sum(reads(pipeline, "a").values()) == read
+
+
+BAD_ROWS = {
+    "time.precision.mode": "connect",
+    "event.processing.failure.handling.mode": "warn",
+    "drain.small.batch.bytes": "0",
+}
+"""A TIME of more than a day has no form in Connect's Time."""
+
+
+def of_times(root: Any, database: str) -> str:
+    """Create a table with sixty rows that can be written; return its quoted name."""
+    name = f"`{database}`.a"
+    filling = ",".join(f"({n}, 0, '01:00:00')" for n in range(60))
+    execute(
+        root,
+        f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, t TIME NOT NULL)",
+        f"INSERT INTO {name} VALUES {filling}",
+    )
+    return name
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_row_whose_events_could_not_be_written_is_read(
+    pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, unique: str, slots: int, partitions: int
+) -> None:
+    """A dead letter is no record of the row, and what the view shows of it can be written."""
+    pipeline.slots = slots
+    pipeline.properties |= BAD_ROWS | {
+        "errors.deadletterqueue.topic.name": f"dead.{unique}",
+        "topic.creation.default.partitions": str(partitions),
+        "snapshot.parallelism": str(slots),
+    }
+    a = of_times(root, database)
+    pipeline.snapshot()
+    ask_for(pipeline, ["a"])
+    session = connection(stack)
+    # Both events of rows 0 to 19 have the TIME in one of their images. Rows 10 to 14 have an event that is written.
+    steps = [
+        f"UPDATE {a} SET t = '100:00:00' WHERE id < 20",
+        f"UPDATE {a} SET t = '02:00:00', v = 1 WHERE id < 20",
+        f"UPDATE {a} SET v = 2 WHERE id BETWEEN 10 AND 14",
+    ]
+    places.at("low", lambda: execute(session, *steps))
+    pipeline.drain()
+    all_done(pipeline)
+    assert not places.left
+    assert len(pipeline.read(f"dead.{unique}")) == 40
+    assert sum(reads(pipeline, "a").values()) == 55
+    last = {json.loads(r.key or b"")["id"]: json.loads(r.value or b"")["after"] for r in pipeline.records("a")}
+    assert {key: row["v"] for key, row in last.items()} == {key: v for key, v in rows(root, f"SELECT id, v FROM {a}")}
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"skipped.operations": "u"}, "gave one of its rows another key"),
+        (BAD_ROWS, "changes of its rows could not be written"),
+    ],
+    ids=["skipped", "dead letter"],
+)
+def test_a_table_whose_row_moved_without_a_record_is_read_in_the_next_window(
+    pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, more: dict[str, str], reason: str
+) -> None:
+    """A task whose view is before the change and one whose view is after it could both not show the row."""
+    pipeline.slots = 2
+    pipeline.properties |= more | {"snapshot.parallelism": "2"}
+    a = of_times(root, database)
+    pipeline.snapshot()
+    ask_for(pipeline, ["a"])
+    session = connection(stack)
+    steps = [f"UPDATE {a} SET id = 100, t = '100:00:00' WHERE id = 5", f"UPDATE {a} SET t = '02:00:00' WHERE id = 100"]
+    places.at("low", lambda: execute(session, *steps))
+    pipeline.drain()
+    all_done(pipeline)
+    assert not places.left
+    assert sum(reads(pipeline, "a").values()) == 60
+    assert [line for line in pipeline.lines if line.startswith(f"snapshot of {database}.a ") and reason in line]

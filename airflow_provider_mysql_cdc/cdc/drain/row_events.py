@@ -106,7 +106,7 @@ class RowEventHandler:
             if skipping:
                 return
         for bad_row in self.output.produce_rows(route, records, ctx.where):
-            self.dead_letters.report(route.topic, bad_row, ctx.as_json(), self.output.headers)
+            self._report(route, bad_row)
         self.committer.after_rows()
 
     def _report_failed_rows(self, route: TableRoute, *, skipping: bool) -> None:
@@ -115,4 +115,10 @@ class RowEventHandler:
         failed_rows, failed[:] = list(failed), []
         for row in failed_rows:
             if not skipping and share.assigned and partition_of(row.key, share.partitions) in share.assigned:
-                self.dead_letters.report(route.topic, row, self.ctx.as_json(), self.output.headers)
+                self._report(route, row)
+
+    def _report(self, route: TableRoute, row: BadRow) -> None:
+        """Report a row of which no record is produced; exactly one writer does so for each row."""
+        self.dead_letters.report(route.topic, row, self.ctx.as_json(), self.output.headers)
+        if self.window_keys is not None:
+            self.window_keys.on_unwritten_row(row.row)

@@ -6,12 +6,17 @@ an event after the watermark had: the stream has produced their changes already 
 
 A row is identified by the columns of its table's own key, whatever key its events have (``message.key.columns``,
 converters). Of an UPDATE both rows count: the view may contain either.
+
+A change of which the stream has no record does not count: its operation is skipped (``skipped.operations``), or a value
+cannot be written (``event.processing.failure.handling.mode``). The row is read, unless a record of another change of it
+was written: the view may be older than that one. Where such a change moves a row to another key, two views, one before
+and one after it, may both lack the row, so its table is read in a later window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Set
+from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike
@@ -20,13 +25,18 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
+from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 MAX_KEYS = 100_000
 """Keys of one table that are remembered; a table with more changed rows is read in a later window."""
+_OPERATION_LETTERS = "cudu"
+"""Letters of ``skipped.operations`` by the number in ``EventRows``."""
+_MOVED = "a change of which the stream has no record gave one of its rows another key"
+_UNWRITTEN = "changes of its rows could not be written, and these rows cannot be distinguished from others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +74,23 @@ class WindowKeys:
         low_watermark: The low watermark as a position, before which the view contains every transaction; None where it
             is a row of the signal table.
         low_watermark_id: Id of that row, or None.
-        keys: Keys by table, as the decoder of ``row_key_options`` writes them.
+        keys: Keys by table, as the decoder of ``row_key_options`` writes them, with the number of their changes.
         unreadable: Tables that cannot be read in this window, each with the reason.
         skipped_ops: Operations of which the stream produces no records (``skipped.operations``): the window still reads
             their rows.
+        unwritten: Other changes that this writer has not produced a record of.
     """
 
     tables: Collection[TableId]
     low_watermark: BinlogOffset | None = None
     low_watermark_id: str | None = None
-    keys: dict[TableId, set[bytes]] = field(default_factory=dict)
+    keys: dict[TableId, dict[bytes, int]] = field(default_factory=dict)
     unreadable: dict[TableId, str] = field(default_factory=dict)
     skipped_ops: frozenset[str] = frozenset()
+    unwritten: UnwrittenRows = field(default_factory=UnwrittenRows)
     _watermark_passed: bool = False
+    _restarted: bool = False
+    _last_rows: tuple[TableId, list[RowRecord]] | None = None
     _decoders: dict[TableId, RowEventDecoder | None] = field(default_factory=dict)
 
     def on_watermark(self, row_id: str, kind: str) -> None:
@@ -98,8 +112,10 @@ class WindowKeys:
         """Start again at the batch's start.
 
         Keys and unreadable tables are kept: the writer reads the same events again, those that it has committed too.
+        Changes are then counted twice.
         """
         self._watermark_passed = False
+        self._restarted = True
 
     def is_after_watermark(self, event: Event) -> bool:
         """Return whether a transaction is after the low watermark.
@@ -127,8 +143,7 @@ class WindowKeys:
         if table.id in self.tables:
             decoder = None
             if table.key_columns():
-                options = replace(row_key_options(table), skipped_ops=self.skipped_ops)
-                decoder = compile_decoder(table, table_map, options, EnvelopeText())
+                decoder = compile_decoder(table, table_map, row_key_options(table), EnvelopeText())
             self._decoders[table.id] = decoder
 
     def add_rows(self, table: TableId, rows: EventRows, commit_event: Event) -> None:
@@ -139,7 +154,14 @@ class WindowKeys:
             rows: Where they are in the event.
             commit_event: The event, or the one that commits its XA transaction.
         """
-        if table not in self.tables or table in self.unreadable or not self.is_after_watermark(commit_event):
+        self._last_rows = None
+        if table not in self.tables or not self.is_after_watermark(commit_event):
+            return
+        decoded: list[RowRecord] = []
+        self._last_rows = table, decoded
+        letter = _OPERATION_LETTERS[rows.operation]
+        skipped = letter in self.skipped_ops
+        if table in self.unreadable or (skipped and letter != "u"):
             return
         decoder = self._decoders.get(table)
         if decoder is None:
@@ -147,18 +169,64 @@ class WindowKeys:
                 "rows of it were changed in the meantime, and without a primary key it is not known which"
             )
             return
-        decoded: list[RowRecord] = []
         decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.operation]
         try:
             decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), decoded)
         except ValueDecodeError:
             self.unreadable[table] = "a row that was changed in the meantime cannot be decoded"
             return
-        keys = self.keys.setdefault(table, set())
-        keys.update(record[0] for record in decoded if record[0] is not None)
+        if not skipped:
+            self._count(table, decoded)
+        elif any(number == NEW_KEY for _, _, _, number, _, _ in decoded):
+            self.unreadable[table] = _MOVED
+
+    def _count(self, table: TableId, records: Iterable[RowRecord]) -> None:
+        keys = self.keys.setdefault(table, {})
+        for key, *_ in records:
+            if key is not None:
+                keys[key] = keys.get(key, 0) + 1
         if len(keys) > MAX_KEYS:
             self.unreadable[table] = f"more than {MAX_KEYS:,} of its rows were changed in the meantime"
             del self.keys[table]
+
+    def on_unwritten_row(self, row: int) -> None:
+        """Note a row of the event whose rows were added last: the stream has no record of it.
+
+        Args:
+            row: The row's number in the event.
+        """
+        if self._last_rows is None:
+            return
+        table, records = self._last_rows
+        keys = [record[0] for record in records if record[2] == row]
+        if len(keys) == 1 and keys[0] is not None:
+            self.unwritten.add(table, keys[0])
+        else:
+            self.unwritten.add_table(table)
+
+    def exclude_unwritten(self, unwritten: UnwrittenRows) -> None:
+        """Let changes of which the stream has no record not count, when the batch has ended.
+
+        Args:
+            unwritten: Those of all writers of the batch.
+        """
+        for table in unwritten.tables:
+            self.unreadable.setdefault(table, _UNWRITTEN)
+        for table, changes in unwritten.keys.items():
+            if self._restarted:
+                self.unreadable.setdefault(table, _UNWRITTEN)
+            keys = self.keys.get(table, {})
+            for key, count in changes.items():
+                if (written := keys.pop(key, 0) - count) > 0:
+                    keys[key] = written
+
+    def keys_of(self, table: TableId) -> Set[bytes]:
+        """Return the keys of rows that a record of the stream changed.
+
+        Args:
+            table: Their table.
+        """
+        return self.keys.get(table, {}).keys()
 
     def on_statement(
         self, changes: Iterable[TableChange], event: Event, moved_row_tables: Iterable[TableId] = ()

@@ -176,7 +176,7 @@ class KeyRangeReader:
 
     def _unchanged_rows(self, compiled: _CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
         """Return the filter of rows that an event after the low watermark changed."""
-        touched, key_reader = self.touched.keys.get(compiled.table.id), compiled.key_reader
+        touched, key_reader = self.touched.keys_of(compiled.table.id), compiled.key_reader
         if not touched or key_reader is None:
             return all_rows
         return lambda blocks: untouched_rows(blocks, key_reader, touched)

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterI
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
@@ -42,6 +43,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     RANGE_DONE,
     RANGE_RETURNED,
     READY,
+    ROWS_UNWRITTEN,
     PlanReply,
     ReadyReply,
     WindowStart,
@@ -53,7 +55,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
-from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 
@@ -109,6 +111,8 @@ class WindowDriver:
     _begun_batch: StartedBatch | None = None
     _progress: DrainProgress | None = None
     _queue: KeyRangeQueue | None = None
+    _unwritten: UnwrittenRows = field(default_factory=UnwrittenRows)
+    _unwritten_lock: threading.Lock = field(default_factory=threading.Lock)
     _reason: str = ""
     _deferred_reasons: dict[int, str] = field(default_factory=dict)
 
@@ -166,12 +170,19 @@ class WindowDriver:
         return [
             barrier.handler(READY),
             barrier.handler(OPENED),
+            ROWS_UNWRITTEN.handled_by(self._add_unwritten),
             barrier.handler(DRAINED),
             PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
             NEXT_RANGE.handled_by(lambda task, request: self._required_queue().next(task, request)),
             RANGE_DONE.handled_by(lambda task, request: self._required_queue().mark_done(task, request)),
             RANGE_RETURNED.handled_by(lambda task, request: self._required_queue().mark_unreadable(task, request)),
         ]
+
+    def _add_unwritten(self, _task: int, unwritten: UnwrittenRows) -> EmptyMessage:
+        """Add the changes that a task has not written."""
+        with self._unwritten_lock:
+            self._unwritten.merge(unwritten)
+        return EMPTY
 
     def _required_progress(self) -> DrainProgress:
         assert self._progress is not None  # a task writes after it was released from OPENED
@@ -218,7 +229,7 @@ class WindowDriver:
         barrier.wait(DRAINED, unlimited=True)
         blocking = any(scan.kind == "blocking" for scan in scans[0])
         self._queue.deadline = float("inf") if blocking else time.monotonic() + READ_TIME_S
-        barrier.release(DRAINED, EMPTY)
+        barrier.release(DRAINED, self._unwritten)
 
     def _build_queue(self, ledger: LedgerState, window_scans: WindowScans, schema_state: SchemaState) -> KeyRangeQueue:
         """Determine and store the range of waiting scans, and return the queue of all running ones.

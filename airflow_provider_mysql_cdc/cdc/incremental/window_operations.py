@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
@@ -231,8 +232,10 @@ READY = BarrierPoint.declare("ready", ReadyReply)
 """A task is connected to the source and waits for the low watermark."""
 OPENED = BarrierPoint.declare("opened", PlanReply)
 """A task has opened its view and waits for the batch's plan."""
-DRAINED = BarrierPoint.declare("drained", EmptyMessage)
-"""A task has written its part of the batch and waits for the others."""
+ROWS_UNWRITTEN = TaskOperation("unwritten", UnwrittenRows, EmptyMessage)
+"""A task has written its part of the batch, except changes of some rows."""
+DRAINED = BarrierPoint.declare("drained", UnwrittenRows)
+"""A task has written its part of the batch, and waits for the others and for the changes that no task has written."""
 NEXT_RANGE = TaskOperation("next", EmptyMessage, NextKeyRange)
 """A task asks for a key range."""
 RANGE_DONE = TaskOperation("done", RangeDone, EmptyMessage)

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import LOCK_WAIT_S, is_transient
-from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY, ROWS_UNWRITTEN
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
@@ -58,7 +58,9 @@ def _run_task(
         return {}
     plan = OPENED.arrive(channel).plan
     written = write_batch(cfg, index, sink, channel, plan, inputs, touched_keys)
-    DRAINED.arrive(channel)
+    if touched_keys.unwritten:
+        channel.call(ROWS_UNWRITTEN, touched_keys.unwritten)
+    touched_keys.exclude_unwritten(DRAINED.arrive(channel))
     if written.state is None:
         return {}
     reader = KeyRangeReader(

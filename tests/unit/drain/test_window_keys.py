@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
+from airflow_provider_mysql_cdc.cdc.drain import unwritten_rows
 from airflow_provider_mysql_cdc.cdc.drain import window_keys as touched_keys
+from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 A, B, C = (TableId("shop", name) for name in "abc")
@@ -32,7 +35,7 @@ class Decoder:
     def _decode(self, buf: bytes, pos: int, end: int, context: object, out: list[Any]) -> None:
         if self._fails:
             raise ValueDecodeError("a value")
-        out += [(key, None, 0, 0, None, None) for key in self._keys]
+        out += [(key, None, row, 0, None, None) for row, key in enumerate(self._keys)]
 
 
 def touched(decoder: Any, **more: Any) -> WindowKeys:
@@ -52,7 +55,7 @@ def test_rows_after_a_position_count(kind: int) -> None:
     keys.add_rows(A, at(500, kind), event(500))
     assert keys.keys == {}
     keys.add_rows(A, at(400, kind), event(501))
-    assert keys.keys == {A: {b"1", b"2"}}
+    assert keys.keys_of(A) == {b"1", b"2"}
     keys.add_rows(A, at(4, kind, "binlog.000010"), event(4, "binlog.000010"))
     assert (keys.unreadable, keys.missing_watermark()) == ({}, None)
 
@@ -66,20 +69,20 @@ def test_rows_count_from_the_watermark_row_on() -> None:
     assert keys.missing_watermark() is not None
     keys.on_watermark("mine-open", "snapshot-window-open")
     keys.add_rows(A, at(20), event(20))
-    assert keys.keys == {A: {b"1"}}
+    assert (keys.keys_of(A), keys.keys_of(B)) == ({b"1"}, set())
     assert keys.missing_watermark() is None
 
 
 def test_a_second_pass_waits_for_the_watermark_again_and_keeps_what_is_known() -> None:
-    keys = touched(Decoder(b"2"), low_watermark_id="mine-open", keys={A: {b"1"}}, unreadable={B: "held"})
+    keys = touched(Decoder(b"2"), low_watermark_id="mine-open", keys={A: {b"1": 1}}, unreadable={B: "held"})
     keys.on_watermark("mine-open", "snapshot-window-open")
     keys.restart()
     keys.add_rows(A, at(10), event(10))
-    assert (keys.keys, keys.unreadable) == ({A: {b"1"}}, {B: "held"})
+    assert (keys.keys, keys.unreadable) == ({A: {b"1": 1}}, {B: "held"})
     assert keys.missing_watermark() is not None
     keys.on_watermark("mine-open", "snapshot-window-open")
     keys.add_rows(A, at(20), event(20))
-    assert (keys.keys, keys.missing_watermark()) == ({A: {b"1", b"2"}}, None)
+    assert (keys.keys, keys.missing_watermark()) == ({A: {b"1": 1, b"2": 1}}, None)
 
 
 def test_what_cannot_be_distinguished_is_not_read() -> None:
@@ -100,6 +103,89 @@ def test_more_keys_than_can_be_remembered_spoil_the_table(monkeypatch: pytest.Mo
         keys.add_rows(A, at(700), event(700))
     assert set(keys.unreadable) == {A}
     assert keys.keys == {}
+
+
+class Moves(Decoder):
+    """Gives the two records of a row that moves from one key to another."""
+
+    def _decode(self, buf: bytes, pos: int, end: int, context: object, out: list[Any]) -> None:
+        out += [(b"1", None, 0, 0, None, None), (b"2", None, 0, NEW_KEY, None, None)]
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+def test_changes_without_a_record_do_not_count_in_any_task(writers: int) -> None:
+    """Key 1 has no record of its change, key 2 one of two, key 3 one of one."""
+    tasks = [touched(Decoder(b"1", b"2", b"3"), low_watermark=LOW) for _ in range(writers)]
+    total = UnwrittenRows()
+    for task in tasks:
+        task.add_rows(A, at(600), event(600))
+    for row in (0, 1):
+        tasks[-1].on_unwritten_row(row)
+    for task in tasks:
+        task._decoders[A] = Decoder(b"2")
+        task.add_rows(A, at(700), event(700))
+        total.merge(UnwrittenRows.from_json(task.unwritten.to_json()))
+    for task in tasks:
+        task.exclude_unwritten(total)
+        assert (task.keys_of(A), task.unreadable) == ({b"2", b"3"}, {})
+
+
+def test_rows_before_the_watermark_and_of_other_tables_are_not_reported() -> None:
+    keys = touched(Decoder(b"1"), low_watermark=LOW)
+    keys.add_rows(A, at(600), event(600))
+    keys.add_rows(A, at(400), event(400))
+    keys.on_unwritten_row(0)
+    keys.add_rows(C, at(600), event(600))
+    keys.on_unwritten_row(0)
+    assert not keys.unwritten
+
+
+def test_a_row_without_a_record_that_may_be_any_row_spoils_the_table_in_every_task() -> None:
+    """It moved to another key, or the task that left it out cannot read the table and has not looked at its key."""
+    for keys in (
+        touched(Moves(), low_watermark=LOW),
+        touched(Decoder(b"1"), low_watermark=LOW, unreadable={A: "locked"}),
+        touched(Decoder(None), low_watermark=LOW),
+    ):
+        keys.add_rows(A, at(600, 1), event(600))
+        keys.on_unwritten_row(0)
+        other = touched(Decoder(b"1"), low_watermark=LOW)
+        other.exclude_unwritten(keys.unwritten)
+        assert keys.unwritten == UnwrittenRows(tables={A}) and set(other.unreadable) == {A}
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_skipped_operations_do_not_count_unless_a_row_moved(kind: int) -> None:
+    skipped = frozenset({"cudu"[kind]})
+    keys = touched(Decoder(b"1"), low_watermark=LOW, skipped_ops=skipped)
+    keys.add_rows(A, at(600, kind), event(600))
+    assert (keys.keys_of(A), keys.unreadable) == (set(), {})
+    if kind in (1, 3):
+        keys._decoders[A] = Moves()
+        keys.add_rows(A, at(600, kind), event(600))
+        assert set(keys.unreadable) == {A}
+
+
+def test_a_writer_that_reads_events_a_second_time_does_not_compare_their_number() -> None:
+    keys, total = touched(Decoder(b"1"), low_watermark=LOW), UnwrittenRows()
+    total.add(A, b"1")
+    keys.add_rows(A, at(600), event(600))
+    keys.restart()
+    keys.exclude_unwritten(total)
+    assert set(keys.unreadable) == {A}
+
+
+def test_more_unwritten_keys_than_a_message_takes_spoil_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwritten_rows, "MAX_BYTES", 4)
+    rows = UnwrittenRows()
+    for key in (b"1", b"2", b"3", b"1"):
+        rows.add(A, key)
+    rows.add(B, b"4")
+    assert rows == UnwrittenRows({A: {b"1": 2, b"2": 1, b"3": 1}, B: {b"4": 1}})
+    rows.add(A, b"5")
+    rows.add(A, b"6")
+    rows.add(B, b"77")
+    assert rows == UnwrittenRows({B: {b"4": 1, b"77": 1}}, {A})
 
 
 @pytest.mark.req("INC-25")

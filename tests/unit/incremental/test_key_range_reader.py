@@ -79,7 +79,7 @@ def read(
     batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
     state: Any = SchemaState(tables={of.id: of})
     to: Any = channel
-    touched = WindowKeys({of.id}, keys=keys or {})
+    touched = WindowKeys({of.id}, keys={name: dict.fromkeys(known, 1) for name, known in (keys or {}).items()})
     return kafka, channel, KeyRangeReader(cfg, batch, 0, None, sink, to, state, touched, "run").run()
 
 

@@ -11,6 +11,7 @@ from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_operations as drain
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
+from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.incremental import window_operations as window
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -58,6 +59,8 @@ PLACE = {"list": "x", "order": 0}
 VIEW_AT = {"offset": END.to_json(), "ts_ms": 7}
 HELD = {"tables": [["d", "t"]], "offset": END.to_json(), "row": None, "server": "s"}
 AT_A_ROW = {"tables": [], "offset": None, "row": "r", "server": "s"}
+UNWRITTEN = UnwrittenRows({TableId("d", "t"): {b'{"id":"\xff"}': 2}}, {TableId("d", "u")})
+UNWRITTEN_MEMBERS = {"keys": [["d", "t", {'{"id":"ÿ"}': 2}]], "tables": [["d", "u"]]}
 SCHEMA = {"part": "key", "subject": "t-key", "text": "{}", "about": "table d.t"}
 READY, OPENED = snapshot.READY.operation, snapshot.OPENED.operation
 AGAIN = snapshot.READY.named("again1").operation
@@ -123,7 +126,14 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
         PlanReply(plan()),
         {"plan": plan().to_json()},
     ),
-    (window.DRAINED.operation, Arrival("drained"), {"op": "drained", "stage": "drained"}, EMPTY, {}),
+    (window.ROWS_UNWRITTEN, UNWRITTEN, {"op": "unwritten", **UNWRITTEN_MEMBERS}, EMPTY, {}),
+    (
+        window.DRAINED.operation,
+        Arrival("drained"),
+        {"op": "drained", "stage": "drained"},
+        UNWRITTEN,
+        UNWRITTEN_MEMBERS,
+    ),
     (window.NEXT_RANGE, EMPTY, {"op": "next"}, NextKeyRange(), {"stretch": None}),
     (
         window.NEXT_RANGE,
