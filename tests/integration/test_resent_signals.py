@@ -102,3 +102,27 @@ def test_a_signal_in_a_topic_created_again_is_not_the_one_that_had_its_offset(
         while topic in partition_counts(admin, [topic]):
             time.sleep(0.05)
     check_exact(pipeline, root, "a")
+
+
+@pytest.mark.req("INC-40")
+def test_signals_of_every_partition_are_carried_out(pipeline: Pipeline, root: Any, database: str, stack: Any) -> None:
+    pipeline.properties["signal.enabled.channels"] = "source,kafka"
+    topic = pipeline.cfg.topic_prefix + "-signal"
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(3, 1)})
+    producer = Producer({"bootstrap.servers": stack.kafka})
+
+    def produce(type_: str, partition: int, **data: Any) -> None:
+        producer.produce(topic, json.dumps({"type": type_, "data": data}), pipeline.cfg.topic_prefix, partition)
+        assert producer.flush(30) == 0
+        time.sleep(0.01)
+
+    for partition in (2, 0, 1):
+        produce("log", partition, message=f"from partition {partition}")
+    produce("execute-snapshot", 2, **{"data-collections": [f"{database}.a"]})
+    pipeline.drain()
+    assert [line for line in pipeline.lines if line.startswith("from")] == [f"from partition {p}" for p in (2, 0, 1)]
+    assert set(reads(pipeline, "a").values()) == {1}
+    produce("log", 1, message="from partition 1 again")
+    pipeline.drain()
+    assert len([line for line in pipeline.lines if line.startswith("from")]) == 4 and pipeline.drain() is None
+    check_exact(pipeline, root, "a")

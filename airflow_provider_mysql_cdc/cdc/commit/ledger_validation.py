@@ -109,6 +109,10 @@ def _check_view(record: Members) -> None:
 def _check_signal_offset(record: Members) -> None:
     _check_history(record)
     record.integer("offset")
+    for name in ("partitions", "unread"):
+        for partition in record.each_member(name, Members.integer):
+            if not (partition.isascii() and partition.isdecimal()):
+                raise record.member_error(name, "offsets by partition number")
 
 
 def _check_history(record: Members) -> None:

@@ -91,8 +91,8 @@ SIGNAL_KAFKA_TOPIC: Field[str] = Field(
     "signal.kafka.topic",
     parse_value.topic_part,
     "",
-    "Topic of signals; its partition 0 is read. A signal's key is `topic.prefix`, its value a JSON object with `type` "
-    "and `data`, and perhaps `id`.",
+    "Topic of signals; all its partitions are read. A signal's key is `topic.prefix`, its value a JSON object with "
+    "`type` and `data`, and perhaps `id`.",
     Group.SIGNALS,
     derive=lambda get: f"{get[TOPIC_PREFIX]}-signal",
     derived_from="`topic.prefix` and `-signal`",

@@ -149,10 +149,7 @@ def _insert(conn: Any, table: TableId, sql: str, row: tuple[str, str, str]) -> N
 
 
 def _send_to_kafka(cfg: ConnectorConfig, signal: Signal) -> None:
-    """Write the record: key topic.prefix; value type and data (INC-41, INC-42), and the id.
-
-    Debezium's KafkaSignalChannel reads partition 0 only, and so does the driver.
-    """
+    """Write the record to partition 0, where Debezium reads: key topic.prefix; value type, data (INC-41, 42) and id."""
     data = json.loads(signal.data) if signal.data.strip() else {}
     value = json.dumps({"id": signal.id, "type": signal.type, "data": data}).encode()
     write_plain(cfg.signal_kafka_settings(), [SideRecord(cfg[F.SIGNAL_KAFKA_TOPIC], cfg.topic_prefix.encode(), value)])

@@ -1,8 +1,9 @@
 """Signals from a Kafka topic (INC-40 to INC-46).
 
-Partition 0 is read from the offset that the ledger stores. That offset advances in the transaction that commits the
+Each partition is read from the offset that the ledger stores. The offsets advance in the transaction that commits the
 effects of the signals, so each is carried out once. The first read starts at the beginning of the topic, as in Debezium
-3.6.1 (``KafkaSignalChannel``), or at its end with ``signal.consumer.auto.offset.reset=latest``.
+3.6.1 (``KafkaSignalChannel``), or at its end with ``signal.consumer.auto.offset.reset=latest``. Debezium reads
+partition 0 only, and so did earlier versions.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
@@ -21,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, build_signal
 from airflow_provider_mysql_cdc.cdc.signals.table_names import quote_text
+from airflow_provider_mysql_cdc.cdc.signals.time_order import in_time_order
 from airflow_provider_mysql_cdc.cdc.sink.clients import Admin, make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_between
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts, topic_id
@@ -28,11 +30,44 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_co
 MAX_POLL_RECORDS = 1_000
 MAX_POLL_BYTES = 64 * 2**20
 """Most records and bytes that one poll reads; the next poll reads the rest."""
-_PARTITION = 0
 _DIGEST_CHARS = 12
 _READ_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.05
 _LATEST_RESETS = ("latest", "largest", "end")
+_LATE_TYPES = ("execute-snapshot", "stop-snapshot", "log")
+"""Types that do no harm when they are carried out long after they were sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalOffsets:
+    """Hold how far the signal topic was read: the ledger's ``signal-offset``.
+
+    Args:
+        topic: The topic.
+        topic_id: Kafka's id of it; None if it is not known.
+        offsets: The next offset to read, by partition.
+        unread: Ends of the records that earlier versions have not read, by partition, as long as some of them remain;
+            None in a record of such a version.
+    """
+
+    topic: str
+    topic_id: str | None
+    offsets: Mapping[int, int]
+    unread: Mapping[int, int] | None = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; ``offset`` is that of partition 0, as in earlier versions."""
+        others = {str(p): offset for p, offset in self.offsets.items() if p}
+        members = {"topic": self.topic, "id": self.topic_id, "offset": self.offsets.get(0, 0), "partitions": others}
+        unread = {str(p): end for p, end in (self.unread or {}).items() if self.offsets.get(p, 0) < end}
+        return members | ({"unread": unread} if unread else {})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SignalOffsets:
+        """Read what ``to_json`` or an earlier version wrote."""
+        offsets = {0: int(data["offset"])} | {int(p): int(offset) for p, offset in data.get("partitions", {}).items()}
+        unread = {int(p): int(end) for p, end in data.get("unread", {}).items()} if "partitions" in data else None
+        return cls(data["topic"], data.get("id"), offsets, unread)
 
 
 @dataclass(slots=True)
@@ -103,7 +138,7 @@ class KafkaSignalChannel:
         """
         result = PollResult()
         try:
-            self._poll_topic(ledger.other_records.get(SIGNAL_OFFSET_KEY), result)
+            self._poll_topic(ledger, result)
         except SinkError as error:
             return PollResult(log_lines=[f"the signal topic {self._topic} cannot be read now: {error.message()}"])
         except HiddenByTransaction as hidden:
@@ -121,77 +156,128 @@ class KafkaSignalChannel:
             ConfigError: librdkafka does not take a setting.
         """
         try:
-            if self._topic not in partition_counts(self._admin(), [self._topic]):
+            partition_count = partition_counts(self._admin(), [self._topic]).get(self._topic, 0)
+            if not partition_count:
                 return False
-            current_id = topic_id(self._admin(), self._topic)
-            start, end = self._offset_range(ledger.other_records.get(SIGNAL_OFFSET_KEY), current_id, PollResult())
+            stored = self._stored_offsets(ledger, topic_id(self._admin(), self._topic), PollResult())
+            ranges = self._offset_ranges(stored, range(partition_count), PollResult())
         except SinkError:
             return False
-        return start < end
+        return any(start < end for start, end in ranges.values())
 
     def _admin(self) -> Admin:
         if self._admin_client is None:
             self._admin_client = make_admin(self._settings)
         return self._admin_client
 
-    def _poll_topic(self, stored_offset: Mapping[str, Any] | None, result: PollResult) -> None:
+    def _poll_topic(self, ledger: LedgerState, result: PollResult) -> None:
         admin, topic = self._admin(), self._topic
-        if topic not in partition_counts(admin, [topic]):
+        partitions = range(partition_counts(admin, [topic]).get(topic, 0))
+        if not partitions:
             result.log_lines.append(
                 f"the signal topic {topic} (signal.kafka.topic) does not exist; no Kafka signals are read"
             )
             return
         current_id = topic_id(admin, topic)
-        start, end = self._offset_range(stored_offset, current_id, result)
+        stored = self._stored_offsets(ledger, current_id, result)
+        ranges = self._offset_ranges(stored, partitions, result)
+        unread = self._unread_before(stored, ranges, result)
         deadline = time.monotonic() + self._poll_timeout_s
-        while start >= end and time.monotonic() < deadline:
+        while all(start >= end for start, end in ranges.values()) and time.monotonic() < deadline:
             time.sleep(min(_POLL_INTERVAL_S, max(0.0, deadline - time.monotonic())))
-            end = max(end, end_offsets(admin, topic, [_PARTITION], stable=True)[_PARTITION][1])
-        next_offset = self._read_signals(start, end, current_id or "", result)
-        new_offset = {"topic": topic, "id": current_id, "offset": next_offset}
-        if stored_offset is None or dict(stored_offset) != new_offset:
+            ends = end_offsets(admin, topic, partitions, stable=True)
+            ranges = {p: (start, max(end, ends[p][1])) for p, (start, end) in ranges.items()}
+        next_offsets = self._read_signals(ranges, unread, current_id or "", result)
+        new_offset = SignalOffsets(topic, current_id, next_offsets, unread).to_json()
+        if ledger.other_records.get(SIGNAL_OFFSET_KEY) != new_offset:
             result.new_offset = new_offset
 
-    def _offset_range(
-        self, stored_offset: Mapping[str, Any] | None, current_id: str | None, result: PollResult
-    ) -> tuple[int, int]:
-        """Return the offset to start from, and the end of the committed records."""
-        first, end = end_offsets(self._admin(), self._topic, [_PARTITION], stable=True)[_PARTITION]
-        if stored_offset is None or stored_offset["topic"] != self._topic:
-            from_latest = str(self._settings.get("auto.offset.reset", "")).lower() in _LATEST_RESETS
-            return (end if from_latest else first), end
-        if stored_offset.get("id") not in (None, current_id):
+    def _stored_offsets(self, ledger: LedgerState, current_id: str | None, result: PollResult) -> SignalOffsets | None:
+        """Return the stored offsets; None when the topic was not read before, or by another name."""
+        record = ledger.other_records.get(SIGNAL_OFFSET_KEY)
+        if record is None or record["topic"] != self._topic:
+            return None
+        stored = SignalOffsets.from_json(record)
+        if stored.topic_id not in (None, current_id):
             result.log_lines.append(f"the signal topic {self._topic} was recreated; it is read from its beginning")
-            return first, end
-        offset = int(stored_offset["offset"])
-        if offset < first:
-            result.log_lines.append(
-                f"the signal topic {self._topic} now begins with offset {first}: the signals from offset {offset} on "
-                "were deleted before they were read"
-            )
-        # An offset after the end is possible only after an unclean leader election.
-        return min(max(offset, first), max(end, first)), end
+            return SignalOffsets(self._topic, current_id, {})
+        return stored
 
-    def _read_signals(self, start: int, end: int, topic_id: str, result: PollResult) -> int:
-        """Read the records between two offsets; return the offset at which the next poll starts."""
-        next_offset = end if end > start else start
+    def _offset_ranges(
+        self, stored: SignalOffsets | None, partitions: Sequence[int], result: PollResult
+    ) -> dict[int, tuple[int, int]]:
+        """Return the offset to start from and the end of the committed records, by partition."""
+        bounds = end_offsets(self._admin(), self._topic, partitions, stable=True)
+        from_latest = str(self._settings.get("auto.offset.reset", "")).lower() in _LATEST_RESETS
+        if stored is None:
+            return {p: (end if from_latest else first, end) for p, (first, end) in bounds.items()}
+        ranges = {}
+        for partition, (first, end) in bounds.items():
+            offset = stored.offsets.get(partition, end if from_latest and stored.unread is None else first)
+            if offset < first:
+                result.log_lines.append(
+                    f"{self._partition_name(partition)} now begins with offset {first}: the signals from offset "
+                    f"{offset} on were deleted before they were read"
+                )
+            # An offset after the end is possible only after an unclean leader election.
+            ranges[partition] = min(max(offset, first), max(end, first)), end
+        return ranges
+
+    def _unread_before(
+        self, stored: SignalOffsets | None, ranges: Mapping[int, tuple[int, int]], result: PollResult
+    ) -> dict[int, int]:
+        """Return the ends of the records that an earlier version, which read partition 0 only, has not read."""
+        if stored is None:
+            return {}
+        if stored.unread is not None:
+            return {p: end for p, end in stored.unread.items() if p in ranges and ranges[p][0] < end}
+        unread = {p: end for p, (start, end) in ranges.items() if p and start < end}
+        if unread:
+            result.log_lines.append(
+                f"earlier versions read only partition 0 of the signal topic {self._topic}; the records of its "
+                f"partitions {', '.join(map(str, unread))} are read now"
+            )
+        return unread
+
+    def _partition_name(self, partition: int) -> str:
+        return f"partition {partition} of " * bool(partition) + f"the signal topic {self._topic}"
+
+    def _read_signals(
+        self, ranges: Mapping[int, tuple[int, int]], unread: Mapping[int, int], topic_id: str, result: PollResult
+    ) -> dict[int, int]:
+        """Read the records of all partitions; return the offsets at which the next poll starts."""
+        positions = {p: start for p, (start, _) in ranges.items()}
         size = other_keys = 0
-        bounds = {_PARTITION: (start, end)}
-        for record in read_between(self._settings, self._topic, bounds, timeout_s=_READ_TIMEOUT_S, group=self._group):
+        records: list[TopicRecord] = []
+        for record in read_between(self._settings, self._topic, ranges, timeout_s=_READ_TIMEOUT_S, group=self._group):
             size += len(record.value or b"")
+            positions[record.partition] = record.offset + 1
             if (record.key or b"") != self._prefix.encode():
                 other_keys += 1
             elif record.value:
-                signal = signal_from_record(record, topic_id)
-                result.signals.append((signal.ledger_key(str(record.offset)), signal))
-            if len(result.signals) + other_keys >= MAX_POLL_RECORDS or size >= MAX_POLL_BYTES:
-                next_offset = record.offset + 1
+                records.append(record)
+            if len(records) + other_keys >= MAX_POLL_RECORDS or size >= MAX_POLL_BYTES:
                 break
+        else:
+            positions = {p: max(start, end) for p, (start, end) in ranges.items()}
+        for record in in_time_order(records, lambda r: r.partition, lambda r: r.timestamp_ms):
+            signal = signal_from_record(record, topic_id)
+            if record.offset < unread.get(record.partition, 0) and signal.type.strip() not in _LATE_TYPES:
+                signal = replace(signal, invalid_reason=signal.invalid_reason or _late_reason(record))
+            name = f"{record.partition}-{record.offset}" if record.partition else str(record.offset)
+            result.signals.append((signal.ledger_key(name), signal))
         if other_keys:
             result.log_lines.append(
                 f"{other_keys} records of the signal topic {self._topic} are skipped: their key is not {self._prefix}"
             )
-        return next_offset
+        return positions
+
+
+def _late_reason(record: TopicRecord) -> str:
+    return (
+        f"it is in partition {record.partition} of the signal topic, which earlier versions did not read, and may be "
+        "out of date; send it again if it is still wanted"
+    )
 
 
 def record_id(record: TopicRecord, topic_id: str) -> str:

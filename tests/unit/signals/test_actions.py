@@ -312,8 +312,19 @@ def test_a_damaged_signal_is_named(change: dict[str, Any]) -> None:
         ledger({"signal/kafka/3": signal("log", "{}", "kafka").to_json() | change})
 
 
-@pytest.mark.parametrize("damaged", [{"topic": "t", "offset": -1}, {"offset": 1}, {"topic": "t", "offset": 1, "id": 7}])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"topic": "t", "offset": -1},
+        {"offset": 1},
+        {"topic": "t", "offset": 1, "id": 7},
+        {"topic": "t", "id": None, "offset": 1, "partitions": {"1": "2"}},
+        {"topic": "t", "id": None, "offset": 1, "partitions": {"one": 2}},
+        {"topic": "t", "id": None, "offset": 1, "unread": {"1": -2}},
+    ],
+)
 def test_a_damaged_place_in_the_signal_topic_is_named(damaged: dict[str, Any]) -> None:
     with pytest.raises(DamagedRecordError, match="signal-offset"):
         ledger({"signal-offset": damaged})
     assert ledger({"signal-offset": {"topic": "t", "id": None, "offset": 1}}).other_records
+    assert ledger({"signal-offset": {"topic": "t", "id": None, "offset": 1, "partitions": {"1": 2}}}).other_records

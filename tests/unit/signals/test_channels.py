@@ -47,9 +47,10 @@ class Topic:
         self.records = [self.record(first + n, v) for n, v in enumerate(values)]
         self.error: Exception | None = None
         self.asked = 0
+        self.others: list[list[TopicRecord]] = []
         self.admins: list[Any] = []
         monkeypatch.setattr(kafka_channel, "make_admin", lambda s: self.admins.append(s) or object())
-        monkeypatch.setattr(kafka_channel, "partition_counts", lambda a, t: {TOPIC: 1} if self.there else {})
+        monkeypatch.setattr(kafka_channel, "partition_counts", self.counts)
         monkeypatch.setattr(kafka_channel, "topic_id", lambda a, t: self.id)
         monkeypatch.setattr(kafka_channel, "end_offsets", self.ends)
         monkeypatch.setattr(kafka_channel, "read_between", self.read)
@@ -57,22 +58,32 @@ class Topic:
     def id_of(self, offset: int) -> str:
         return kafka_channel.record_id(next(r for r in self.records if r.offset == offset), self.id or "")
 
-    def record(self, offset: int, value: Any, key: bytes | None = b"test_connector") -> TopicRecord:
+    def record(self, offset: int, value: Any, key: bytes | None = b"test_connector", ms: int = 0) -> TopicRecord:
         if isinstance(value, tuple):
             key, value = value
-        return TopicRecord(0, offset, key, json.dumps(value).encode() if isinstance(value, dict) else value)
+        return TopicRecord(0, offset, key, json.dumps(value).encode() if isinstance(value, dict) else value, ms)
+
+    def add_partition(self, *values: Any, ms: int = 0) -> None:
+        """Add a partition; times of its records are 10 ms apart."""
+        records = [self.record(n, value, ms=ms + 10 * n) for n, value in enumerate(values)]
+        self.others.append([replace(record, partition=len(self.others) + 1) for record in records])
+
+    def counts(self, admin: Any, topics: Any) -> dict[str, int]:
+        return {TOPIC: 1 + len(self.others)} if self.there else {}
 
     def ends(self, admin: Any, topic: str, partitions: Any, *, stable: bool) -> dict[int, tuple[int, int]]:
         self.asked += 1
-        assert stable and list(partitions) == [0]
-        return {0: (self.first, self.first + len(self.records))}
+        assert stable and list(partitions) == list(range(1 + len(self.others)))
+        others = {p: (0, len(records)) for p, records in enumerate(self.others, 1)}
+        return {0: (self.first, self.first + len(self.records)), **others}
 
     def read(self, settings: Any, topic: str, bounds: Any, *, timeout_s: float, group: str) -> Iterator[TopicRecord]:
         assert (topic, group) == (TOPIC, "kafka-signal")
-        start, end = bounds[0]
         if self.error is not None:
             raise self.error
-        yield from [r for r in self.records if start <= r.offset < end]
+        for partition, records in enumerate([self.records, *self.others]):
+            start, end = bounds[partition]
+            yield from [r for r in records if start <= r.offset < end]
 
 
 def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None) -> PollResult:
@@ -80,8 +91,14 @@ def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None
     return KafkaSignalChannel(cfg or config()).poll(ledger)
 
 
-def at(offset: int, id_: str | None = "T1", topic: str = TOPIC) -> dict[str, Any]:
-    return {"topic": topic, "id": id_, "offset": offset}
+def at(offset: int, id_: str | None = "T1", topic: str = TOPIC, **others: int) -> dict[str, Any]:
+    partitions = {name.removeprefix("p"): n for name, n in others.items()}
+    return {"topic": topic, "id": id_, "offset": offset, "partitions": partitions}
+
+
+def earlier(offset: int) -> dict[str, Any]:
+    """Return the record of a version that read partition 0 only."""
+    return {"topic": TOPIC, "id": "T1", "offset": offset}
 
 
 LOG = {"type": "log", "data": {"message": "m"}}
@@ -142,6 +159,75 @@ def test_an_id_of_a_record_is_that_of_no_record_in_a_topic_created_again(monkeyp
     topic.id = "T2"
     [(_, after)] = poll(place=at(1)).signals
     assert before.id != after.id and before.data == after.data
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def message(text: str) -> dict[str, Any]:
+    return {"type": "log", "data": {"message": text}}
+
+
+def messages(found: PollResult) -> str:
+    return "".join(json.loads(signal.data)["message"] for _, signal in found.signals)
+
+
+def test_signals_of_all_partitions_are_read_in_the_order_of_their_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch)
+    topic.records = [topic.record(0, message("c"), ms=30), topic.record(1, message("d"), ms=5)]
+    topic.add_partition(message("b"), message("e"), (b"other", LOG), ms=22)
+    topic.add_partition(message("a"))
+    found = poll()
+    assert messages(found) == "abcde", "an earlier time does not change the order of a partition"
+    assert [key for key, _ in found.signals][:3] == ["signal/kafka/2-0", "signal/kafka/1-0", "signal/kafka/0"]
+    assert found.new_offset == at(2, p1=3, p2=1)
+    again = poll(place=found.new_offset)
+    assert again.signals == [] and again.new_offset is None and again.log_lines == []
+    ledger = build_ledger_state({"signal-offset": encode(found.new_offset)})
+    assert not kafka_channel.has_new_signals(config(), ledger)
+    topic.others[1].append(replace(topic.record(1, message("f")), partition=2))
+    assert kafka_channel.has_new_signals(config(), ledger)
+    assert messages(later := poll(place=found.new_offset)) == "f" and later.new_offset == at(2, p1=3, p2=2)
+
+
+def test_a_bounded_poll_stores_how_far_each_partition_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, message("a"))
+    topic.add_partition(message("b"), message("c"), message("d"), ms=1)
+    topic.add_partition(message("e"), ms=99)
+    monkeypatch.setattr(kafka_channel, "MAX_POLL_RECORDS", 3)
+    first = poll()
+    assert messages(first) == "abc" and first.new_offset == at(1, p1=2, p2=0)
+    assert messages(second := poll(place=first.new_offset)) == "de" and second.new_offset == at(1, p1=3, p2=1)
+
+
+def test_partitions_that_were_added_are_read_from_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, LOG)
+    topic.add_partition({"type": "pause-snapshot"})
+    found = poll(config(**{"signal.consumer.auto.offset.reset": "latest"}), at(1))
+    assert [(s.type, s.invalid_reason) for _, s in found.signals] == [("pause-snapshot", "")]
+    topic.id = "T2"
+    assert len(poll(place=at(1, p1=1)).signals) == 2, "a topic that was created again"
+
+
+def test_what_an_earlier_version_left_in_other_partitions_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That version stored no offsets of them; what may be out of date and does harm then is refused."""
+    topic = Topic(monkeypatch, LOG, LOG)
+    position = {"type": "set-binlog-position", "data": {"gtid_set": "a"}}
+    topic.add_partition(EX_15, position, {"type": "stop-snapshot"}, {"type": "pause-snapshot"}, LOG)
+    monkeypatch.setattr(kafka_channel, "MAX_POLL_RECORDS", 3)
+    first = poll(place=earlier(1))
+    assert [signal.type for _, signal in first.signals] == ["log", "execute-snapshot", "set-binlog-position"]
+    assert [bool(signal.invalid_reason) for _, signal in first.signals] == [False, False, True]
+    assert "send it again" in first.signals[2][1].invalid_reason and "are read now" in first.log_lines[0]
+    assert first.new_offset == at(2, p1=2) | {"unread": {"1": 5}}
+    topic.others[0].append(replace(topic.record(5, {"type": "resume-snapshot"}), partition=1))
+    second = poll(place=first.new_offset)
+    assert [bool(signal.invalid_reason) for _, signal in second.signals] == [False, True, False]
+    assert second.new_offset == at(2, p1=5) and second.log_lines == []
+    [(_, resume)] = poll(place=second.new_offset).signals
+    assert resume.invalid_reason == ""
+    latest = poll(config(**{"signal.consumer.auto.offset.reset": "latest"}), earlier(2))
+    assert latest.signals == [] and latest.new_offset == at(2, p1=6)
 
 
 @pytest.mark.parametrize("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
