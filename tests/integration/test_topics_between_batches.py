@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
+from kit.incremental_rig import ask_for
 from kit.records import duplicates, payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.topics import delete_topics
 
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -97,6 +101,63 @@ def test_a_changed_topic_stops_the_drain_until_a_person_accepts_it(
     assert values(pipeline, "a") == ([0, 0, 1, 1] if what == "partitions" else [1, 1])
     execute(root, f"UPDATE `{database}`.a SET v = 2")
     assert pipeline.drain() is not None, "the topic as it was accepted is the one that counts"
+
+
+def recreate_at(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, place: str, module: Any = faults) -> list[str]:
+    """Let another program delete and create a table's topic at a fault point; return what was created."""
+    topic, created = pipeline.table_topic("a"), list[str]()
+
+    def pass_point(name: str, *_: Any) -> None:
+        if name == place and not created:
+            delete(pipeline, topic)
+            created.extend(ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(3, 1)}))
+
+    monkeypatch.setattr(module, "fault_point", pass_point)
+    return created
+
+
+def test_a_topic_that_is_created_again_inside_a_batch_fails_the_batch(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(root, f"UPDATE `{database}`.a SET v = 1", f"UPDATE `{database}`.b SET v = 1")
+    created = recreate_at(pipeline, monkeypatch, "writer.done", drain_writer)
+    with pytest.raises(TopicChangedError) as caught:
+        pipeline.drain()
+    text = str(caught.value)
+    assert f"{created[0]}: it was deleted and created again" in text and "mysql_cdc_reset_offset" in text
+    assert "a second time" not in text and not caught.value.can_retry
+    assert values(pipeline, "b") == [0, 0, 1, 1] and values(pipeline, "a") == []
+    execute(root, f"UPDATE `{database}`.b SET v = 2")
+    with pytest.raises(TopicChangedError):
+        pipeline.drain()
+    accept(pipeline)
+    assert pipeline.drain() is not None
+    assert values(pipeline, "b") == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_topic_that_is_created_again_inside_a_window_fails_the_window(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_for(pipeline, ["a"])
+    created = recreate_at(pipeline, monkeypatch, "incremental.after_commit")
+    with pytest.raises(TopicChangedError, match="created again"):
+        pipeline.drain()
+    assert created and values(pipeline, "a") == []
+
+
+def test_a_topic_that_is_created_again_inside_a_snapshot_fails_the_snapshot_and_its_retry(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = recreate_at(pipeline, monkeypatch, "snapshot.before_books")
+    for _ in range(2):
+        with pytest.raises(TopicChangedError, match=r"created again.*again=true"):
+            pipeline.snapshot(again=True)
+    with pytest.raises(TopicChangedError, match=r"created again.*again=true"):
+        finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log)
+    assert created and values(pipeline, "a") == []
+    accept(pipeline, "current")
+    assert pipeline.snapshot(again=True).complete
+    assert values(pipeline, "a") == [0, 0]
 
 
 def test_the_topic_of_a_table_that_is_gone_may_be_deleted(pipeline: Pipeline, root: Any, database: str) -> None:

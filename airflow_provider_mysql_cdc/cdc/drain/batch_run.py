@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.history_guard import record_history_id, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -108,20 +109,23 @@ def begin_batch(
     return StartedBatch(plan, ledger, state)
 
 
-def finish_batch(job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch) -> dict[str, int]:
-    """Check that all writers have reached the batch's end; return records per topic.
+def finish_batch(
+    job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch, range_counts: Iterable[Mapping[str, int]] = ()
+) -> dict[str, int]:
+    """Check that all writers have reached the batch's end, in topics that still are the same; return records per topic.
 
     Args:
         job: The ledger.
         cfg: The connector's configuration.
         batch: The batch.
+        range_counts: Records by topic that tasks of a window have written after its batch.
 
     Raises:
         StateError: A writer has not.
+        TopicChangedError: A topic was deleted, created again or given more partitions meanwhile.
     """
-    plan = batch.plan
-    markers = job.read().markers
-    done_markers = [m for m in markers.values() if m.epoch == plan.epoch and m.done]
+    plan, ledger = batch.plan, job.read()
+    done_markers = [m for m in ledger.markers.values() if m.epoch == plan.epoch and m.done]
     if len(done_markers) != plan.writers:
         raise StateError(
             f"{len(done_markers)} of {plan.writers} writers reached the end of batch {plan.epoch}",
@@ -131,11 +135,13 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, batch: StartedBatch) -> d
             retriable=True,
         )
     totals: dict[str, int] = {}
-    for marker in done_markers:
-        for topic, n in marker.counts.items():
+    for counts in (*(marker.counts for marker in done_markers), *range_counts):
+        for topic, n in counts.items():
             totals[topic] = totals.get(topic, 0) + n
+    for marker in done_markers:
         job.add_table_counts(marker.tables)
         job.add_native_counts(marker.native)
+    require_written_topics(cfg, ledger, plan, totals)
     delete_chunk_records(job, batch.ledger)
     return totals
 

@@ -298,10 +298,7 @@ class WindowDriver:
         """Finish the window; the key ranges of its tasks are committed in the ledger already."""
         if self._begun_batch is None or self._queue is None or self._progress is None:
             return WindowResult({}, 0, self._reason)
-        totals = finish_batch(self.job, self.cfg, self._begun_batch)
-        for counts in task_counts:
-            for topic, n in counts.items():
-                totals[topic] = totals.get(topic, 0) + n
+        totals = finish_batch(self.job, self.cfg, self._begun_batch, task_counts)
         faults.fault_point("incremental.before_books")
         before = read_incremental_state(self.job.read(chunks=False))
         for done_range in self._queue.done_ranges:

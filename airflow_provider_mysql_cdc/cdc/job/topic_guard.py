@@ -1,12 +1,17 @@
-"""Check and create the topics that a batch writes: their partition counts, and that they are the same as before."""
+"""Check and create the topics that a batch writes: their partition counts, and that they are the same as before.
+
+They are checked again when the batch is complete: a producer writes into a topic that was deleted and created again
+without an error, and what it had written before is gone.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
     RecordedTopic,
     topic_differences,
@@ -29,6 +34,9 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     describe_created,
     describe_topics,
 )
+
+_METADATA_DELAY_S = 1.0
+"""Seconds after which every broker knows of a topic that was created in the batch."""
 
 
 def prepare_topics(
@@ -68,6 +76,36 @@ def prepare_topics(
         if changed := topic_differences({}, current, missing, plan):
             raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
     _record_topics(job, cfg.ledger_topic, plan, ledger.topics, current, required, log)
+
+
+def require_written_topics(
+    cfg: ConnectorConfig, ledger: LedgerState, plan: BatchPlan, counts: Mapping[str, int]
+) -> None:
+    """Check that the topics to which a batch has written are still the same, before it is reported as complete.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger at the end of the batch, with the topics as they were when the batch found or created them.
+        plan: The batch or snapshot.
+        counts: Records by topic.
+
+    Raises:
+        TopicChangedError: A topic was deleted, created again or given more partitions.
+        SinkError: Kafka refuses.
+    """
+    # With very many topics the counts name only the largest.
+    written = ledger.topics if OTHERS_LABEL in counts else {topic for topic, n in counts.items() if n}
+    recorded = {topic: ledger.topics[topic] for topic in sorted(written) if topic in ledger.topics}
+    if not recorded:
+        return
+    admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
+    current = describe_topics(admin, recorded, broker_list)
+    if missing := recorded.keys() - current.keys():
+        time.sleep(_METADATA_DELAY_S)
+        current = {**current, **describe_topics(admin, missing, broker_list)}
+    changed = {t: text for t, known in recorded.items() if (text := known.difference(current.get(t)))}
+    if changed:
+        raise topics_changed_error(changed, plan, has_commits=False)
 
 
 def _record_topics(

@@ -39,6 +39,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan, require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -72,6 +73,7 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
         ConfigError: Properties that decide about its records were changed since a part of it was written.
         BinlogPurgedError: The server does not have the binlog since its view.
         RunInProgressError: Another run of the stream is running.
+        TopicChangedError: A topic to which it has written was deleted, created again or given more partitions.
     """
     result, ledger = reconcile_store(cfg, store, log, owner)
     pending = result.state.pending
@@ -129,6 +131,7 @@ def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan
             f"at {view}, and windows of the drain read the rest of {len(unfinished)} table(s)"
         )
     rows = count_rows(cfg, job, done)
+    require_written_topics(cfg, ledger, plan, rows)
     job.put_with_counts(SNAPSHOT_KEY, done_record(plan.epoch, view), plan, rows)
     job.write_outcome(plan, counts=rows)
     delete_chunk_records(job, ledger)

@@ -11,7 +11,7 @@ from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
@@ -69,6 +69,40 @@ def test_a_topic_that_is_not_as_the_last_batch_left_it_stops_the_next(
     with pytest.raises(TopicChangedError, match=text):
         rig.ready(plan(2, END))
     assert rig.topics == before and rig.job.read().topics == {TOPIC: RecordedTopic(2, "first", 1)}
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (None, "deleted"),
+        (TopicInfo(2, "second"), "created again"),
+        (TopicInfo(3, "first"), "3 partitions instead of 2"),
+    ],
+)
+@pytest.mark.parametrize("counts", [{TOPIC: 1}, {OTHERS_LABEL: 1}])
+def test_a_topic_that_has_changed_when_the_batch_ends_is_an_error(
+    rig: Rig, now: TopicInfo | None, text: str, counts: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_guard.time, "sleep", lambda _: None)
+    rig.topics = {} if now is None else {TOPIC: now}
+    with pytest.raises(TopicChangedError, match=text) as caught:
+        topic_guard.require_written_topics(CFG, rig.job.read(), plan(), counts)
+    assert "a second time" not in str(caught.value)
+
+
+def test_only_topics_with_records_of_the_batch_are_asked_for_at_its_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = rig.job.read()
+    topic_guard.require_written_topics(CFG, ledger, plan(), {TOPIC: 1, "p.d.dead": 1})
+    monkeypatch.setattr(topic_guard, "describe_topics", lambda *_: pytest.fail("nothing was written"))
+    topic_guard.require_written_topics(CFG, ledger, plan(), {TOPIC: 0, "p.d.dead": 1})
+
+
+def test_a_broker_may_know_of_a_new_topic_a_moment_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics, rig.topics = rig.topics, {}
+    monkeypatch.setattr(topic_guard.time, "sleep", lambda _: rig.topics.update(topics))
+    topic_guard.require_written_topics(CFG, rig.job.read(), plan(), {TOPIC: 1})
 
 
 def test_a_new_snapshot_takes_topics_as_they_are_and_one_that_goes_on_does_not(rig: Rig) -> None:
