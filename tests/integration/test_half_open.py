@@ -56,7 +56,7 @@ def test_the_limit_for_a_statement_holds(settings: ConnectionSettings) -> None:
 
 def test_a_run_that_ends_does_not_wait_for_a_silent_server(settings: ConnectionSettings, proxy: TcpProxy) -> None:
     """Its connection waits half a minute for an answer: a read and a login, each as long as it may take."""
-    limits = replace(settings, silence_timeout_s=2 * SILENCE_S, connect_timeout_s=2 * SOON_S)
+    limits = replace(settings, silence_timeout_s=SOON_S, connect_timeout_s=SOON_S)
     with run_lock.hold_run_lock(limits, "p", "o/r/t/-1"):
         proxy.freeze()
         began = time.monotonic()

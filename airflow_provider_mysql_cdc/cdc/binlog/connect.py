@@ -68,11 +68,7 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
 
 
 def _set_timeouts(conn: Any, settings: ConnectionSettings) -> None:
-    """Set the deadlines for answers on a connection (``query_deadline``).
-
-    The driver's own connect_timeout ends with the TCP connection; a server that accepts and then says nothing is met by
-    its limit for reading, which holds until here.
-    """
+    """Set the deadlines for answers on a connection (``query_deadline``); until here, those of the login hold."""
 
     def open_another() -> Any:
         return _open(settings, _tls_context(settings), _driver_arguments(settings))
@@ -136,7 +132,7 @@ def _open(settings: ConnectionSettings, context: ssl.SSLContext | None, argument
 
 
 def _driver_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    timeout_s = settings.connect_timeout_s or 30.0
+    timeout_s = min(settings.connect_timeout_s or 30.0, settings.silence_timeout_s)
     return {
         "host": settings.host,
         "port": settings.port,

@@ -9,6 +9,7 @@ whatever the driver's version.
 from __future__ import annotations
 
 import ssl
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
+_LAST_READ_S = 0.01  # 0 would mean not to wait at all, also for what has arrived
 ENCRYPTED_MODES = frozenset({"required", "verify_ca", "verify_identity"})
 
 
@@ -45,16 +47,33 @@ _BaseConnection: Any = Connection  # its type stubs lack what is overridden here
 
 
 class SecureConnection(_BaseConnection):  # type: ignore[misc]
-    """Be a pymysql connection that keeps what its TLS mode promises.
+    """Be a pymysql connection that keeps what its TLS mode promises, and whose login ends in time.
 
     Args:
         require_tls: Whether the connection must be encrypted.
-        arguments: Those of ``pymysql.connect``.
+        arguments: Those of ``pymysql.connect``. ``connect_timeout`` also limits the login: the driver's own limits hold
+            for each read of it anew.
     """
+
+    _login_deadline_s: float | None = None
 
     def __init__(self, *, require_tls: bool, **arguments: Any) -> None:
         self._require_tls = require_tls
         super().__init__(auth_plugin_map=dict(_CLEARTEXT_PLUGINS), **arguments)
+
+    def connect(self, sock: Any = None) -> None:
+        """Connect and log in within ``connect_timeout``, the host's other addresses not counted."""
+        self._login_deadline_s = time.monotonic() + self.connect_timeout
+        super().connect(sock)
+        self._login_deadline_s = None
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        if self._login_deadline_s is not None:
+            # pymysql before 1.2 sets the limit at each read, later versions where it changes.
+            self._read_timeout = max(self._login_deadline_s - time.monotonic(), _LAST_READ_S)
+            self._sock.settimeout(self._read_timeout)
+        data: bytes = super()._read_bytes(num_bytes)
+        return data
 
     def _get_server_information(self) -> None:
         """Read the greeting; nothing has been sent when it does not offer TLS."""

@@ -130,7 +130,7 @@ CONNECT_TIMEOUT_MS: Field[int] = Field(
     "connect.timeout.ms",
     parse_value.integer(1, parse_value.INT32_MAX),
     30_000,
-    "Longest wait for a connection to MySQL, in milliseconds.",
+    "Longest wait for a connection to MySQL, the login included, in milliseconds; at most `source.silence.timeout.ms`.",
     Group.CONNECTION,
     refs=("CFG-34",),
     pin_scope=PinScope.NOTHING,

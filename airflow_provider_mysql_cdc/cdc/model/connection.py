@@ -21,7 +21,8 @@ class ConnectionSettings:
         ssl_cert: PEM file with the client certificate, or None.
         ssl_key: PEM file with the client's key, or None when it stands in ``ssl_cert``.
         ssl_key_password: Password of the client's key, or None.
-        connect_timeout_s: Longest wait for the connection, in seconds.
+        connect_timeout_s: Longest wait for the connection, the login included, in seconds; ``silence_timeout_s`` limits
+            it too.
         query_timeout_s: Longest wait for a statement's answer, in seconds; 0 for no limit.
         silence_timeout_s: Silence in seconds after which the server is asked, on another connection, whether it still
             works at the statement.

@@ -104,6 +104,11 @@ def test_time_limits_and_options(driver: Driver) -> None:
     assert (first["host"], first["port"], first["user"], first["password"]) == ("db", 3307, "cdc", b"pw")
 
 
+def test_silence_limits_connecting_too(driver: Driver) -> None:
+    connect(settings(connect_timeout_s=30, silence_timeout_s=2))
+    assert (driver.calls[0]["connect_timeout"], driver.calls[0]["read_timeout"]) == (2, 2)
+
+
 def test_an_option_the_driver_does_not_know_is_a_configuration_error(driver: Driver) -> None:
     driver.failures = [TypeError("unexpected keyword argument 'foobar'")]
     with pytest.raises(ConfigError, match="foobar"):

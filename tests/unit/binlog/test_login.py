@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -271,3 +274,35 @@ def test_an_encrypted_client_key_is_never_asked_for_on_the_terminal(password: st
         connect(given)
     assert shows(caught.value, MARK) == []
     assert not password or len(password) < 10 or shows(caught.value, password) == []
+
+
+@pytest.mark.req("FAULT-06")
+@pytest.mark.parametrize("replication", [False, True])
+def test_a_server_that_accepts_and_says_nothing_is_left_in_time(replication: bool) -> None:
+    left = threading.Event()
+    with serving(lambda client: [left.wait(20)].clear()) as (port, _):
+        limits = replace(settings(port), connect_timeout_s=15, silence_timeout_s=0.5)
+        began = time.monotonic()
+        with pytest.raises(SourceConnectionError):
+            connect(limits, replication=replication)
+        assert time.monotonic() - began < 10
+        left.set()
+
+
+@pytest.mark.req("FAULT-06")
+def test_the_whole_login_has_the_time_of_one_connection() -> None:
+    """A server that answers each packet just in time would otherwise hold a job for the limit times its packets."""
+    left = threading.Event()
+
+    def talk(client: Client) -> None:
+        client.send(greeting())
+        for _ in range(3):  # the login, SET NAMES, autocommit
+            client.receive()
+            left.wait(0.7)
+            client.send(OK)
+
+    with serving(talk) as (port, _):
+        limits = replace(settings(port), connect_timeout_s=15, silence_timeout_s=1)
+        with pytest.raises(SourceConnectionError):
+            connect(limits)
+        left.set()
