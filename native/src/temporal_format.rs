@@ -247,7 +247,8 @@ impl TemporalFormat {
 
     fn time_value(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
         match self.time_of_day {
-            TimeOfDay::No => json_text::signed(out, value),
+            // Only milliseconds are for a type of 32 bits; Python names what does not fit.
+            TimeOfDay::No if self.unit != 1_000 || i32::try_from(value).is_ok() => json_text::signed(out, value),
             TimeOfDay::Millis if (0..=DAY_MICROS).contains(&value) => json_text::signed(out, value / 1000),
             TimeOfDay::Text if (0..DAY_MICROS).contains(&value) => {
                 let (seconds, micros) = (value / 1_000_000, value % 1_000_000);
@@ -263,7 +264,6 @@ impl TemporalFormat {
                 without_zeros(out, from);
                 out.extend_from_slice(b"Z\"");
             }
-            _ if self.nullable => out.extend_from_slice(&self.null),
             _ => return None,
         }
         Some(())

@@ -159,9 +159,13 @@ class TimePrecisionMode(DocEnum):
         "adaptive_time_microseconds",
         "unit by the column's fraction digits; TIME always in microseconds",
     )
-    ADAPTIVE = "adaptive", "as before, TIME by its fraction digits too (Debezium 1.9; Debezium 3 refuses it)"
-    CONNECT = "connect", "Connect's Date, Time and Timestamp in milliseconds"
-    ISOSTRING = "isostring", "ISO 8601 text"
+    ADAPTIVE = (
+        "adaptive",
+        "as before, TIME by its fraction digits too (Debezium 1.9; Debezium 3 refuses it); a TIME with at most three "
+        "digits beyond 596 hours cannot be read",
+    )
+    CONNECT = "connect", "Connect's Date, Time and Timestamp in milliseconds; a TIME outside the day cannot be read"
+    ISOSTRING = "isostring", "ISO 8601 text; a TIME outside the day cannot be read"
     MICROSECONDS = "microseconds", "always microseconds"
     NANOSECONDS = "nanoseconds", "always nanoseconds"
 

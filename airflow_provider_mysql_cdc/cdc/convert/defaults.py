@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column
 EPOCH_TEXT = "1970-01-01 00:00:00"
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
-_LONG_MAX = 2**63 - 1
+_INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _FLOAT = struct.Struct("<f")
 _CURRENT_TIMESTAMP = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
 _DATETIME = re.compile(
@@ -273,7 +273,9 @@ def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:
     name = ct.connect_type(column, modes).name or ""
     if name in _TIME_OF_DAY_TYPES and not 0 <= us < _DAY_US:
         return None if column.nullable else _FROM_MICROS[name](0)
-    return _FROM_MICROS[name](us)
+    value = _FROM_MICROS[name](us)
+    # Milliseconds of an int32 end at 596 hours: no default, as such a value cannot be written either.
+    return None if name == "io.debezium.time.Time" and not -_INT_MAX <= value <= _INT_MAX else value
 
 
 def _member(text: str, column: Column, modes: ct.TypeModes) -> str:

@@ -91,6 +91,8 @@ def default(definition: str, **modes: Any) -> Any:
         ("TIME(3) DEFAULT '1 02:03:04.5'", {}, 93784500000),
         ("TIME DEFAULT '838:59:59'", {"time_mode": "connect"}, None),
         ("TIME NOT NULL DEFAULT '838:59:59'", {"time_mode": "connect"}, 0),
+        ("TIME DEFAULT '838:59:59'", {"time_mode": "adaptive"}, None),
+        ("TIME NOT NULL DEFAULT '-596:31:23'", {"time_mode": "adaptive"}, -2147483000),
         ("TIME(6) DEFAULT '-00:00:00.000001'", {"time_mode": "connect"}, None),
         ("TIME DEFAULT 123456", {"time_mode": "adaptive"}, 45296000),
         ("TIME DEFAULT '12:34:56'", {"time_mode": "isostring"}, "12:34:56Z"),

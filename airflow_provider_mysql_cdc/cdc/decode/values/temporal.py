@@ -14,6 +14,7 @@ from typing import TypeVar
 
 V = TypeVar("V")
 _DAYS_BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+_MILLIS, _INT32_RANGE = 1000, 1 << 31
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -161,6 +162,24 @@ def fraction_texts(digits: int) -> tuple[str, ...]:
     return tuple(f".{f:0{even}d}"[: digits + 1] + "Z" for f in range(10**even))
 
 
+def within_time_type(value: int, unit: int) -> int:
+    """Return a TIME as a number that its type can hold.
+
+    Args:
+        value: The time in units a second.
+        unit: Units a second. Only ``time.precision.mode=adaptive`` has milliseconds: io.debezium.time.Time is an int32
+            (Debezium 3.6.1 casts and writes another number), while MySQL goes to 838:59:59.
+
+    Raises:
+        ValueError: It is too long for an int32.
+    """
+    if unit == _MILLIS and not -_INT32_RANGE <= value < _INT32_RANGE:
+        raise ValueError(
+            "time.precision.mode=adaptive cannot represent a TIME beyond 596:31:23.647: use adaptive_time_microseconds"
+        )
+    return value
+
+
 def time_units(packed: int, fraction_bytes: int, unit: int) -> int:
     """Return a packed TIME2 in units a second, negative ones included; a fraction of a unit is cut off.
 
@@ -168,6 +187,9 @@ def time_units(packed: int, fraction_bytes: int, unit: int) -> int:
         packed: The 3 + fraction_bytes bytes as a big-endian number.
         fraction_bytes: 0 to 3.
         unit: Units a second.
+
+    Raises:
+        ValueError: See ``within_time_type``.
     """
     value = packed - (0x800000 << (8 * fraction_bytes))
     magnitude = abs(value)
@@ -176,7 +198,7 @@ def time_units(packed: int, fraction_bytes: int, unit: int) -> int:
     seconds = ((packed_clock >> 12) & 0x3FF) * 3600 + ((packed_clock >> 6) & 0x3F) * 60 + (packed_clock & 0x3F)
     fraction_units: int = 100**fraction_bytes
     units = seconds * unit + fraction * unit // fraction_units
-    return units if value >= 0 else -units
+    return within_time_type(units if value >= 0 else -units, unit)
 
 
 @cache

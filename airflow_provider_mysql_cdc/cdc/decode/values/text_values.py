@@ -73,14 +73,18 @@ def minute_seconds(unit: int) -> dict[str, int]:
 
 
 def time_value(text: str, unit: int) -> int:
-    """Return ``[-]hhh:mm:ss[.f]`` in units a second; a fraction of a unit is cut off."""
+    """Return ``[-]hhh:mm:ss[.f]`` in units a second; a fraction of a unit is cut off.
+
+    Raises:
+        ValueError: See ``temporal.within_time_type``.
+    """
     sign, text = (-1, text[1:]) if text[0] == "-" else (1, text)
     hours, minutes, seconds = text.split(":")
     whole_seconds, _, fraction = seconds.partition(".")
     units = (int(hours) * 3600 + int(minutes) * 60 + int(whole_seconds)) * unit
     if fraction:
         units += int(fraction) * unit // 10 ** len(fraction)
-    return sign * units
+    return temporal.within_time_type(sign * units, unit)
 
 
 def wrap_int64(text: str) -> str:
