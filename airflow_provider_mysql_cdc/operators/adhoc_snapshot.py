@@ -87,9 +87,9 @@ class AdhocSnapshot:
 
         Raises:
             AirflowFailException: The deadline has passed.
-            StateError: The snapshot was refused, stopped or aborted.
+            StateError: The snapshot was refused, stopped or aborted; or none of the tables that are left can be read.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_done
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_readable, snapshot_done
 
         result: dict[str, Any] = {}
         while not snapshot_done(status := self._status(), self._signal_id):
@@ -97,7 +97,10 @@ class AdhocSnapshot:
                 raise self._timeout_error()
             self._paused = status.state == "paused"
             with self._run.handle.kill_at(deadline):
-                result = self._drain_once() or result
+                drained = self._drain_once()
+            if drained is not None:
+                result = drained
+                require_readable(self._status(), self._signal_id)
         rows = {name: table.rows for name, table in status.tables.items()}
         self._run.log("The snapshot is done: %s rows of %s table(s).", sum(rows.values()), len(rows))
         return {**result, "signal_id": self._signal_id, "state": status.state, "rows": rows}

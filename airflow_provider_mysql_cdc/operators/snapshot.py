@@ -35,7 +35,7 @@ def take_snapshot(task: MySqlCdcSnapshotOperator, run: JobRun) -> dict[str, Any]
     snapshot_run = replace(run, cfg=capturing_only(run.cfg, parse_tables(task.tables)))
     again = parse_bool(task.again, "again")
     if (request := _finish_interrupted(snapshot_run)) is not None and not again:
-        return _read_rest(snapshot_run, request)
+        return _read_rest(run, request)  # drains capture what the stream captures, not only the tables of this task
     repeated = _plan_repeated(run, snapshot_run.cfg, again=again)
     if repeated is not None and repeated.collections:
         return _read_after_drain(run, repeated.collections)
@@ -44,7 +44,7 @@ def take_snapshot(task: MySqlCdcSnapshotOperator, run: JobRun) -> dict[str, Any]
         run.run_attached(lambda _: prepare_drain(run.cfg, run.store, run.owner, run.log))
 
     def plan_snapshot(_: float) -> PreparedJob | None:
-        return prepare_snapshot(snapshot_run.cfg, run.store, run.owner, run.log, again=again)
+        return prepare_snapshot(snapshot_run.cfg, run.store, run.owner, run.log, again=again, stream_cfg=run.cfg)
 
     return snapshot_run.run_or_defer(plan_snapshot, time.monotonic())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,6 +90,22 @@ def test_a_retry_does_not_ask_again(fakes: Any, run: Run) -> None:
     ti = run()
     assert (ti.state, ti.try_number) == ("success", 2)
     assert len(stream.sent) == 1
+
+
+def test_the_task_of_an_interrupted_snapshot_fails_when_no_table_that_is_left_can_be_read(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, pipeline, stream = fakes
+
+    def drain() -> None:
+        stream.drain()
+        denied = [replace(scan, initial=True).unreadable("denied") for scan in stream.books.active_scans]
+        stream.books = stream.books.with_scans(denied)
+
+    pipeline.settled, stream.drains = drain, 10
+    ti = run()
+    assert (ti.state, ti.try_number, len(pipeline.planned())) == ("failed", 1, 1)
+    assert "tables of an interrupted snapshot cannot be read" in log_of(capfd)
 
 
 def test_a_task_that_is_cleared_sends_a_new_signal_once_its_snapshot_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

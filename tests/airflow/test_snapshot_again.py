@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from kit.incremental_rig import FLAT, Writer, check_exact, reads
 from kit.records import compacted, payload
 from kit.sql import execute, rows
-from kit.table_rig import filled
+from kit.table_rig import filled, interrupt
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -22,7 +22,9 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, R
 from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import capturing_only
 from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
 from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
@@ -267,3 +269,33 @@ def test_a_mode_that_takes_a_snapshot_each_time_keeps_the_stream_as_well(
     assert task.go()["state"] == "done" and task.modes == ["drain"]
     check_exact(stream, root, "a")
     check_exact(stream, root, "b")
+
+
+@pytest.mark.parametrize("first", [(), ("a",)], ids=["all tables first", "some tables first"])
+@pytest.mark.req("SNAP-14", "SNAP-47")
+def test_the_drains_that_finish_an_interrupted_snapshot_capture_all_tables(
+    properties: dict[str, str],
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    first: Sequence[str],
+) -> None:
+    monkeypatch.setattr(asking, "LEDGER_POLL_S", 0.05)
+    pipeline = Pipeline(properties | FLAT | {"snapshot.chunk.rows": "10"})
+    execute(root, *filled(database, "a", "b", count=60), f"CREATE TABLE `{database}`.c (id INT PRIMARY KEY, v INT)")
+    tables = [f"{database}.{table}" for table in first]
+    chosen = capturing_only(pipeline.cfg, tables).properties()
+    interrupt(Pipeline(chosen, pipeline.store, owner=pipeline.owner), monkeypatch, tmp_path / "fired")
+    execute(root, f"INSERT INTO `{database}`.c VALUES (1, 1)", f"UPDATE `{database}`.a SET v = 7 WHERE id = 3")
+    if not first:  # the stream takes it over, and another task of the DAG names other tables
+        handed_over = finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log)
+        assert handed_over == "snapshot-1"
+        tables = [f"{database}.b"]
+    assert Again.of(pipeline, again=False, tables=tables).go()["state"] == "done"
+    assert Again.of(pipeline, again=False, tables=tables).go()["complete"]
+    pipeline.drain()
+    check_exact(pipeline, root, "a")
+    assert told(pipeline, "c", "c") == [{"id": 1, "v": 1}]
+    if not first:
+        check_exact(pipeline, root, "b")

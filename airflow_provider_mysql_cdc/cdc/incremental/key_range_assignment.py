@@ -212,7 +212,10 @@ class KeyRangeQueue:
                     scan_queue.scan.table == key_range.table and not request.permanent
                 ):
                     scan_queue.blocked_reason, scan_queue.permanent = request.reason, request.permanent
-        consequence = "is aborted" if request.permanent else "continues in a later window"
+        aborted = request.permanent and not any(
+            queue.scan.initial for queue in self.scan_queues if queue.scan.number == key_range.scan_number
+        )
+        consequence = "is aborted" if aborted else "continues in a later window"
         self.log(f"snapshot of {key_range.table} {consequence}: {request.reason}")
         return EMPTY
 

@@ -99,7 +99,7 @@ def ended(before: IncrementalState, after: IncrementalState) -> Iterator[Notific
 
 
 def _status(scan: TableScan) -> ScanStatus:
-    if scan.state == "done":
+    if scan.state == "done" and not scan.reason:
         return ScanStatus.SUCCEEDED if scan.rows or scan.last_key is not None else ScanStatus.EMPTY
     return ScanStatus.SKIPPED
 

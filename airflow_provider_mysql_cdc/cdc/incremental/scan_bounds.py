@@ -52,6 +52,10 @@ class TableUnreadable(Exception):
         self.transient, self.timed_out = transient, timed_out
 
 
+class UnwrittenKey(TableUnreadable):
+    """Raised when the last key of a table has no written form."""
+
+
 def resume_scan(
     conn: Any,
     scan: TableScan,
@@ -90,8 +94,9 @@ def resume_scan(
         return begin_scan(conn, scan, table, captured=captured, whole_table=whole_table)
     except TableUnreadable as error:
         if not error.transient:
-            return scan.abort(str(error))
-        on_deferred(str(error))
+            scan = scan.unreadable(str(error))
+        if not scan.ended:
+            on_deferred(str(error))
         return scan
 
 
@@ -114,9 +119,9 @@ def begin_scan(
     if table is None:
         # It may have been created or renamed after the position that the stream has reached.
         exists = captured and _table_exists(conn, scan.table)
-        if scan.initial and not exists:  # it was dropped, renamed or excluded before it was read
-            return scan.finish()
         reason = "the schema history does not contain the table: it no longer exists, or is not captured"
+        if scan.initial and not exists:  # it was dropped, renamed or excluded before it was read
+            return scan.finish(reason)
         raise TableUnreadable(reason, transient=exists)
     if not _can_be_scanned(scan, table):
         raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
@@ -132,9 +137,16 @@ def begin_scan(
 def _last_key(
     conn: Any, scan: TableScan, table: TableId, columns: tuple[str, ...], kinds: tuple[str, ...]
 ) -> Bound | None:
-    """Return the last key of a scan's rows, or of all rows where their condition takes too long."""
+    """Return the last key of a scan's rows, or of all rows where their condition takes too long.
+
+    The scan of an interrupted snapshot needs none: without it, the last key range has no end.
+    """
     try:
         return find_bound(conn, table, columns, kinds, condition=scan.condition, last=True)
+    except UnwrittenKey:
+        if not scan.initial:
+            raise
+        return None
     except TableUnreadable as error:
         if not error.timed_out or scan.condition is None:
             raise
@@ -209,7 +221,7 @@ def find_bound(
         timed_out = error.args[:1] == (_QUERY_TIMEOUT,)
         raise TableUnreadable(" ".join(map(str, error.args)), transient=transient, timed_out=timed_out) from error
     if row is not None and None in row:
-        raise TableUnreadable(
+        raise UnwrittenKey(
             "its last key has characters that do not exist in Unicode, so the end of its key ranges cannot be "
             "stored; name "
             "another column to split it by (surrogate-key)"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, RequestRecord
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SnapshotKind
 
@@ -147,17 +148,21 @@ def end_uncaptured(state: IncrementalState, captures: Callable[[TableId], bool])
         captures: Returns whether a table is captured.
     """
     uncaptured = [scan for scan in state.active_scans if not captures(scan.table)]
-    ended = [scan.finish() if scan.initial else scan.abort(UNCAPTURED_REASON) for scan in uncaptured]
+    ended = [scan.finish(UNCAPTURED_REASON) if scan.initial else scan.abort(UNCAPTURED_REASON) for scan in uncaptured]
     return state.with_scans(ended).with_advanced_cursors() if ended else state
 
 
-def restart_scans(state: IncrementalState) -> IncrementalState:
-    """Restart all scans that have not ended, because the stream has skipped changes.
+def restart_scans(state: IncrementalState, stream_offset: BinlogOffset) -> IncrementalState:
+    """Restart all scans that have not ended, because the stream was moved.
 
     Args:
         state: The state.
+        stream_offset: Its new position, from which those of an interrupted snapshot follow the names of their tables.
     """
-    scans = [scan.restart() for scan in state.active_scans]
+    scans = [
+        replace(scan.restart(), start_offset=stream_offset) if scan.initial else scan.restart()
+        for scan in state.active_scans
+    ]
     return state.without_ranges({scan.number for scan in scans}).with_scans(scans)
 
 

@@ -329,7 +329,7 @@ def process_signals(
         processor.process(signal)
     move = processor.move
     if move is not None and move.needed:
-        processor.state = restart_scans(processor.state)
+        processor.state = restart_scans(processor.state, move.target)
     refusals = [
         notification_record.refusal_record(cfg, signal, reason, _now_ms()) for signal, reason in processor.refused
     ]

@@ -43,7 +43,8 @@ class TableScan:
         cursor: Everything up to this key is done; None before the first key range.
         next_number: Number of the first key range after the cursor.
         rows: Rows written.
-        reason: Why it was aborted.
+        reason: Why it was aborted, why it is done although its table was not read, or why the table of an interrupted
+            snapshot could not be read last.
         started_ms: When it began, milliseconds since 1970; 0 while it waits.
         start_offset: Position of the stream when it began; None while it waits.
         format_digest: Digest of the record format (``scan_validity.record_format_digest``).
@@ -93,6 +94,7 @@ class TableScan:
             cursor=None,
             next_number=0,
             started_ms=now_ms,
+            reason="",
         )
 
     def with_validity(self, start_offset: BinlogOffset, format_digest: str) -> TableScan:
@@ -114,9 +116,23 @@ class TableScan:
         """Return the scan as aborted."""
         return replace(self, state="aborted", reason=reason)
 
-    def finish(self) -> TableScan:
-        """Return the scan as done."""
-        return replace(self, state="done")
+    def unreadable(self, reason: str) -> TableScan:
+        """Return the scan of a table that cannot be read: it is aborted.
+
+        One that finishes an interrupted snapshot waits until the table can be read: nobody can ask for it once more.
+
+        Args:
+            reason: The reason.
+        """
+        return replace(self, reason=reason) if self.initial else self.abort(reason)
+
+    def finish(self, reason: str = "") -> TableScan:
+        """Return the scan as done.
+
+        Args:
+            reason: Why there is nothing to read; empty if the table was read.
+        """
+        return replace(self, state="done", reason=reason)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -291,6 +307,7 @@ def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[Table
             cursor=next_range.key_range.high,
             next_number=next_range.key_range.number + 1,
             rows=scan.rows + next_range.rows,
+            reason="",
             state="done" if next_range.key_range.final else "running",
         )
     return scan, pending

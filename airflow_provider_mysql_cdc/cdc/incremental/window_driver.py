@@ -304,15 +304,17 @@ class WindowDriver:
         for done_range in self._queue.done_ranges:
             if done_range.rows and (scan := before.scans.get(done_range.key_range.scan_number)) is not None:
                 self.job.add_table_counts({scan.table.path(): done_range.rows})
-        failed_scans = self._queue.blocked_scans(permanent=True)
         advanced = before.with_advanced_cursors()
-        aborted = [
-            s.abort(failed_scans[s.number]) for s in advanced.scans.values() if s.number in failed_scans and not s.ended
+        unreadable = [
+            advanced.scans[number].unreadable(reason)
+            for number, reason in self._queue.blocked_scans(permanent=True).items()
+            if number in advanced.scans and not advanced.scans[number].ended
         ]
-        self._write_state(before, advanced.with_scans(aborted).with_advanced_cursors())
+        self._write_state(before, advanced.with_scans(unreadable).with_advanced_cursors())
         self.log(self._progress.summary(totals, self.job.native_counts.text()))
         self.job.write_outcome(self._begun_batch.plan, counts=totals)
-        blocked = self._deferred_reasons | self._queue.blocked_scans(permanent=False)
+        waiting = {scan.number: scan.reason for scan in unreadable if not scan.ended}
+        blocked = self._deferred_reasons | self._queue.blocked_scans(permanent=False) | waiting
         reason = "; ".join(sorted(set(blocked.values())))
         return WindowResult(totals, len(self._queue.done_ranges), reason, frozenset(blocked))
 

@@ -43,7 +43,13 @@ from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_dr
 
 
 def prepare_snapshot(
-    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool = False
+    cfg: ConnectorConfig,
+    store: OffsetStore,
+    owner: str,
+    log: Log,
+    *,
+    again: bool = False,
+    stream_cfg: ConnectorConfig | None = None,
 ) -> PreparedJob | None:
     """Plan an initial snapshot, or the drain that reads what an interrupted one has left.
 
@@ -53,6 +59,7 @@ def prepare_snapshot(
         owner: ``dag_id/run_id/task_id/map_index``.
         log: Receives one line of text.
         again: Take a new snapshot although an offset is stored.
+        stream_cfg: The configuration of the stream's drains, if the snapshot captures other tables.
 
     Returns:
         The job, or None when the snapshot is not needed.
@@ -63,7 +70,7 @@ def prepare_snapshot(
     require_durable_topics(cfg, log)
     if (request := finish_interrupted(cfg, store, owner, log)) is not None and not again:
         log(f"the rest of an interrupted snapshot ({request}) is read by windows of the drain")
-        return prepare_drain(cfg, store, owner, log, even_empty=True)
+        return prepare_drain(stream_cfg or cfg, store, owner, log, even_empty=True)
     result, ledger = reconcile_store(cfg, store, log, owner)
     state = result.state
     pending = state.pending

@@ -94,7 +94,7 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
                 [*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)]
             )
             if to != STORED and (incremental := read_incremental_state(ledger)).active_scans:
-                job.put_all(state_changes(incremental, restart_scans(incremental.with_advanced_cursors())))
+                job.put_all(state_changes(incremental, restart_scans(incremental.with_advanced_cursors(), offset)))
                 log(f"the ad-hoc snapshots of {len(incremental.active_scans)} table(s) start again from the beginning")
         result = reconcile(stored, ledger, at_ms=now_ms)
         store.save(result.state, stored)

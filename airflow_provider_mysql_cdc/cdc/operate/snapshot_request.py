@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import ENDED_STATES
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
@@ -142,6 +143,27 @@ def snapshot_done(status: SnapshotStatus, request_id: str | None) -> bool:
             remedy="read the notifications in the log of the drain, then request the snapshot again with a new signal",
         )
     return status.state == "done"
+
+
+def require_readable(status: SnapshotStatus, request_id: str) -> None:
+    """Require that a table of a snapshot which is left can be read.
+
+    Args:
+        status: The snapshot's status after a drain.
+        request_id: Its id.
+
+    Raises:
+        StateError: Each of them could not be read. Only tables of an interrupted snapshot wait for that.
+    """
+    left = {name: table.reason for name, table in status.tables.items() if table.state not in ENDED_STATES}
+    if left and all(left.values()):
+        raise StateError(
+            "tables of an interrupted snapshot cannot be read",
+            where=f"{request_id}: {', '.join(left)}",
+            why="; ".join(f"{name}: {reason}" for name, reason in left.items()),
+            remedy="remove the cause (for example, grant SELECT), then run the Airflow task again: what was read is "
+            "kept, and changes are drained meanwhile. To leave a table out, add it to table.exclude.list",
+        )
 
 
 def status_json(status: SnapshotStatus) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def test_a_table_that_is_gone_or_excluded_is_done(
 ) -> None:
     """The drain has its rows to the end; one that was renamed has a scan under its new name."""
     source["exists"] = exists
-    assert resume_scan(None, scan, None, captured=captured) == scan.finish()
+    ended = resume_scan(None, scan, None, captured=captured)
+    assert ended == scan.finish(ended.reason) and "does not contain the table" in ended.reason
     ad_hoc = resume_scan(None, replace(scan, initial=False), None, captured=captured)
     assert ad_hoc.state == "aborted" and "does not contain the table" in ad_hoc.reason
 

@@ -63,5 +63,8 @@ def test_the_scan_of_a_table_that_is_not_captured_any_more_ends(running: Increme
     assert (after.scans[0].state, after.scans[0].reason) == ("aborted", UNCAPTURED_REASON)
     assert after.scans[1].state == "waiting"
     initial = running.with_scans([replace(running.scans[0], initial=True)])
-    assert end_uncaptured(initial, lambda table: table != ORDERS).scans[0].state == "done"
+    ended = end_uncaptured(initial, lambda table: table != ORDERS)
+    assert (ended.scans[0].state, ended.scans[0].reason) == ("done", UNCAPTURED_REASON)
+    (notification,) = notifications.ended(initial, ended)
+    assert notification.additional_data["status"] == "SKIPPED", "the table was not read"
     assert end_uncaptured(running, lambda table: True) is running

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 T = TableId("shop", "t")
 SINCE = BinlogOffset("binlog.000002", 500, None, "u")
 AT = BinlogOffset("binlog.000004", 100, None, "u")
+MOVED = BinlogOffset("binlog.000005", 4, None, "u")
 SCAN = TableScan(T, "s", 0).begin(("id",), ("SIGNED",), (99,), 1).with_validity(SINCE, "f")
 
 
@@ -131,7 +132,19 @@ def test_scans_that_start_again_leave_no_key_range() -> None:
     books = restart_scans(
         IncrementalState({0: SCAN, 1: SCAN.finish()}, (done,)).with_scans(
             [replace(SCAN, number=2, cursor=(5,), next_number=1)]
-        )
+        ),
+        MOVED,
     )
     assert books.done_ranges == ()
     assert [(s.state, s.cursor, s.next_number) for s in books.active_scans] == [("waiting", None, 0)] * 2
+    assert {s.start_offset for s in books.active_scans} == {None}
+
+
+def test_the_scan_of_an_interrupted_snapshot_follows_its_table_from_where_the_stream_was_moved_to() -> None:
+    state = IncrementalState().with_scans([replace(SCAN, initial=True)])
+    (scan,) = restart_scans(state, MOVED).active_scans
+    assert (scan.state, scan.start_offset) == ("waiting", MOVED)
+    validity = ScanValidity(BinlogOffset("binlog.000005", 900, None, "u"), "f", [scan])
+    record = said("RENAME TABLE t TO n")
+    validity.check_record(replace(record, position=BinlogOffset("binlog.000005", 700, None, "u")))
+    assert validity.renamed([scan]) == [(scan, TableId("shop", "n"))]

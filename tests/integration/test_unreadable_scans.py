@@ -1,0 +1,106 @@
+"""Tables that the windows which finish an interrupted snapshot cannot read: the snapshot waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.records import payload
+from kit.sql import execute, rows
+from kit.table_rig import FLAT, filled, interrupt
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted, unfinished_request
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, require_readable
+
+PROPERTIES = FLAT
+SLOTS = 2
+GRANTS = "RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
+
+
+@pytest.fixture
+def account(root: Any, unique: str, database: str) -> Iterator[dict[str, str]]:
+    execute(root, f"USE `{database}`", *filled(database, "aa", "zz", count=50))
+    execute(root, f"CREATE USER '{unique}'@'%' IDENTIFIED BY 'pass-{unique}'", f"GRANT {GRANTS} ON *.* TO '{unique}'")
+    for table in ("aa", "zz"):
+        execute(root, f"GRANT SELECT ON `{database}`.{table} TO '{unique}'")
+    yield {"database.user": unique, "database.password": f"pass-{unique}"}
+    execute(root, f"DROP USER '{unique}'@'%'")
+
+
+def status(pipeline: Pipeline) -> SnapshotStatus:
+    return snapshot_status(peek_ledger(pipeline.cfg), "snapshot-1")
+
+
+def keys(pipeline: Pipeline, table: str) -> list[Any]:
+    return sorted(payload(r.value)["after"]["id"] for r in pipeline.records(table) if r.value)
+
+
+@pytest.mark.req("SNAP-14")
+def test_a_table_that_may_not_be_read_any_more_is_waited_for(
+    pipeline: Pipeline,
+    account: dict[str, str],
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    pipeline.properties |= account
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(root, f"REVOKE SELECT ON `{database}`.zz FROM '{account['database.user']}'")
+    for _ in range(2):
+        assert pipeline.snapshot().complete
+        assert unfinished_request(pipeline.cfg) == "snapshot-1", "another try finds it"
+        with pytest.raises(StateError, match="cannot be read") as caught:
+            require_readable(status(pipeline), "snapshot-1")
+        assert f"{database}.zz" in caught.value.where and "SELECT command denied" in caught.value.why
+    assert len(pipeline.records("aa")) == 50
+    execute(root, f"UPDATE `{database}`.aa SET v = 7 WHERE id = 7")
+    pipeline.drain()
+    assert len(pipeline.records("aa")) == 51, "the stream goes on"
+    execute(root, f"GRANT SELECT ON `{database}`.zz TO '{account['database.user']}'")
+    assert pipeline.snapshot().complete
+    assert unfinished_request(pipeline.cfg) is None and status(pipeline).state == "done"
+    assert keys(pipeline, "zz") == [i for (i,) in rows(root, f"SELECT id FROM `{database}`.zz ORDER BY id")]
+
+
+@pytest.mark.req("SNAP-14")
+def test_a_last_key_without_a_written_form_does_not_keep_rows_back(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    execute(
+        root,
+        f"USE `{database}`",
+        *filled(database, "aa", count=50),
+        "CREATE TABLE zz (id VARCHAR(20) CHARACTER SET gbk PRIMARY KEY, v INT)",
+        "INSERT INTO zz VALUES " + ",".join(f"('k{i:03}', {i})" for i in range(50)),
+        "INSERT INTO zz VALUES (x'FEFE', 99)",
+    )
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    assert pipeline.snapshot().complete
+    assert status(pipeline).state == "done"
+    assert len(pipeline.records("zz")) == 51
+
+
+@pytest.mark.req("SNAP-14")
+@pytest.mark.parametrize("to", ["current", "view"])
+def test_a_table_is_followed_through_a_rename_after_the_stream_was_moved(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, to: str
+) -> None:
+    execute(root, f"USE `{database}`", *filled(database, "aa", "bb", count=50))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    assert finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log) == "snapshot-1"
+    file, position, *_ = rows(root, "SHOW BINARY LOG STATUS")[0]
+    execute(root, "UPDATE bb SET v = 1 WHERE id = 1")
+    target = "current" if to == "current" else f"{file}:{position}"
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=target)
+    execute(root, "RENAME TABLE bb TO cc", "UPDATE cc SET v = 2 WHERE id = 2")
+    while unfinished_request(pipeline.cfg):
+        assert pipeline.snapshot().complete
+    last = {payload(r.key)["id"]: payload(r.value)["after"]["v"] for r in pipeline.records("cc")}
+    assert last == dict(rows(root, "SELECT id, v FROM cc"))
