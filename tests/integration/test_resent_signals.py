@@ -126,3 +126,44 @@ def test_signals_of_every_partition_are_carried_out(pipeline: Pipeline, root: An
     pipeline.drain()
     assert len([line for line in pipeline.lines if line.startswith("from")]) == 4 and pipeline.drain() is None
     check_exact(pipeline, root, "a")
+
+
+@pytest.mark.req("INC-28")
+def test_a_stop_in_kafka_ends_the_snapshots_that_were_requested_before_it_only(
+    pipeline: Pipeline, root: Any, database: str, stack: Any
+) -> None:
+    topic = pipeline.cfg.topic_prefix + "-signal"
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(1, 1)})
+    producer = Producer({"bootstrap.servers": stack.kafka})
+
+    def stop() -> None:
+        producer.produce(topic, '{"type": "stop-snapshot", "data": {}}', pipeline.cfg.topic_prefix, 0)
+        assert producer.flush(30) == 0
+
+    def insert(*signals: tuple[str, str]) -> None:
+        data = json.dumps({"data-collections": [f"{database}.a"]})
+        with root.cursor() as cursor:
+            sql = f"INSERT INTO `{database}`.signals VALUES (%s, %s, %s)"
+            cursor.executemany(sql, [(*signal, data) for signal in signals])
+
+    def drain(channels: str) -> None:
+        pipeline.properties["signal.enabled.channels"] = channels
+        pipeline.drain()
+
+    stop()
+    time.sleep(0.01)
+    insert(("later", "execute-snapshot"), ("p1", "pause-snapshot"))
+    drain("source")  # the topic is read later than the table
+    drain("source,kafka")
+    assert [scan.state for scan in books(pipeline).active_scans] == ["waiting"], pipeline.lines[-3:]
+    assert any("continue, because it is not certain" in line for line in pipeline.lines)
+    insert(("r1", "resume-snapshot"))
+    drain("source,kafka")
+    assert set(reads(pipeline, "a").values()) == {1} and len(reads(pipeline, "a")) == 40
+    insert(("earlier", "execute-snapshot"), ("p2", "pause-snapshot"))
+    drain("source,kafka")
+    time.sleep(0.01)
+    stop()
+    drain("source,kafka")
+    assert [scan.state for _, scan in sorted(books(pipeline).scans.items())] == ["done", "aborted"]
+    check_exact(pipeline, root, "a")

@@ -56,6 +56,7 @@ def check_signal_record(key: str, record: Members) -> None:
         record.text(name)
     record.text("refused", "")
     record.integer("epoch", 0)
+    record.integer("sent_ms", 0)
     record.flag("applied", False)
     if record.value("place", None) is not None:
         BinlogOffset.from_json(record.object("place"))

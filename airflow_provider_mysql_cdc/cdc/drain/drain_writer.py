@@ -42,7 +42,7 @@ from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
-from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
+from airflow_provider_mysql_cdc.cdc.signals.table_rows import CommitTime, SignalRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +338,7 @@ class DrainWriter:
             self.signals.end_transaction(
                 position.boundary,
                 partial(self._apply_schema_changes, event),
+                CommitTime(position.commit_us, event.timestamp),
                 already_committed=position.transaction_committed(),
             )
         if position.gtid is not None:

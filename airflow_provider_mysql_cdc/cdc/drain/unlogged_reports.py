@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -79,7 +80,8 @@ def snapshot_signal(
         return None
     id_ = f"unlogged-{epoch}-{where}"
     data = json.dumps({"data-collections": entries, "type": "incremental"})
-    signal = build_signal(id_, "execute-snapshot", data, "airflow")
+    now_ms = time.time_ns() // 1_000_000
+    signal = replace(build_signal(id_, "execute-snapshot", data, "airflow"), sent_ms=now_ms)
     return SideRecord(cfg.ledger_topic, signal.ledger_key(id_).encode(), encode(signal.to_json()))
 
 

@@ -26,6 +26,19 @@ RequestVerdict = Literal["accepted", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
+class StopTime:
+    """Say which requests a stop-snapshot follows.
+
+    Args:
+        sequence: ``Signal.sequence``.
+        sent_ms: When it was sent, milliseconds since 1970; 0 if it is not known.
+    """
+
+    sequence: str
+    sent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRecord:
     """Hold the outcome of a signal that requested scans.
 
@@ -37,6 +50,8 @@ class RequestRecord:
         reason: Why it was refused.
         ts_ms: Time of the decision, milliseconds since 1970.
         digest: Digest of the signal's content (``content_digest``); empty in records of earlier versions.
+        sequence: ``Signal.sequence``; empty in records of earlier versions, and of a request that no signal made.
+        sent_ms: When the signal was sent, milliseconds since 1970; 0 if it is not known.
     """
 
     id: str
@@ -46,6 +61,17 @@ class RequestRecord:
     reason: str = ""
     ts_ms: int = 0
     digest: str = ""
+    sequence: str = ""
+    sent_ms: int = 0
+
+    def is_before(self, stop: StopTime) -> bool:
+        """Return whether the request was certainly made before a stop was sent.
+
+        The order within a sequence is known, and signals are processed in it. Otherwise the times decide; a request was
+        made before it was decided. If the order is not known, the answer is no: the snapshot continues.
+        """
+        made_ms = min(self.sent_ms or self.ts_ms, self.ts_ms)
+        return self.sequence == stop.sequence or 0 < made_ms < stop.sent_ms
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -57,7 +83,7 @@ class RequestRecord:
             "reason": self.reason,
             "ts_ms": self.ts_ms,
         }
-        optional_members = {"digest": self.digest}
+        optional_members = {"digest": self.digest, "sequence": self.sequence, "sent_ms": self.sent_ms}
         return required_members | {name: value for name, value in optional_members.items() if value}
 
     @classmethod
@@ -76,6 +102,8 @@ class RequestRecord:
             record.text("reason", ""),
             record.integer("ts_ms", 0),
             record.text("digest", ""),
+            record.text("sequence", ""),
+            record.integer("sent_ms", 0),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, RequestRecord
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, RequestRecord, StopTime
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -27,6 +27,8 @@ class SnapshotRequest:
         surrogate_key: Column by which tables are split instead of their keys, or None.
         chunk_size: Rows of a chunk; 0 means incremental.snapshot.chunk.size.
         digest: Digest of the signal's content (``content_digest``).
+        sequence: ``Signal.sequence``.
+        sent_ms: When the signal was sent, milliseconds since 1970; 0 if it is not known.
     """
 
     id: str
@@ -36,6 +38,8 @@ class SnapshotRequest:
     surrogate_key: str | None = None
     chunk_size: int = 0
     digest: str = ""
+    sequence: str = ""
+    sent_ms: int = 0
 
 
 def is_new_request(state: IncrementalState, request_id: str, digest: str) -> bool:
@@ -84,7 +88,16 @@ def queue_scans(state: IncrementalState, request: SnapshotRequest, now_ms: int) 
         )
         for order, table in enumerate(request.tables, first)
     ]
-    request_record = RequestRecord(request.id, "accepted", first, len(scans), "", now_ms, request.digest)
+    request_record = RequestRecord(
+        request.id,
+        "accepted",
+        first,
+        len(scans),
+        ts_ms=now_ms,
+        digest=request.digest,
+        sequence=request.sequence,
+        sent_ms=request.sent_ms,
+    )
     queued = replace(state.with_scans(scans).with_request(request_record), next_scan_number=first + len(scans))
     return queued.pruned()
 
@@ -123,19 +136,38 @@ def record_refusal(
 
 
 def stop_scans(
-    state: IncrementalState, tables: Collection[TableId] | None, kind: SnapshotKind = "incremental"
+    state: IncrementalState, tables: Collection[TableId] | None, stop: StopTime | None = None
 ) -> IncrementalState:
-    """Abort scans.
+    """Abort incremental scans, except those of ``scans_after_stop``.
 
     Args:
         state: The state.
         tables: Their tables; None for all.
-        kind: The kind of snapshot that is stopped.
+        stop: When the stop was sent; None stops all of them.
     """
-    stopped = [
-        s.abort(STOP_REASON) for s in state.active_scans if s.kind == kind and (tables is None or s.table in tables)
-    ]
+    later = [] if stop is None else scans_after_stop(state, tables, stop)
+    stopped = [scan.abort(STOP_REASON) for scan in _incremental_scans(state, tables) if scan not in later]
     return state.with_scans(stopped).with_advanced_cursors()
+
+
+def scans_after_stop(state: IncrementalState, tables: Collection[TableId] | None, stop: StopTime) -> list[TableScan]:
+    """Return the incremental scans of which it is not certain that they were requested before a stop.
+
+    Args:
+        state: The state.
+        tables: Their tables; None for all.
+        stop: When the stop was sent.
+    """
+    requests = state.requests
+    return [
+        scan
+        for scan in _incremental_scans(state, tables)
+        if scan.request not in requests or not requests[scan.request].is_before(stop)
+    ]
+
+
+def _incremental_scans(state: IncrementalState, tables: Collection[TableId] | None) -> list[TableScan]:
+    return [s for s in state.active_scans if s.kind == "incremental" and (tables is None or s.table in tables)]
 
 
 def end_uncaptured(state: IncrementalState, captures: Callable[[TableId], bool]) -> IncrementalState:

@@ -6,9 +6,8 @@ written in one Kafka transaction.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
@@ -23,8 +22,8 @@ from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     IncrementalState,
+    StopTime,
     read_incremental_state,
-    state_changes,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
@@ -36,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     queue_scans,
     record_refusal,
     restart_scans,
+    scans_after_stop,
     set_paused,
     stop_scans,
 )
@@ -46,6 +46,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
     signals_taken_before,
     signals_taken_records,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.state_records import now_ms, state_records
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -71,6 +72,7 @@ from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notificat
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
+from airflow_provider_mysql_cdc.cdc.signals.time_order import in_time_order
 
 MAX_CONDITION_BYTES = 16 * 2**20
 """Bytes of the conditions of all active scans: each scan's record has its own, and each run reads all of them."""
@@ -103,6 +105,7 @@ class SignalProcessor:
     refused: list[tuple[Signal, str]] = field(default_factory=list)
     move: PositionMove | None = None
     schema_records: list[SideRecord] = field(default_factory=list)
+    _signal: Signal = field(default_factory=lambda: Signal("", "", "", "airflow"))
     _digest: str = ""
     _schema_state: SchemaState | None = None
     _taken_before: list[ProcessedSignals | None] = field(default_factory=list)
@@ -126,7 +129,7 @@ class SignalProcessor:
                 f"{taken.offset} before it was moved back; send the signal again if the stream had skipped it"
             )
             return
-        self._digest = content_digest(signal)
+        self._signal, self._digest = signal, content_digest(signal)
         try:
             action = read_action(signal, self.cfg[F.SIGNAL_TRUSTED_CHANNELS])
             if signal.applied:
@@ -144,7 +147,7 @@ class SignalProcessor:
         if not reported:
             self.refused.append((signal, reason))
             if signal.id:
-                self.state = record_refusal(self.state, signal.id, reason, _now_ms(), self._digest)
+                self.state = record_refusal(self.state, signal.id, reason, now_ms(), self._digest)
 
     def execute_snapshot(self, action: SignalAction) -> None:
         """Queue the scans of a signal."""
@@ -165,14 +168,17 @@ class SignalProcessor:
                 "the condition of a blocking snapshot must be a WHERE condition, not a SELECT statement"
             )
         self._check_conditions(conditions)
-        request = SnapshotRequest(
-            snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key, digest=self._digest
-        )
-        self.state = queue_scans(self.state, request, _now_ms())
+        self._queue(SnapshotRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key))
         self.log(f"signal {snapshot.signal_id}: {snapshot.kind} snapshot of {len(tables)} table(s)")
         self.notifications.append(notices.started(self.state, snapshot.signal_id))
         if not tables:
             self.notifications.append(Notification(NotificationType.COMPLETED, snapshot.signal_id))
+
+    def _queue(self, request: SnapshotRequest) -> None:
+        """Queue what the signal requests, with its content and its time."""
+        sequence, sent_ms = self._signal.sequence, self._signal.sent_ms
+        request = replace(request, digest=self._digest, sequence=sequence, sent_ms=sent_ms)
+        self.state = queue_scans(self.state, request, now_ms())
 
     def _check_conditions(self, conditions: Mapping[TableId, str]) -> None:
         """Refuse conditions that would change the rest of the query, or that are too large for the ledger.
@@ -198,13 +204,20 @@ class SignalProcessor:
         entries = cast(StopSnapshot, action).collections
         active_tables = [scan.table for scan in self.state.active_scans]
         tables = match_tables(entries, active_tables)[0] if entries else None
-        before = self.state
-        self.state = stop_scans(before, tables)
+        before, stop = self.state, StopTime(self._signal.sequence, self._signal.sent_ms)
+        self.state = stop_scans(before, tables, stop)
         self.notifications += notices.ended(before, self.state)
         self.log(
             f"signal {action.signal_id}: the snapshots of "
             f"{len(before.active_scans) - len(self.state.active_scans)} table(s) are stopped"
         )
+        if later := scans_after_stop(before, tables, stop):
+            requests = ", ".join(dict.fromkeys(scan.request for scan in later))
+            self.log(
+                f"signal {action.signal_id}: the snapshots of {len(later)} table(s) continue, because it is not "
+                f"certain that they were requested before it was sent: {requests}; send stop-snapshot again to stop "
+                "them"
+            )
 
     def pause_or_resume(self, action: SignalAction) -> None:
         """Pause scans, or resume them."""
@@ -257,8 +270,7 @@ class SignalProcessor:
     def _complete(self, action: SignalAction, additional_data: Mapping[str, str]) -> None:
         """Record that a signal other than a snapshot was carried out."""
         if action.signal_id:
-            request = SnapshotRequest(action.signal_id, "incremental", (), {}, digest=self._digest)
-            self.state = queue_scans(self.state, request, _now_ms())
+            self._queue(SnapshotRequest(action.signal_id, "incremental", (), {}))
         self.notifications.append(
             Notification(NotificationType.COMPLETED, action.signal_id, additional_data, notification_record.SIGNAL)
         )
@@ -325,13 +337,15 @@ def process_signals(
     polled = poll_signals(cfg, ledger)
     for line in polled.log_lines:
         log(line)
-    for _, signal in (*pending, *polled.signals):
+    for signal in in_time_order(
+        [signal for _, signal in (*pending, *polled.signals)], lambda s: s.sequence, lambda s: s.sent_ms
+    ):
         processor.process(signal)
     move = processor.move
     if move is not None and move.needed:
         processor.state = restart_scans(processor.state, move.target)
     refusals = [
-        notification_record.refusal_record(cfg, signal, reason, _now_ms()) for signal, reason in processor.refused
+        notification_record.refusal_record(cfg, signal, reason, now_ms()) for signal, reason in processor.refused
     ]
     records = [*processor.schema_records, *state_records(cfg, job, before, processor.state, processor.notifications)]
     records += [record for record in refusals if record is not None]
@@ -346,44 +360,6 @@ def process_signals(
     if records:
         job.commit(records, {record_topics.schema_change_topic(cfg): table_options.headers(cfg, new_run_id())})
     return processor.state, False
-
-
-def state_records(
-    cfg: ConnectorConfig,
-    job: JobLedger,
-    before: IncrementalState,
-    after: IncrementalState,
-    notifications: list[Notification],
-) -> list[SideRecord]:
-    """Return the ledger records and notifications of a change of the state.
-
-    Args:
-        cfg: The connector's configuration.
-        job: The ledger.
-        before: The state in the ledger.
-        after: The new state.
-        notifications: The notifications.
-    """
-    records: list[SideRecord] = [
-        SideRecord(cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
-        for key, value in state_changes(before, after)
-    ]
-    for notification in notifications:
-        record = notification_record.notification_record(
-            cfg,
-            notification.aggregate_type,
-            notification.type,
-            notification.id,
-            notification.additional_data,
-            _now_ms(),
-        )
-        if record is not None:
-            records.append(record)
-    return records
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def has_pending_work(cfg: ConnectorConfig, ledger: LedgerState) -> bool:

@@ -33,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_rena
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import LOCK_WAIT_S, resume_scan
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
-from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
+from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark, needs_lock
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (

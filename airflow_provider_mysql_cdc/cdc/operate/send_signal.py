@@ -8,8 +8,10 @@ a record of the ledger takes the place of the earlier one, and a row that exists
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
@@ -110,7 +112,8 @@ def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
             remedy="run mysql_cdc_snapshot or mysql_cdc_drain first, or correct topic.prefix and ledger.topic",
         )
     key = signal.ledger_key(uuid.uuid5(_KEY_NAMESPACE, signal.id).hex)
-    write_plain(cfg.kafka_settings(), [SideRecord(cfg.ledger_topic, key.encode(), encode(signal.to_json()))])
+    sent = replace(signal, sent_ms=time.time_ns() // 1_000_000)
+    write_plain(cfg.kafka_settings(), [SideRecord(cfg.ledger_topic, key.encode(), encode(sent.to_json()))])
 
 
 def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:

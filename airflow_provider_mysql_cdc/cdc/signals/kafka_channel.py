@@ -261,7 +261,11 @@ class KafkaSignalChannel:
         else:
             positions = {p: max(start, end) for p, (start, end) in ranges.items()}
         for record in in_time_order(records, lambda r: r.partition, lambda r: r.timestamp_ms):
-            signal = signal_from_record(record, topic_id)
+            signal = replace(
+                signal_from_record(record, topic_id),
+                sent_ms=max(0, record.timestamp_ms),
+                partition=record.partition,
+            )
             if record.offset < unread.get(record.partition, 0) and signal.type.strip() not in _LATE_TYPES:
                 signal = replace(signal, invalid_reason=signal.invalid_reason or _late_reason(record))
             name = f"{record.partition}-{record.offset}" if record.partition else str(record.offset)

@@ -51,6 +51,7 @@ __all__ = [
 
 SCHEMA_CHANGES = "schema-changes"
 """The only type that takes effect at its binlog position, and not after the batch."""
+STOP_SNAPSHOT = "stop-snapshot"
 ALWAYS_TRUSTED = frozenset({"source", "airflow"})
 """Whoever can write to these channels can already read the source, or set up its jobs."""
 MAX_ID = 255
@@ -77,6 +78,8 @@ class Signal:
         position: For a row of the signal table, the transaction boundary before it.
         epoch: Epoch of the batch that read the row; or 0.
         applied: Whether the batch that read the row has already applied its table structures from its position on.
+        sent_ms: When it was sent, in milliseconds since 1970; 0 if it is not known.
+        partition: For a record of the Kafka topic, its partition.
     """
 
     id: str
@@ -87,6 +90,13 @@ class Signal:
     position: BinlogOffset | None = None
     epoch: int = 0
     applied: bool = False
+    sent_ms: int = 0
+    partition: int = 0
+
+    @property
+    def sequence(self) -> str:
+        """Return the name of the sequence whose order is known without clocks: a channel, or a partition of Kafka."""
+        return f"{self.channel}/{self.partition}" if self.channel == "kafka" else self.channel
 
     def ledger_key(self, name: str) -> str:
         """Return its ledger key.
@@ -105,6 +115,7 @@ class Signal:
             "place": position,
             "epoch": self.epoch,
             "applied": self.applied,
+            "sent_ms": self.sent_ms,
         }
         return required_members | {name: value for name, value in optional_members.items() if value}
 
@@ -125,7 +136,7 @@ class Signal:
         )
         position = None if record.value("place", None) is None else BinlogOffset.from_json(record.object("place"))
         epoch, applied = record.integer("epoch", 0), record.flag("applied", False)
-        return cls(id_, type_, data_, channel, invalid_reason, position, epoch, applied)
+        return cls(id_, type_, data_, channel, invalid_reason, position, epoch, applied, record.integer("sent_ms", 0))
 
 
 def build_signal(
@@ -372,7 +383,7 @@ def _set_binlog_position(signal: Signal, data: _SignalData, trusted: bool) -> Si
 
 _ACTION_READERS: dict[str, Callable[[Signal, _SignalData, bool], SignalAction]] = {
     "execute-snapshot": _execute_snapshot,
-    "stop-snapshot": _stop_snapshot,
+    STOP_SNAPSHOT: _stop_snapshot,
     "pause-snapshot": lambda signal, data, trusted: PauseSnapshot(signal.id, signal.channel),
     "resume-snapshot": lambda signal, data, trusted: ResumeSnapshot(signal.id, signal.channel),
     "log": _log_message,

@@ -34,7 +34,13 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
-from airflow_provider_mysql_cdc.cdc.signals.signal import SCHEMA_CHANGES, Signal, build_signal, read_action
+from airflow_provider_mysql_cdc.cdc.signals.signal import (
+    SCHEMA_CHANGES,
+    STOP_SNAPSHOT,
+    Signal,
+    build_signal,
+    read_action,
+)
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 
 log = logging.getLogger(__name__)
@@ -49,6 +55,27 @@ more than this is not a deliberate use of signals."""
 WatermarkHandler = Callable[[str, str], None]
 SchemaChangesHandler = Callable[[SchemaChanges], bool]
 _INSERTED, _DELETED = 0, 2
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTime:
+    """Hold when the transaction of a signal was committed.
+
+    Args:
+        us: Microseconds since 1970, which MySQL 8.0 and later log; 0 if they are not logged.
+        seconds: Seconds since 1970 of the event that ends the transaction; 0 if they are not known.
+    """
+
+    us: int = 0
+    seconds: int = 0
+
+    def sent_ms(self, signal: Signal) -> int:
+        """Return a signal's time: of a second, its first millisecond for a stop and its last one for other signals.
+
+        So a stop does not seem to be later than a request that was made after it.
+        """
+        last = 0 if signal.type.strip() == STOP_SNAPSHOT or not self.seconds else 999
+        return self.us // 1000 or self.seconds * 1000 + last
 
 
 @dataclass(slots=True)
@@ -143,7 +170,12 @@ class SignalRows:
                 self._surplus += 1
 
     def end_transaction(
-        self, start_offset: BinlogOffset, on_schema_changes: SchemaChangesHandler, *, already_committed: bool
+        self,
+        start_offset: BinlogOffset,
+        on_schema_changes: SchemaChangesHandler,
+        commit_time: CommitTime = CommitTime(),
+        *,
+        already_committed: bool,
     ) -> None:
         """Publish the watermarks and signals of a transaction that has ended.
 
@@ -151,6 +183,7 @@ class SignalRows:
             start_offset: The boundary before the transaction; part of the ledger keys of its signals.
             on_schema_changes: Applies the table structures of a signal, in every writer and every attempt; returns
                 whether it did. Not called when signals of the table are not enabled.
+            commit_time: When the transaction was committed.
             already_committed: Whether an earlier attempt committed the transaction, and its signals with it.
         """
         if not (self._signals or self._watermarks):
@@ -169,7 +202,8 @@ class SignalRows:
             key_prefix = f"{self.epoch}-{start_offset.file.rpartition('.')[2]}-{start_offset.pos}"
             for number, signal in enumerate(self._signals, 1):
                 key = signal.ledger_key(f"{key_prefix}-{number}").encode()
-                positioned = replace(signal, position=start_offset, epoch=self.epoch)
+                sent_ms = commit_time.sent_ms(signal)
+                positioned = replace(signal, position=start_offset, epoch=self.epoch, sent_ms=sent_ms)
                 self.side_records.append(SideRecord(self.cfg.ledger_topic, key, encode(positioned.to_json())))
         self._watermarks.clear()
         self._signals.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ def test_a_signal_from_airflow_waits_in_the_ledger(sent: dict[str, bytes]) -> No
         (id_, "execute-snapshot", "airflow"), ("mine", "pause-snapshot", "airflow"),
     ]  # fmt: skip
     assert found[0].data == '{"data-collections": ["d.ä"]}'
+    assert all(0 <= time.time() * 1000 - signal.sent_ms < 600_000 for signal in found)
 
 
 def test_signals_from_airflow_keep_their_order(sent: dict[str, bytes]) -> None:

@@ -180,6 +180,11 @@ def test_signals_of_all_partitions_are_read_in_the_order_of_their_times(monkeypa
     found = poll()
     assert messages(found) == "abcde", "an earlier time does not change the order of a partition"
     assert [key for key, _ in found.signals][:3] == ["signal/kafka/2-0", "signal/kafka/1-0", "signal/kafka/0"]
+    assert [(s.sequence, s.sent_ms) for _, s in found.signals][1:4] == [
+        ("kafka/1", 22),
+        ("kafka/0", 30),
+        ("kafka/0", 5),
+    ]
     assert found.new_offset == at(2, p1=3, p2=1)
     again = poll(place=found.new_offset)
     assert again.signals == [] and again.new_offset is None and again.log_lines == []

@@ -107,6 +107,15 @@ def test_inserted_rows_become_signals_that_wait_in_the_ledger(monkeypatch: pytes
     assert rig.kafka.committed("p.ops.signals") == [], "the table is not captured"
 
 
+def test_a_signal_has_the_time_of_its_transactions_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a commit time in the GTID event, which only MySQL 8.0 and later log, it is known to the second."""
+    log = Binlog()
+    log.transaction(("ask", "execute-snapshot", "{}"), ("stop", "stop-snapshot", "{}"))
+    log.events[-1] = log.events[-1]._replace(timestamp=1_700_000_000)
+    rig, _ = run(monkeypatch, log)
+    assert [value["sent_ms"] for _, value in handed_over(rig.kafka)] == [1_700_000_000_999, 1_700_000_000_000]
+
+
 def test_rows_that_are_changed_or_deleted_and_those_of_other_tables_are_no_signals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

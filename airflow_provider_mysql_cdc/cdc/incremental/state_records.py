@@ -1,0 +1,51 @@
+"""The records of a change of the state of ad-hoc snapshots: ledger and notifications, for one transaction."""
+
+from __future__ import annotations
+
+import time
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, state_changes
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.signals import notification_record
+
+
+def state_records(
+    cfg: ConnectorConfig,
+    job: JobLedger,
+    before: IncrementalState,
+    after: IncrementalState,
+    notifications: list[Notification],
+) -> list[SideRecord]:
+    """Return the ledger records and notifications of a change of the state.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger.
+        before: The state in the ledger.
+        after: The new state.
+        notifications: The notifications.
+    """
+    records: list[SideRecord] = [
+        SideRecord(cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
+        for key, value in state_changes(before, after)
+    ]
+    for notification in notifications:
+        record = notification_record.notification_record(
+            cfg,
+            notification.aggregate_type,
+            notification.type,
+            notification.id,
+            notification.additional_data,
+            now_ms(),
+        )
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
