@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.properties_encryption import decrypt_properties, encrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json, record_location
 
@@ -95,13 +96,22 @@ class JobSpec:
             key: Returns the key of encrypted properties; called only when they are encrypted.
 
         Raises:
-            DamagedRecordError: The file is not a spec, or cannot be read.
+            StateError: The file is missing, or cannot be read.
+            DamagedRecordError: The file is not a spec.
             ConfigError: Its properties are encrypted, and the key is missing or a different one.
         """
         try:
             text = path.read_bytes()
+        except FileNotFoundError:
+            raise _missing_spec(path) from None
         except OSError as error:
-            raise damaged_record(error.strerror or "it cannot be read", f"job spec {path}") from error
+            raise StateError(
+                "the job spec cannot be read",
+                where=_location(path),
+                why=error.strerror or str(error),
+                remedy="let the account that the driver runs as read this file, or start jobs through the operators",
+                retriable=True,
+            ) from error
         with record_location(f"job spec {path}"):
             data = parse_json(text)
             encrypted = Members(data).text("sealed", "")
@@ -114,6 +124,22 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as out:
         json.dump(data, out)
+
+
+def _location(path: Path) -> str:
+    return f"{path.absolute()} on host {socket.gethostname()}"
+
+
+def _missing_spec(path: Path) -> StateError:
+    return StateError(
+        "the job spec is missing",
+        where=_location(path),
+        why="the operator wrote it when it submitted the job; since then it was deleted (by whatever cleans the "
+        "temporary folder, or because the task was killed), or the driver runs where this path is not visible",
+        remedy="run the task again, which writes a new one; if this recurs, set TMPDIR of the Airflow worker to a "
+        "folder that nothing cleans, and use a deploy mode that docs/spark.md describes",
+        retriable=True,
+    )
 
 
 def _require_key(key: str | None, path: Path) -> str:

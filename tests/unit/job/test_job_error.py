@@ -183,5 +183,5 @@ def test_a_context_that_spark_has_stopped_is_named(
 def test_a_spec_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         spark_main.main(print, [str(tmp_path / "job-spec.json")])
-    assert caught.value.code == 78
-    assert "DamagedRecordError" in capsys.readouterr().out
+    assert caught.value.code == 75, "the task's next try writes another one"
+    assert "StateError: the job spec is missing" in capsys.readouterr().out
