@@ -54,7 +54,10 @@ def progress(state: IncrementalState, done_ranges: Iterable[DoneKeyRange]) -> It
         scan = state.scans.get(key_range.scan_number)
         if scan is not None:
             if scan.request not in tables_left:
-                tables_left[scan.request] = _table_list(s for s in _scans_of(state, scan.request) if not s.ended)
+                tables_left[scan.request] = notification_record.join_names(
+                    (str(s.table) for s in _scans_of(state, scan.request) if not s.ended),
+                    notification_record.MAX_PROGRESS_CHARS,
+                )
             yield Notification(
                 NotificationType.IN_PROGRESS,
                 scan.request,
@@ -109,7 +112,7 @@ def _scans_of(state: IncrementalState, request_id: str) -> list[TableScan]:
 
 
 def _table_list(scans: Iterable[TableScan]) -> str:
-    return ", ".join(dict.fromkeys(str(scan.table) for scan in scans))
+    return notification_record.join_names(str(scan.table) for scan in scans)
 
 
 def _key_text(bound: Bound | None) -> str:

@@ -225,7 +225,7 @@ class SignalProcessor:
         before, self.state = self.state, set_paused(self.state, paused=paused)
         if before.paused != self.state.paused:
             kind = NotificationType.PAUSED if paused else NotificationType.RESUMED
-            tables = ", ".join(dict.fromkeys(str(scan.table) for scan in self.state.active_scans))
+            tables = notification_record.join_names(str(scan.table) for scan in self.state.active_scans)
             self.notifications.append(
                 Notification(kind, action.signal_id, {notification_record.DATA_COLLECTIONS: tables})
             )
@@ -263,7 +263,7 @@ class SignalProcessor:
     def _report_applied(self, action: SignalAction, where: str) -> None:
         """Report that table structures are in force."""
         changes = cast(SchemaChanges, action).changes
-        tables = ", ".join(str(change.get("id", "")) for change in changes)
+        tables = notification_record.join_names(str(change.get("id", "")) for change in changes)
         self.log(f"signal {action.signal_id}: its table structures are in force {where}: {tables}")
         self._complete(action, {notification_record.DATA_COLLECTIONS: tables})
 

@@ -7,7 +7,7 @@ channels), ``IncrementalSnapshotNotificationService`` and ``InitialSnapshotNotif
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -45,7 +45,10 @@ POSITION = "position"
 """``file:position`` of the statement in the binlog."""
 
 MAX_ADDITIONAL_CHARS = 64 * 1024
-"""Most characters of one additional text: a list of a thousand tables must not make the record too large."""
+"""Most characters of one additional text, so that no record is too large for the brokers."""
+MAX_PROGRESS_CHARS = 1024
+"""Most characters of the list of tables in a notification that there is for each key range: with the whole list, a
+snapshot of a thousand tables would publish a thousand lists of a thousand names."""
 
 
 class NotificationType(StrEnum):
@@ -149,6 +152,26 @@ def refusal_record(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int
     log.warning("signal %s (%s, channel %s) is refused: %s", signal.id, signal.type, signal.channel, reason)
     aggregate = INCREMENTAL if signal.type.strip().endswith("-snapshot") else SIGNAL
     return notification_record(cfg, aggregate, NotificationType.ABORTED, signal.id, {REASON: reason}, ts_ms)
+
+
+def join_names(names: Iterable[str], max_chars: int = MAX_ADDITIONAL_CHARS) -> str:
+    """Return names as one text; of a list that is too long, the first ones and how many more there are.
+
+    Args:
+        names: The names; of equal ones, the first counts.
+        max_chars: Most characters of the text.
+    """
+    distinct = list(dict.fromkeys(names))
+    text = ", ".join(distinct)
+    if len(text) <= max_chars:
+        return text
+    size, shown = 0, 0
+    for name in distinct:
+        size += len(name) + 2
+        if size + len(f"and {len(distinct)} more") > max_chars:
+            break
+        shown += 1
+    return ", ".join([*distinct[:shown], f"and {len(distinct) - shown} more"])
 
 
 def _shorten(text: str) -> str:
