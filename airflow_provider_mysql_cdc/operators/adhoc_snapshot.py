@@ -99,8 +99,11 @@ class AdhocSnapshot:
             with self._run.handle.kill_at(deadline):
                 drained = self._drain_once()
             if drained is not None:
-                result = drained
-                require_readable(self._status(), self._signal_id)
+                result, before, status = drained, status, self._status()
+                require_readable(status, self._signal_id)
+                if status == before:
+                    self._run.log("The drain could not continue the snapshot; its log says why. It is tried again.")
+                    wait_for_other_run(self._run)
         rows = {name: table.rows for name, table in status.tables.items()}
         self._run.log("The snapshot is done: %s rows of %s table(s).", sum(rows.values()), len(rows))
         return {**result, "signal_id": self._signal_id, "state": status.state, "rows": rows}

@@ -104,7 +104,7 @@ def test_the_task_of_an_interrupted_snapshot_fails_when_no_table_that_is_left_ca
 
     pipeline.settled, stream.drains = drain, 10
     ti = run()
-    assert (ti.state, ti.try_number, len(pipeline.planned())) == ("failed", 1, 1)
+    assert (ti.state, ti.try_number, len(pipeline.planned())) == ("failed", 2, 2)
     assert "tables of an interrupted snapshot cannot be read" in log_of(capfd)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -13,11 +14,15 @@ from typing import Any
 
 import pytest
 from kit.sql import execute
+from kit.table_rig import FLAT, filled
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import (
     follow_ledger,
     mark_reported,
@@ -27,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import (
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.spark.jobs import run_job
 
 ROUTED = {
     "transforms": "r",
@@ -110,3 +116,42 @@ def test_a_snapshot_whose_driver_dies_after_its_records_is_counted(
     assert told.tally is not None and told.tally.tables == {f"{database}.a": 1}
     nobody = settle_offset(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
     assert nobody.complete and (nobody.tally, nobody.counts) == (None, {}), "what others have written is theirs"
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [("incremental.stretch_read", 2), ("incremental.after_commit", 1), ("incremental.before_books", 1)],
+)
+def test_rows_of_windows_that_died_are_counted(
+    properties: dict[str, str],
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    point: str,
+    nth: int,
+) -> None:
+    """Tries of one run: a snapshot that dies, two windows that die, and one that reads the rest."""
+    execute(root, f"USE `{database}`", *filled(database, "a", "b", count=70))
+    pipeline = Pipeline(properties | FLAT | {"incremental.snapshot.chunk.size": "1"}, slots=1)
+    spec = replace(pipeline.prepare("snapshot").spec, run="this")
+    for fault in (("snapshot.after_chunk", 2), (point, nth), ("incremental.before_books", 1)):
+        fired = tmp_path / "fired"
+        fired.unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "_passed", {})
+            text = {"point": fault[0], "action": "raise", "nth": fault[1], "fired": str(fired)}
+            patch.setenv("MYSQL_CDC_FAULT", json.dumps(text))
+            with contextlib.suppress(FaultRaised, CdcError):
+                run_job(spec, ThreadRunner(1), pipeline.log)
+        assert fired.exists() or point == "incremental.before_books"
+        finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, "this")
+        execute(root, "UPDATE a SET v = v + 1 WHERE id = 1")
+        spec = replace(pipeline.prepare("drain").spec, run="this")
+    run_job(spec, ThreadRunner(1), pipeline.log)
+    outcome = settle_offset(pipeline.cfg, pipeline.store, pipeline.log, spec)
+    assert outcome.complete and outcome.tally is not None and outcome.tally.run == "this"
+    found = {f"{database}.{table}": len(pipeline.records(table)) for table in ("a", "b")}
+    assert outcome.tally.tables == found
+    topics = {pipeline.table_topic(table): len(pipeline.records(table)) for table in ("a", "b")}
+    assert {name: outcome.tally.counts[name] for name in topics} == topics

@@ -13,6 +13,7 @@ from kit.table_rig import FLAT, filled, interrupt
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.incremental import watermarks
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted, unfinished_request
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
@@ -104,3 +105,43 @@ def test_a_table_is_followed_through_a_rename_after_the_stream_was_moved(
         assert pipeline.snapshot().complete
     last = {payload(r.key)["id"]: payload(r.value)["after"]["v"] for r in pipeline.records("cc")}
     assert last == dict(rows(root, "SELECT id, v FROM cc"))
+
+
+@pytest.mark.req("SNAP-14", "SETUP-02")
+def test_a_table_that_was_dropped_is_not_locked(
+    pipeline: Pipeline,
+    account: dict[str, str],
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """An account without RELOAD locks the tables of a window; one without a key needs the lock."""
+    user = account["database.user"]
+    execute(root, f"REVOKE RELOAD ON *.* FROM '{user}'", f"GRANT SELECT, LOCK TABLES ON `{database}`.* TO '{user}'")
+    execute(root, f"CREATE TABLE `{database}`.w (v INT)", f"INSERT INTO `{database}`.w VALUES (1), (1), (2)")
+    pipeline.properties |= account
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(root, f"RENAME TABLE `{database}`.zz TO `{database}`.yy")
+    for _ in range(3):
+        if unfinished_request(pipeline.cfg) or pipeline.store.load().committed is None:  # type: ignore[union-attr]
+            assert pipeline.snapshot().complete
+    assert unfinished_request(pipeline.cfg) is None, pipeline.lines
+    assert [len(pipeline.records(table)) for table in ("aa", "w", "yy")] == [50, 3, 50]
+
+
+@pytest.mark.req("SNAP-14")
+def test_without_a_watermark_the_reason_is_named(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    execute(root, f"USE `{database}`", *filled(database, "aa", "zz", count=50))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    with monkeypatch.context() as patch:
+        patch.setattr(watermarks, "gtids_on", lambda conn: False)
+        assert finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log) == "snapshot-1"
+        pipeline.properties["snapshot.locking.mode"] = "none"
+        assert pipeline.snapshot().complete
+        with pytest.raises(StateError, match="cannot be read") as caught:
+            require_readable(status(pipeline), "snapshot-1")
+        assert "gtid_mode is not ON" in caught.value.why and caught.value.can_retry
+    assert pipeline.snapshot().complete and status(pipeline).state == "done"

@@ -76,6 +76,19 @@ class RunTally:
             native=self.native.add(native),
         )
 
+    def add_rows(self, counts: Mapping[str, int], tables: Mapping[str, int]) -> RunTally:
+        """Return the tally with rows that belong to no batch.
+
+        Args:
+            counts: Rows by topic.
+            tables: Rows by table.
+        """
+        return replace(
+            self,
+            counts=bounded_counts(add_counts(self.counts, counts)),
+            tables=bounded_counts(add_counts(self.tables, tables)),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {

@@ -175,14 +175,32 @@ class IncrementalState:
         return replace(self, scans={order: scan for order, scan in self.scans.items() if order not in oldest})
 
     def without_ranges(self, scan_orders: Collection[int]) -> IncrementalState:
-        """Return the state without the key ranges of some scans, which restart.
+        """Return the state without the key ranges of some scans, which restart; their rows are in the topic.
 
         Args:
             scan_orders: Orders of the scans.
         """
-        return replace(
-            self, done_ranges=tuple(d for d in self.done_ranges if d.key_range.scan_number not in scan_orders)
-        )
+        scans = [replace(self.scans[n], rows=self.written_rows(n)) for n in scan_orders if n in self.scans]
+        kept = tuple(d for d in self.done_ranges if d.key_range.scan_number not in scan_orders)
+        return replace(self.with_scans(scans), done_ranges=kept)
+
+    def written_rows(self, scan_order: int) -> int:
+        """Return how many rows of a scan are written, after its cursor too.
+
+        Args:
+            scan_order: Its order.
+        """
+        return self.scans[scan_order].rows + sum(d.rows for d in self.done_ranges_of(scan_order))
+
+    def uncounted_rows(self) -> dict[int, int]:
+        """Return the rows of each scan that no tally has counted; a window that was killed leaves some."""
+        written = {number: self.written_rows(number) - scan.counted_rows for number, scan in self.scans.items()}
+        return {number: rows for number, rows in written.items() if rows > 0}
+
+    def with_counted_rows(self) -> IncrementalState:
+        """Return the state after all its rows were counted."""
+        scans = [replace(s, counted_rows=self.written_rows(n)) for n, s in self.scans.items()]
+        return self.with_scans(scans)
 
     def done_ranges_of(self, scan_order: int) -> list[DoneKeyRange]:
         """Return a scan's finished key ranges after its cursor, in their order."""

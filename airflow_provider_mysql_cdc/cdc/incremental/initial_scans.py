@@ -76,6 +76,7 @@ def queue_initial_scans(state: IncrementalState, snapshot: InterruptedSnapshot, 
         ]
         if done_ranges and all(chunk.columns and chunk.kinds for chunk in chunks):
             scan = replace(scan, state="running", columns=chunks[0].columns, kinds=chunks[0].kinds, started_ms=now_ms)
+            scan = replace(scan, counted_rows=sum(done_range.rows for done_range in done_ranges))
             ranges += done_ranges
         scans.append(scan)
     request = RequestRecord(request_id, "accepted", first, len(scans), "", now_ms)
@@ -110,7 +111,7 @@ def follow_renamed(
     for scan, name in renamed:
         other = active.get((scan.request, name))
         if other is None:
-            other = replace(scan.restart(), table=name, number=number, rows=0)
+            other = replace(scan.restart(), table=name, number=number, rows=0, counted_rows=0)
             number += 1
         elif other.state == "running":
             continue

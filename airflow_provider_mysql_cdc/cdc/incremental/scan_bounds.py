@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.table_scan import (
 )
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import table_exists
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, bound_condition, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of, key_roundtrip_condition, stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import TABLE_CHANGED_ERRORS
@@ -87,7 +88,7 @@ def resume_scan(
         scan = scan.restart()
     if scan.state == "running" and table is not None:
         kinds = tuple(key_kind(table, name) for name in scan.columns)
-        same_columns = scan.surrogate_key is not None or chunk_columns(table) == scan.columns
+        same_columns = scan.surrogate_key is not None or _columns_without_surrogate(table, whole_table) == scan.columns
         if kinds == scan.kinds and same_columns and _can_be_scanned(scan, table):
             return scan
     try:
@@ -118,14 +119,15 @@ def begin_scan(
     """
     if table is None:
         # It may have been created or renamed after the position that the stream has reached.
-        exists = captured and _table_exists(conn, scan.table)
+        exists = captured and table_exists(conn, scan.table)
         reason = "the schema history does not contain the table: it no longer exists, or is not captured"
         if scan.initial and not exists:  # it was dropped, renamed or excluded before it was read
             return scan.finish(reason)
         raise TableUnreadable(reason, transient=exists)
     if not _can_be_scanned(scan, table):
         raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
-    columns = () if whole_table else _range_columns(table, scan.surrogate_key)
+    surrogate = scan.surrogate_key
+    columns = _columns_without_surrogate(table, whole_table) if surrogate is None else _surrogate(table, surrogate)
     kinds = tuple(key_kind(table, name) for name in columns)
     last_key = _last_key(conn, scan, table.id, columns, kinds) if columns else None
     running = scan.begin(columns, kinds, last_key, time.time_ns() // 1_000_000)
@@ -158,9 +160,11 @@ def _can_be_scanned(scan: TableScan, table: Table) -> bool:
     return bool(table.key_columns()) or scan.kind == "blocking" or scan.surrogate_key is not None
 
 
-def _range_columns(table: Table, surrogate: str | None) -> tuple[str, ...]:
-    if surrogate is None:
-        return chunk_columns(table)
+def _columns_without_surrogate(table: Table, whole_table: bool) -> tuple[str, ...]:
+    return () if whole_table else chunk_columns(table)
+
+
+def _surrogate(table: Table, surrogate: str) -> tuple[str, ...]:
     column = table.column(surrogate)
     if column is None or column.nullable or not key_kind(table, surrogate):
         raise TableUnreadable(
@@ -233,11 +237,6 @@ def _condition_time_ms(conn: Any) -> int:
     """Return the time limit of a query with a condition; the hint replaces the session's limit, which may be lower."""
     session_limit = int(fetch_all(conn, "SELECT @@SESSION.max_execution_time")[0][0])
     return min(CONDITION_TIME_MS, session_limit or CONDITION_TIME_MS)
-
-
-def _table_exists(conn: Any, table: TableId) -> bool:
-    sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-    return bool(fetch_all(conn, sql, (table.db, table.table)))
 
 
 def _table_changed(conn: Any, table: TableId, columns: tuple[str, ...], error: pymysql.MySQLError) -> bool:

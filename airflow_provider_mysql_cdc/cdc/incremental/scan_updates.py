@@ -195,7 +195,7 @@ def restart_scans(state: IncrementalState, stream_offset: BinlogOffset) -> Incre
         replace(scan.restart(), start_offset=stream_offset) if scan.initial else scan.restart()
         for scan in state.active_scans
     ]
-    return state.without_ranges({scan.number for scan in scans}).with_scans(scans)
+    return state.with_scans(scans).without_ranges({scan.number for scan in scans})
 
 
 def set_paused(state: IncrementalState, *, paused: bool) -> IncrementalState:

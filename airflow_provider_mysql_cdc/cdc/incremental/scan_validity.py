@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -55,16 +55,21 @@ class ScanValidity:
         stream_offset: Position of the stream.
         format_digest: Digest of the record format (``record_format_digest``).
         scans: The scans to check.
+        captures: Returns whether the configuration captures a table.
         invalid_reasons: Why scans may not continue, by their orders.
         current_names: The names that tables of an interrupted snapshot have now, by the orders of their scans; None
             for a table that was dropped.
+        arrivals: Captured names that a table got whose earlier names are not captured, each with the scan of a table
+            that had left the captured names: the history may lack statements on names that are not captured.
     """
 
     stream_offset: BinlogOffset
     format_digest: str
     scans: Iterable[TableScan]
+    captures: Callable[[TableId], bool] = lambda table: True
     invalid_reasons: dict[int, str] = field(default_factory=dict)
     current_names: dict[int, TableId | None] = field(default_factory=dict)
+    arrivals: list[tuple[TableScan, TableId]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         scans = list(self.scans)
@@ -115,13 +120,13 @@ class ScanValidity:
                 )
 
     def renamed(self, scans: Iterable[TableScan]) -> list[tuple[TableScan, TableId]]:
-        """Return the scans of an interrupted snapshot whose tables have other names now, with these names.
+        """Return the scans of an interrupted snapshot whose tables have other names now, or may have, with the names.
 
         Args:
             scans: The scans of the window.
         """
         names = ((scan, self.current_names.get(scan.number)) for scan in scans)
-        return [(scan, name) for scan, name in names if name is not None and name != scan.table]
+        return [*((scan, name) for scan, name in names if name is not None and name != scan.table), *self.arrivals]
 
     def _follow(self, scan: TableScan, effects: Iterable[Effect]) -> None:
         """Follow the table of a scan through the effects of one statement."""
@@ -131,6 +136,9 @@ class ScanValidity:
                 return
             if effect.kind == "rename" and effect.table == name:
                 self.current_names[scan.number] = effect.new_name
+            elif effect.kind == "rename" and not self.captures(name) and not self.captures(effect.table):
+                assert effect.new_name is not None
+                self.arrivals += [(scan, effect.new_name)] if self.captures(effect.new_name) else []
             elif (effect.kind in ("drop", "truncate") and effect.table == name) or (
                 effect.kind == "drop database" and effect.table.db == name.db
             ):

@@ -43,6 +43,7 @@ class TableScan:
         cursor: Everything up to this key is done; None before the first key range.
         next_number: Number of the first key range after the cursor.
         rows: Rows written.
+        counted_rows: Those of them that the tally of a run has counted.
         reason: Why it was aborted, why it is done although its table was not read, or why the table of an interrupted
             snapshot could not be read last.
         started_ms: When it began, milliseconds since 1970; 0 while it waits.
@@ -70,6 +71,7 @@ class TableScan:
     start_offset: BinlogOffset | None = None
     format_digest: str = ""
     initial: bool = False
+    counted_rows: int = 0
 
     @property
     def ended(self) -> bool:
@@ -157,6 +159,7 @@ class TableScan:
             "since": None if self.start_offset is None else self.start_offset.to_json(),
             "form": self.format_digest,
             "initial": self.initial,
+            "counted": self.counted_rows,
         }
 
     @classmethod
@@ -188,6 +191,7 @@ class TableScan:
             BinlogOffset.from_json(record.object("since")) if record.value("since", None) is not None else None,
             record.text("form", ""),
             record.flag("initial", False),
+            record.integer("counted", record.integer("rows", 0)),
         )
 
 

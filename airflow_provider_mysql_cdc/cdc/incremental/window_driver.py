@@ -57,6 +57,7 @@ from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRu
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 
 WindowScans = tuple[list[TableScan], ScanValidity]
@@ -142,7 +143,7 @@ class WindowDriver:
             )
         scans = select_scans(state.runnable_scans, self.deferred_scans)
         require_recorded_history(self.cfg, ledger)
-        validity = ScanValidity(start, record_format_digest(self.cfg), scans)
+        validity = ScanValidity(start, record_format_digest(self.cfg), scans, self.cfg.captures)
         # Scans that continue are checked against the whole history; if all of them begin, the job's cache is enough.
         stored_history = None if validity.scans else self.job.history_cache
         schema_state = load_schema_state(
@@ -206,6 +207,9 @@ class WindowDriver:
                 barrier.wait(OPENED)
         except WatermarkUnavailable as error:
             self._reason = str(error)
+            before = read_incremental_state(ledger)
+            unreadable = [scan.unreadable(str(error)) for scan in scans[0] if scan.initial]
+            self._write_state(before, before.with_scans(unreadable))
             barrier.release(READY, ReadyReply())
             return
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
@@ -247,7 +251,7 @@ class WindowDriver:
             cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}, max_execution_time = {max_query_ms}")
         resumed = [self._resume_scan(scan, window_scans[1], schema_state) for scan in scans]
         restarted = {scan.number for scan, now in zip(scans, resumed, strict=True) if now is not scan}
-        after = before.with_advanced_cursors().without_ranges(restarted).with_scans(resumed).with_advanced_cursors()
+        after = before.with_advanced_cursors().with_scans(resumed).without_ranges(restarted).with_advanced_cursors()
         renamed = [(scan, name) for scan, name in window_scans[1].renamed(scans) if self.cfg.captures(name)]
         for scan, name in renamed:
             self.log(f"{scan.table} was renamed to {name} before the snapshot had read it; it is read as {name}")
@@ -283,6 +287,11 @@ class WindowDriver:
 
     def _write_state(self, before: IncrementalState, after: IncrementalState) -> None:
         """Write the state and its notifications in one transaction."""
+        if records := self._state_records(before, after):
+            self.job.commit(records)
+
+    def _state_records(self, before: IncrementalState, after: IncrementalState) -> list[SideRecord]:
+        """Return the records of the state and its notifications."""
         for notification in (notifications := list(notices.ended(before, after))):
             if notification.additional_data:
                 self.log(
@@ -291,8 +300,7 @@ class WindowDriver:
                 )
         done_ranges = self._queue.done_ranges if self._queue is not None else []
         notifications = [*notices.progress(after, done_ranges), *notifications]
-        if records := state_records(self.cfg, self.job, before, after, notifications):
-            self.job.commit(records)
+        return state_records(self.cfg, self.job, before, after, notifications)
 
     def _finish(self, task_counts: list[dict[str, int]]) -> WindowResult:
         """Finish the window; the key ranges of its tasks are committed in the ledger already."""
@@ -310,9 +318,10 @@ class WindowDriver:
             for number, reason in self._queue.blocked_scans(permanent=True).items()
             if number in advanced.scans and not advanced.scans[number].ended
         ]
-        self._write_state(before, advanced.with_scans(unreadable).with_advanced_cursors())
+        after = advanced.with_scans(unreadable).with_advanced_cursors().with_counted_rows()
+        records = self._state_records(before, after)
         self.log(self._progress.summary(totals, self.job.native_counts.text()))
-        self.job.write_outcome(self._begun_batch.plan, counts=totals)
+        self.job.write_outcome(self._begun_batch.plan, counts=totals, records=records)
         waiting = {scan.number: scan.reason for scan in unreadable if not scan.ended}
         blocked = self._deferred_reasons | self._queue.blocked_scans(permanent=False) | waiting
         reason = "; ".join(sorted(set(blocked.values())))

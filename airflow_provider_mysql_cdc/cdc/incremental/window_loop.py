@@ -8,8 +8,10 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import process_signals
+from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.window_driver import WindowDriver
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 
@@ -44,6 +46,7 @@ def run_windows(context: BatchContext) -> dict[str, int]:
             ledger = job.read()
         with named_errors(cfg):
             state, moved = process_signals(cfg, conn, job, ledger, log, context.owner)
+        _add(totals, _count_left_rows(context, state))
         if moved or not state.runnable_scans:
             return totals
         active_scan_numbers = {scan.number for scan in state.active_scans}
@@ -63,6 +66,21 @@ def run_windows(context: BatchContext) -> dict[str, int]:
             log(f"the ad-hoc snapshots continue in the next drain: {result.reason}")
             return totals
         ledger = job.read()
+
+
+def _count_left_rows(context: BatchContext, state: IncrementalState) -> dict[str, int]:
+    """Count rows that a run has committed which ended before its window did; return them by topic."""
+    cfg, uncounted = context.cfg, state.uncounted_rows()
+    if not uncounted:
+        return {}
+    counts: dict[str, int] = {}
+    tables: dict[str, int] = {}
+    for number, row_count in uncounted.items():
+        table = state.scans[number].table
+        _add(counts, {table_topic_name(cfg, table): row_count})
+        _add(tables, {table.path(): row_count})
+    records = state_records(cfg, context.job, state, state.with_counted_rows(), [])
+    return counts if context.job.count_rows(counts, tables, records) else {}
 
 
 def _drain_backlog(context: BatchContext, ledger: LedgerState) -> dict[str, int]:

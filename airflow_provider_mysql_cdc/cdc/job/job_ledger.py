@@ -259,8 +259,30 @@ class JobLedger:
         self._table_counts, self._native_counts = {}, NativeCounts()
         return [self.record(RUN_KEY, self._tally.to_json())]
 
+    def count_rows(self, counts: Mapping[str, int], tables: Mapping[str, int], records: Sequence[SideRecord]) -> bool:
+        """Add rows that an earlier run has written to the tally, and write records in the same transaction.
+
+        Args:
+            counts: Rows by topic.
+            tables: Rows by table (``TableId.path``).
+            records: Records which say that these rows are counted.
+
+        Returns:
+            Whether there is a tally; otherwise nothing is written.
+        """
+        if self._tally is None:
+            return False
+        self._tally = self._tally.add_rows(counts, tables)
+        self.commit([*records, self.record(RUN_KEY, self._tally.to_json())])
+        return True
+
     def write_outcome(
-        self, plan: BatchPlan, *, counts: dict[str, int] | None = None, error: CdcError | None = None
+        self,
+        plan: BatchPlan,
+        *,
+        counts: dict[str, int] | None = None,
+        error: CdcError | None = None,
+        records: Sequence[SideRecord] = (),
     ) -> None:
         """Write how the batch ended; the operator reads it in every deploy mode.
 
@@ -268,6 +290,7 @@ class JobLedger:
             plan: The batch.
             counts: Records per topic, when the batch is complete.
             error: The error otherwise.
+            records: Further records of the same transaction.
 
         Raises:
             FencedError: A newer attempt has taken over; then this is the cause, whatever other errors it led to (the
@@ -281,14 +304,13 @@ class JobLedger:
             "counts": bounded_counts(counts or {}),
             "ts_ms": time.time_ns() // 1_000_000,
         }
-        last_state = self._last_state
+        last_state = None if records else self._last_state
         other_records = dict(last_state.other_records) if last_state is not None else {}
         tally_records = self._add_to_tally(plan, counts or {}) if error is None else []
         if tally_records and self._tally is not None:
             other_records[RUN_KEY] = self._tally.to_json()
-        records = [self.record(OUTCOME_KEY, outcome), *tally_records]
         try:
-            self.commit(records)
+            self.commit([*records, self.record(OUTCOME_KEY, outcome), *tally_records])
             self._last_state = (
                 None if last_state is None else replace(last_state, outcome=outcome, other_records=other_records)
             )

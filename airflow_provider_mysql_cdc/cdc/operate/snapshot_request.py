@@ -163,6 +163,7 @@ def require_readable(status: SnapshotStatus, request_id: str) -> None:
             why="; ".join(f"{name}: {reason}" for name, reason in left.items()),
             remedy="remove the cause (for example, grant SELECT), then run the Airflow task again: what was read is "
             "kept, and changes are drained meanwhile. To leave a table out, add it to table.exclude.list",
+            retriable=True,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
@@ -47,6 +48,17 @@ ACCESS_DENIED = (1044, 1142, 1143)
 MAX_SHOWN_NAMES = 5
 _LITERAL_NAME = re.compile(r"([\w$-]+)\\?\.([\w$-]+)")
 """An entry without any sign of a regular expression but the dot between database and table."""
+
+
+def table_exists(conn: Any, table: TableId) -> bool:
+    """Return whether a table exists that the account may see.
+
+    Args:
+        conn: An open connection to the source.
+        table: Its name.
+    """
+    sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+    return bool(fetch_all(conn, sql, (table.db, table.table)))
 
 
 def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:

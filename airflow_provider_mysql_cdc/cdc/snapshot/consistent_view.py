@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBa
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import table_exists
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OPENED, READY, ReopenView, ViewReply
 
 ACCESS_DENIED = {1044, 1045, 1142, 1227}
@@ -136,14 +137,15 @@ def read_locked(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Itera
     Args:
         conn: A connection for the lock alone.
         cfg: The connector's configuration.
-        tables: Tables to lock if the account may not take the global lock.
+        tables: Tables to lock if the account may not take the global lock; those that do not exist are passed over.
 
     Raises:
         SourcePrivilegeError: The account may lock neither.
         SourceConnectionError: The lock was not obtained in time.
     """
     mode, timeout_s = str(cfg[F.SNAPSHOT_LOCKING_MODE]), max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
-    _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, timeout_s)
+    existing = [table for table in tables if table_exists(conn, table)]
+    _lock(conn, None if mode == GLOBAL_LOCK_ONLY else existing, timeout_s)
     try:
         yield current_offset(conn)
     finally:
@@ -174,7 +176,8 @@ def _lock(conn: Any, tables: list[TableId] | None, timeout_s: int) -> str:
             if tables is None or error.args[0] not in ACCESS_DENIED:
                 raise _lock_error(error, timeout_s, tables) from error
         try:
-            cursor.execute("LOCK TABLES " + ", ".join(f"{t.quoted()} READ" for t in tables))
+            if tables:
+                cursor.execute("LOCK TABLES " + ", ".join(f"{t.quoted()} READ" for t in tables))
             return "tables"
         except pymysql.MySQLError as error:
             raise _lock_error(error, timeout_s, tables) from error

@@ -28,7 +28,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         says["asked"].append((columns, more["last"]))
         return says["last"]
 
-    monkeypatch.setattr(scan_bounds, "_table_exists", lambda conn, table_id: says["exists"])
+    monkeypatch.setattr(scan_bounds, "table_exists", lambda conn, table_id: says["exists"])
     monkeypatch.setattr(scan_bounds, "find_bound", find_bound)
     return says
 
@@ -89,6 +89,14 @@ def test_a_statement_of_the_configuration_reads_its_table_in_one_key_range(sourc
     assert resume_scan(None, ad_hoc, KEYED).state == "done", "no row, no key range"
     assert resume_scan(None, replace(ad_hoc, initial=True), KEYED).state == "running", "another table may have its name"
     assert resume_scan(None, begun, KEYED, whole_table=True).columns == (), "it is read at once or from its beginning"
+
+
+def test_a_statement_that_is_configured_later_is_read_once() -> None:
+    """The key ranges that are left would each read the whole statement."""
+    begun = resume_scan(None, RUNNING, KEYED, whole_table=True)
+    assert begun is not RUNNING and (begun.columns, begun.cursor, begun.next_number) == ((), None, 0)
+    whole = replace(RUNNING, columns=(), kinds=())
+    assert resume_scan(None, whole, KEYED).columns == ("id",), "the statement was removed from the configuration"
 
 
 def test_a_table_without_a_key_is_one_key_range() -> None:

@@ -66,6 +66,21 @@ def test_a_table_is_followed_by_its_renames(scan: TableScan, statements: list[st
     assert validity.renamed([scan]) == ([(scan, name)] if moved else [])
 
 
+def test_a_table_that_comes_back_from_names_that_are_not_captured_is_read() -> None:
+    """The history may lack what happens between two names that are not captured."""
+
+    def arrived(*statements: str) -> list[TableId]:
+        validity = ScanValidity(AT, "f", [WAITING], lambda table: not table.table.startswith("_"))
+        for n, sql in enumerate(statements):
+            validity.check_record(statement(sql, 700 + n))
+        return [name for _, name in validity.renamed([WAITING]) if not name.table.startswith("_")]
+
+    assert arrived("RENAME TABLE a TO _x", "RENAME TABLE _y TO c") == [TableId("d", "c")]
+    assert arrived("RENAME TABLE a TO _x", "RENAME TABLE _y TO c, b TO g, _z TO _w") == [TableId("d", "c")]
+    assert arrived("RENAME TABLE _y TO c") == [] == arrived("DROP TABLE a", "RENAME TABLE _y TO c")
+    assert arrived("RENAME TABLE a TO _x", "RENAME TABLE b TO c") == []
+
+
 def test_only_tables_of_an_interrupted_snapshot_are_followed() -> None:
     """An ad-hoc snapshot was asked for a name."""
     scan = replace(RUNNING, initial=False)

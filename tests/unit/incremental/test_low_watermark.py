@@ -94,7 +94,8 @@ class Connection:
 def taken(monkeypatch: pytest.MonkeyPatch, lock_conn: Connection, **properties: str) -> Iterator[LowWatermark]:
     monkeypatch.setattr(watermarks, "connect", lambda settings: lock_conn)
     monkeypatch.setattr(consistent_view, "current_offset", lambda conn: END)
-    with watermarks.low_watermark(config(**properties), None, [KEYED.id], lock=True) as low:
+    monkeypatch.setattr(consistent_view, "table_exists", lambda conn, table_id: table_id == KEYED.id)
+    with watermarks.low_watermark(config(**properties), None, [KEYED.id, UNKNOWN.table], lock=True) as low:
         yield low
 
 
