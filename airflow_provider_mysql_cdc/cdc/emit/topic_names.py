@@ -74,9 +74,10 @@ def table_topics(
         name: Returns a table's topic before them; None means ``topic_name``.
 
     Raises:
-        ConfigError: Two tables, or a table and a reserved topic, get the same name after replacement, or a name is
-            longer than Kafka allows (FAULT-32, EVT-05).
+        ConfigError: Two tables, or a table and a reserved topic, get the same name after replacement, a name is longer
+            than Kafka allows (FAULT-32, EVT-05), or two tables cannot be told apart (``check_names``).
     """
+    check_names(tables := tuple(tables))
     topics = {table: topic_name(prefix, table) if name is None else name(table) for table in tables}
     routed = {table: route_topic(topic) for table, topic in topics.items()}
     check_collisions(topics, reserved=reserved, longest=routed.values())
@@ -108,7 +109,9 @@ class TopicOwners:
         self._name, self._route_topic, self._is_captured = name, route_topic, is_captured
         self._reserved = frozenset(reserved)
         self._tables: set[TableId] = set(tables)
-        self._table_by_topic: dict[str, TableId] = {name(t): t for t in self._tables if is_captured(t)}
+        captured = [t for t in self._tables if is_captured(t)]
+        self._table_by_topic: dict[str, TableId] = {name(t): t for t in captured}
+        self._table_by_text: dict[str, TableId] = {str(t): t for t in captured}
 
     def update_tables(
         self, tables: AbstractSet[TableId], where: str, affected: Collection[TableId] | None = None
@@ -129,24 +132,51 @@ class TopicOwners:
         removed = previous - tables if affected is None else {t for t in affected if t in previous and t not in tables}
         self._tables -= removed
         self._tables |= added
-        for topic in [self._name(t) for t in removed]:
-            if self._table_by_topic.get(topic) in removed:
-                del self._table_by_topic[topic]
+        for table in removed:
+            for owners, owned in ((self._table_by_topic, self._name(table)), (self._table_by_text, str(table))):
+                if owners.get(owned) in removed:
+                    del owners[owned]
         for table in sorted(filter(self._is_captured, added)):
             topic = self._name(table)
             other = self._table_by_topic.get(topic)
             shared = {table: topic} if other is None else {table: topic, other: topic}
             try:
+                check_names((table, self._table_by_text.get(str(table), table)))
                 check_collisions(shared, reserved=self._reserved & {topic}, longest=[self._route_topic(topic)])
             except ConfigError as error:
                 raise ConfigError(
                     error.what,
                     where=f"{where}; {error.where}",
                     why=error.why,
-                    remedy="exclude one of the two with table.exclude.list. A batch that has begun refuses that: "
-                    "discard it first with DAG mysql_cdc_reset_offset, offset=stored (committed records come again)",
+                    remedy=f"{error.remedy}. A batch that has begun refuses other lists of tables: discard it first "
+                    "with DAG mysql_cdc_reset_offset, offset=stored (committed records come again)",
                 ) from error
-            self._table_by_topic[topic] = table
+            self._table_by_topic[topic] = self._table_by_text[str(table)] = table
+
+
+def check_names(tables: Iterable[TableId]) -> None:
+    """Refuse tables whose names have dots at different places of one text, as ``d.x`` with ``y``, ``d`` with ``x.y``.
+
+    Debezium's names of topics and lists of tables, and so signals and the ledger, have this text only.
+
+    Args:
+        tables: The captured tables.
+
+    Raises:
+        ConfigError: The message names each group.
+    """
+    by_text: dict[str, set[TableId]] = {}
+    for table in tables:
+        by_text.setdefault(str(table), set()).add(table)
+    groups = [sorted(group) for _, group in sorted(by_text.items()) if len(group) > 1]
+    if groups:
+        raise ConfigError(
+            "captured tables cannot be told apart",
+            where="; ".join(" and ".join(table.debezium_id() for table in group) for group in groups),
+            why=f"names with dots: each group is one text ({groups[0][0]}) in topics, lists of tables and signals",
+            remedy="exclude one database of each group with database.exclude.list (a list of tables matches both "
+            "tables), or rename a table",
+        )
 
 
 def check_collisions(

@@ -33,11 +33,11 @@ def test_other_topics() -> None:
 
 @pytest.mark.req("FAULT-32", "EVT-05")
 def test_every_collision_is_named() -> None:
-    tables = [TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c"), TableId("d.e", "f"), TableId("d", "e.f")]
+    tables = [TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c"), TableId("d e", "f"), TableId("d_e", "f")]
     with pytest.raises(ConfigError) as caught:
         topic_names.table_topics("p", tables)
     assert "p.d.a_b: d.a b, d.a_b" in caught.value.where
-    assert "p.d.e.f: d.e.f, d.e.f" in caught.value.where
+    assert "p.d_e.f: d e.f, d_e.f" in caught.value.where
     assert "p.d.c" not in caught.value.where
 
 
@@ -72,13 +72,32 @@ def test_a_table_that_comes_into_the_topic_of_another_is_refused() -> None:
         found.update_tables({spaced, other, scored}, "b.1:9")
     text = str(caught.value)
     assert "b.1:9" in text and "p.d.a_b: d.a b, d.a_b" in text and "table.exclude.list" in text
-    with pytest.raises(ConfigError, match=r"p\.x\.y\.z: x\.y\.z, x\.y\.z"):
-        owners(TableId("x.y", "z")).update_tables({TableId("x.y", "z"), TableId("x", "y.z")}, "b.1:9")
     with pytest.raises(ConfigError, match="itself"):
         owners(reserved=("p.d.c",)).update_tables({other}, "b.1:9")
     with pytest.raises(ConfigError, match="longer than 249"):
         owners().update_tables({TableId("d" * 64, "表" * 10), TableId("d" * 190, "t" * 60)}, "b.1:9")
     owners().update_tables({TableId("no", "a b"), TableId("no", "a_b")}, "b.1:9")
+
+
+DOTTED, PLAIN = TableId("x.y", "z"), TableId("x", "y.z")
+
+
+def test_tables_whose_dots_are_at_different_places_of_one_text_are_refused() -> None:
+    apart: dict[TableId, str] = {DOTTED: "x_y.z", PLAIN: "x.y_z"}
+    with pytest.raises(ConfigError, match="cannot be told apart") as caught:
+        topic_names.table_topics("p", [DOTTED, PLAIN, TableId("a", "b")])
+    assert caught.value.where == '"x"."y.z" and "x.y"."z"' and "database.exclude.list" in caught.value.remedy
+    with pytest.raises(ConfigError, match="cannot be told apart"):  # with a dispatcher's names
+        topic_names.table_topics("p", [DOTTED, PLAIN], name=lambda t: apart[t])
+    for name in (lambda t: topic_names.topic_name("p", t), lambda t: apart[t]):
+        found = topic_names.TopicOwners(name, str, lambda t: True, (), [DOTTED])
+        with pytest.raises(ConfigError, match=r"cannot be told apart.*b\.1:9; .*one text \(x\.y\.z\)"):
+            found.update_tables({DOTTED, PLAIN}, "b.1:9")
+        found.update_tables(set(), "dropped")
+        found.update_tables({PLAIN}, "the text is free")
+        found.update_tables({DOTTED}, "renamed in one statement")
+    assert topic_names.table_topics("p", [DOTTED, TableId("x", "z")])
+    owners(DOTTED).update_tables({DOTTED, TableId("no", "y.z")}, "b.1:9")
 
 
 def test_tables_that_follow_one_another_or_change_places_pass() -> None:
