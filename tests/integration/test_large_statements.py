@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,3 +90,28 @@ def test_the_topics_of_statements_take_the_largest_record_of_the_client(
     limits = [topic_config(admin, topic) or {} for topic in (cfg.topic_prefix, cfg.history_topic, cfg.ledger_topic)]
     assert [config["max.message.bytes"] for config in limits] == ["4000128"] * 3
     assert limits[2]["segment.bytes"] == "4000128"
+
+
+@pytest.mark.parametrize("writers", ["1", "2"])
+def test_a_drain_does_not_hold_a_large_row_of_a_table_that_is_not_captured(
+    properties: dict[str, str], root: Any, database: str, other: str, writers: str
+) -> None:
+    """It held such a row four times; here the row has 20 MB, and comes in two packets."""
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)",
+        f"CREATE TABLE `{other}`.big (id INT PRIMARY KEY, v LONGTEXT)",
+    )
+    pipeline = Pipeline(properties | {"drain.writers": writers, "drain.small.batch.bytes": "0"})
+    pipeline.snapshot()
+    insert = f"INSERT INTO `{other}`.big VALUES (1, REPEAT('x', 20000000))"
+    execute(root, "BEGIN", f"INSERT INTO `{database}`.t VALUES (1)", insert, "COMMIT")
+    execute(root, f"UPDATE `{other}`.big SET v = REPEAT('y', 20000000)", f"INSERT INTO `{database}`.t VALUES (2)")
+    tracemalloc.start()
+    try:
+        outcome = pipeline.drain()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert outcome is not None and outcome.complete and len(pipeline.records("t")) == 2
+    assert peak < 15_000_000, peak

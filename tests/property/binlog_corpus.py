@@ -18,6 +18,7 @@ from kit.binlog_bytes import HEADER, event_bytes, packets
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.packets import PassedOver
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS, check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
@@ -59,7 +60,7 @@ class Packets:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def next_chunk(self, chunk: bytes, pos: int) -> bytes:
+    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0, enough: int = 0) -> bytes:
         rest = chunk[pos:]
         if not self._data:
             raise SourceConnectionError("the recording ends here")
@@ -68,6 +69,9 @@ class Packets:
 
     def join_packets(self, chunk: bytes, pos: int, max_length: int) -> tuple[bytes, int]:
         raise SourceConnectionError("the recording has no packets of 16 MB")
+
+    def pass_over(self, chunk: bytes, pos: int, length: int, kept: int) -> PassedOver:
+        raise SourceConnectionError("nobody leaves rows out")
 
 
 def split(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:

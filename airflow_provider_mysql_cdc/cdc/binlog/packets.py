@@ -11,6 +11,8 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable
+from typing import NamedTuple
+from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import server_error
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SourceConnectionError
@@ -21,8 +23,24 @@ BUFFER_BYTES = 1 << 20
 OK, EOF, ERROR = 0x00, 0xFE, 0xFF
 GATHER_BYTES = 1 << 17
 """What has arrived already is taken along up to so many bytes: TLS gives 16 KB at a time."""
+WHOLE_PACKET = 1 << 30
+"""More bytes than any packet has."""
 WAIT_INTERVAL_S = 1.0
 """Longest time in seconds between two calls of ``on_wait`` while nothing arrives."""
+
+
+class PassedOver(NamedTuple):
+    """Hold what is left of a payload that was read and not kept.
+
+    Args:
+        head: Its beginning.
+        crc: The CRC-32 of everything behind its first byte.
+        rest: What has arrived behind it: the next chunk.
+    """
+
+    head: bytes
+    crc: int
+    rest: bytes
 
 
 class PacketReader:
@@ -48,13 +66,14 @@ class PacketReader:
         self._timeout_s = silence_timeout_s / self._max_waits
         sock.settimeout(self._timeout_s)
 
-    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0) -> bytes:
+    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0, enough: int = WHOLE_PACKET) -> bytes:
         """Return a new chunk that begins where ``chunk`` is read up to, and holds at least one whole packet.
 
         Args:
             chunk: What the last call returned; empty at first.
             pos: Offset in it of the first packet that is not used yet.
             more_than: Bytes that are not enough even if they hold a whole packet.
+            enough: Bytes that are enough even if they do not.
 
         Raises:
             SourceConnectionError: Silence, or the connection broke.
@@ -70,7 +89,7 @@ class PacketReader:
             if filled >= needed and filled <= more_than:
                 needed = filled + 1
             elif filled >= needed:
-                needed += buffer[0] | buffer[1] << 8 | buffer[2] << 16
+                needed = min(needed + (buffer[0] | buffer[1] << 8 | buffer[2] << 16), enough)
                 if filled >= needed:
                     filled = self._gather(memoryview(buffer), filled)
                     return bytes(memoryview(buffer)[:filled])
@@ -107,6 +126,42 @@ class PacketReader:
             if length < MAX_PACKET_PAYLOAD or size - PACKET_HEADER > max_length:
                 break
         return b"".join([*parts, chunk[pos:]]), size
+
+    def pass_over(self, chunk: bytes, pos: int, length: int, kept: int) -> PassedOver:
+        """Read a payload, of one or several packets, and keep its beginning only.
+
+        Args:
+            chunk: The current chunk.
+            pos: Offset of the first of its packets.
+            length: Length of the payload. It is no multiple of the longest packet, so no empty packet follows.
+            kept: Bytes to keep.
+
+        Raises:
+            SourceConnectionError: Silence, or the connection broke.
+            BinlogCorruptError: The packets have another length.
+        """
+        head, crc, left, in_packet = bytearray(), 0, length, 0
+        piece, header = memoryview(chunk)[pos:], bytearray()
+        while left:
+            if not piece:
+                piece = memoryview(self._buffer)
+                piece = piece[: self._receive(piece)]
+            if not in_packet:
+                missing = PACKET_HEADER - len(header)
+                header += piece[:missing]
+                piece = piece[missing:]
+                if len(header) < PACKET_HEADER:
+                    continue
+                in_packet = int.from_bytes(header[:3], "little")
+                header.clear()
+                if in_packet != min(left, MAX_PACKET_PAYLOAD):
+                    raise BinlogCorruptError("an event's length contradicts that of its packet", where=self._where)
+            part = piece[:in_packet]
+            # The status byte before the event does not belong to what the checksum is of.
+            crc = crc32(part[1:] if left == length else part, crc)
+            head += part[: kept - len(head)]
+            left, in_packet, piece = left - len(part), in_packet - len(part), piece[len(part) :]
+        return PassedOver(bytes(head), crc, bytes(piece))
 
     def send(self, data: bytes) -> None:
         """Send a command, packet header included.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from struct import Struct
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -15,18 +14,17 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event, TransactionDecoder
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_rotate
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_creation_time
-from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, raise_for_error
+from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, WHOLE_PACKET, PassedOver, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.position import readable_start
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import FRAME, HEAD_LENGTH, UnusedRows, pass_over
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
 __all__ = ["BinlogStream", "Event", "PacketSource", "open_stream"]
 
-# Packet header (length and sequence number), status byte, event header.
-_FRAME = Struct("<IBIBIIIH")
-_FRAME_LENGTH = _FRAME.size
+_FRAME_LENGTH = FRAME.size
 _EVENT_OFFSET = 5
 _BODY_OFFSET = 24
 _LOW32 = _MAX_START_POSITION = 0xFFFFFFFF
@@ -45,14 +43,20 @@ def _follows_max_packet(chunk: bytes, at: int) -> bool:
 class PacketSource(Protocol):
     """Where packets come from (``packets.PacketReader``)."""
 
-    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0) -> bytes:
-        """Return a chunk that begins at ``chunk[pos]``, holds a whole packet, and more bytes than ``more_than``."""
+    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0, enough: int = WHOLE_PACKET) -> bytes:
+        """Return a chunk that begins at ``chunk[pos]``, holds a whole packet, and more bytes than ``more_than``.
+
+        As many bytes as ``enough`` need not be a whole packet.
+        """
 
     def join_packets(self, chunk: bytes, pos: int, max_length: int) -> tuple[bytes, int]:
         """Return a chunk that begins with the payload of a packet of 16 MB or more, and the payload's end.
 
         A payload longer than ``max_length`` bytes is not whole.
         """
+
+    def pass_over(self, chunk: bytes, pos: int, length: int, kept: int) -> PassedOver:
+        """Read a payload of ``length`` bytes and keep the first ``kept`` of them."""
 
 
 class BinlogStream:
@@ -113,7 +117,12 @@ class BinlogStream:
         self.close()
 
     # One loop without calls: it passes a million events a CPU-second, and a call for each would cost a tenth of that.
-    def events(self, end: BinlogOffset | None = None, decoder: TransactionDecoder | None = None) -> Iterator[Event]:  # noqa: C901, PLR0912
+    def events(  # noqa: C901, PLR0912
+        self,
+        end: BinlogOffset | None = None,
+        decoder: TransactionDecoder | None = None,
+        unused: UnusedRows | None = None,
+    ) -> Iterator[Event]:
         """Yield events up to ``end`` exactly; a later call goes on from there.
 
         Real ROTATE events are yielded, those the server makes up are not; heartbeats and FORMAT_DESCRIPTION are
@@ -122,6 +131,8 @@ class BinlogStream:
         Args:
             end: A transaction boundary, or None to read until the connection ends.
             decoder: Deals with the transactions that it knows before their events are yielded, or with none.
+            unused: Says of a table id that nothing is read of its rows: large row events of it are yielded with their
+                beginning only, and never held.
 
         Raises:
             BinlogCorruptError: A checksum does not hold, or ``end`` is not an event boundary of this server.
@@ -131,22 +142,30 @@ class BinlogStream:
         """
         if self._set_end(end):
             return
-        frame, new, passed_through, verify = _FRAME.unpack_from, tuple.__new__, c.PASSED_THROUGH_EVENTS, crc32
+        frame, new, passed_through, verify = FRAME.unpack_from, tuple.__new__, c.PASSED_THROUGH_EVENTS, crc32
         transaction_starts = frozenset[int]() if decoder is None else _TRANSACTION_STARTS
-        chunk, at, filled = self._chunk, self._at, len(self._chunk)
+        chunk, at, filled, enough = (
+            self._chunk,
+            self._at,
+            len(self._chunk),
+            WHOLE_PACKET if unused is None else HEAD_LENGTH,
+        )
         file, pos, limit, checksum_length = self._file, self._pos, self._limit, self._checksum_length
         try:
             while True:
                 if filled - at < _FRAME_LENGTH:
                     self._pos = pos
-                    chunk, at = self._next_chunk(chunk, at), 0
+                    chunk, at = self._next_chunk(chunk, at, enough), 0
                     filled = len(chunk)
                 length_word, status, timestamp, kind, server_id, size, log_pos, flags = frame(chunk, at)
                 stop = at + 4 + (length_word & 0xFFFFFF)
                 if stop > filled:
-                    self._pos = pos
-                    chunk, at = self._next_chunk(chunk, at), 0
-                    filled = len(chunk)
+                    large_event, chunk = self._large_event(unused, chunk, at, pos)
+                    at, filled, pos = 0, len(chunk), self._pos
+                    if large_event is not None:
+                        yield large_event
+                        if pos >= limit:
+                            return
                     continue
                 if status or size != stop - at - _EVENT_OFFSET or size < HEADER_LENGTH:
                     self._pos = pos
@@ -212,9 +231,20 @@ class BinlogStream:
 
     # -- packets ----------------------------------------------------------------------------------------------------
 
-    def _next_chunk(self, chunk: bytes, at: int) -> bytes:
+    def _large_event(self, unused: UnusedRows | None, chunk: bytes, at: int, pos: int) -> tuple[Event | None, bytes]:
+        """Return a row event that is not held, or None; and the next chunk, which begins behind it."""
+        self._pos = pos
+        if unused is not None:
+            passed = pass_over(
+                self._packets, unused, chunk, at, file=self._file, pos=pos, checksum=self._checksum_length > 0
+            )
+            if passed is not None:
+                return self._advance(passed.event, passed.log_pos), passed.rest
+        return None, self._next_chunk(chunk, at)
+
+    def _next_chunk(self, chunk: bytes, at: int, enough: int = WHOLE_PACKET) -> bytes:
         after_max_packet = _follows_max_packet(chunk, at)
-        chunk = self._packets.next_chunk(chunk, at)
+        chunk = self._packets.next_chunk(chunk, at, enough=enough)
         if after_max_packet and chunk[:3] == b"\0\0\0":
             chunk = self._packets.next_chunk(chunk, 4)
         if len(chunk) < _FRAME_LENGTH:
@@ -295,17 +325,21 @@ class BinlogStream:
 
     def _verify_and_advance(self, event: Event, log_pos: int) -> Event:
         """Check an event that stands in the file, move on behind it, and return it without checksum."""
-        checksum_length, pos = self._checksum_length, self._pos
-        size = event.end_pos - event.start_pos
+        checksum_length = self._checksum_length
         if checksum_length and not control_events.checksum_matches(event):
-            raise control_events.checksum_error(self._file, pos, event.type)
+            raise control_events.checksum_error(self._file, self._pos, event.type)
+        return self._advance(event._replace(end=event.end - checksum_length), log_pos)
+
+    def _advance(self, event: Event, log_pos: int) -> Event:
+        """Move on behind an event that stands in the file, and return it with its positions."""
+        pos, size = self._pos, event.end_pos - event.start_pos
         end_pos = pos + size
         if end_pos & _LOW32 != log_pos:
             end_pos = self._end_after_jump(pos, size, log_pos)
         if end_pos > self._limit:
             raise self._past_end_error(end_pos)
         self._pos = end_pos
-        return event._replace(start_pos=end_pos - size, end_pos=end_pos, end=event.end - checksum_length)
+        return event._replace(start_pos=end_pos - size, end_pos=end_pos)
 
     # -- places -----------------------------------------------------------------------------------------------------
 

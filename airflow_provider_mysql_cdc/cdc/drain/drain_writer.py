@@ -125,7 +125,7 @@ class DrainWriter:
             on_wait=check,
         )
         try:
-            for event in stream.events(self.context.plan.end, decode_transactions):
+            for event in stream.events(self.context.plan.end, decode_transactions, self.routes.is_unused):
                 kind = event.type
                 if kind in row_event_types:
                     handle_rows(event)

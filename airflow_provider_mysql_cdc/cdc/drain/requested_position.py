@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
@@ -155,7 +156,7 @@ def _first_missing_transaction(
     executed = GtidTracker(str(previous_gtids))
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
-        for event in stream.events(end):
+        for event in stream.events(end, unused=no_rows):
             gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None
             if gtid is None:
                 continue

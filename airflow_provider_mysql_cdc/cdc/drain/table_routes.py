@@ -110,6 +110,17 @@ class TableRoutes:
             check_rows(event, header, len(route.decoder.table.columns))
         return route, header.pos
 
+    def is_unused(self, table_id: int) -> bool:
+        """Return whether nothing is read of the rows of a table.
+
+        Args:
+            table_id: The id that a TABLE_MAP event announced.
+        """
+        route = self.by_id.get(table_id)
+        if route is None or route.decoder is not None or route.signals is not None:
+            return False
+        return self._window_keys is None or route.table not in self._window_keys.tables
+
     def _evict_stale(self, state: SchemaState) -> None:
         """Drop routes of tables that are gone or changed, before there are twice as many as tables."""
         if len(self._cache) >= self._cache_limit:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -50,7 +51,7 @@ def statements_between(
         return
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
-        for event in stream.events(end):
+        for event in stream.events(end, unused=no_rows):
             if event.type == c.QUERY_EVENT:
                 query = parse_query(event)
                 context = DdlContext.from_query(query, lower_case_table_names=lower_case_table_names)

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
@@ -83,7 +84,7 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
     """
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
-        for event in stream.events(end):
+        for event in stream.events(end, unused=no_rows):
             if event.type != c.QUERY_EVENT:
                 continue
             query = parse_query(event)

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -58,7 +59,7 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
     is_streamed = stream_filter(cfg)
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
-        for event in stream.events(end):
+        for event in stream.events(end, unused=no_rows):
             if event.type == c.TABLE_MAP_EVENT:
                 table_map = parse_table_map(event)
                 table = TableId(table_map.db, table_map.table)

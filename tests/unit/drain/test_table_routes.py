@@ -15,6 +15,7 @@ from kit.store_contract import plan
 from airflow_provider_mysql_cdc.cdc.drain import table_route
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -99,6 +100,23 @@ def test_a_route_stays_as_long_as_its_table_has_the_structure(monkeypatch: pytes
     made.on_schema_change()
     with pytest.raises(SchemaError, match="does not know"):
         made.of_table_map(event("db", "t"), SimpleNamespace(tables={}))  # type: ignore[arg-type]
+
+
+def test_rows_are_unused_of_tables_of_which_nothing_is_read() -> None:
+    """Neither the stream's records, nor signals, nor the keys of a window come from them."""
+    state: Any = SimpleNamespace(tables={T.id: T})
+    for named, unused in (("t", False), ("foreign", True)):
+        made = of(table__include__list=r"db\.t")
+        assert not made.is_unused(1), "no TABLE_MAP event announced it"
+        made.of_table_map(event("db", named), state)
+        assert made.is_unused(1) is unused
+        made.by_id[1] = replace(made.by_id[1], signals=SimpleNamespace())  # type: ignore[arg-type]
+        assert not made.is_unused(1)
+        made.by_id[1] = replace(made.by_id[1], signals=None)
+        made._window_keys = WindowKeys({TableId("db", "foreign")})
+        assert not made.is_unused(1)
+        made._window_keys = WindowKeys({TableId("db", "other")})
+        assert made.is_unused(1) is unused
 
 
 def test_routes_of_tables_that_are_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
