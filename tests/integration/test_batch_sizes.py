@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from contextlib import closing
 from typing import Any
@@ -19,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink import request_limit
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 SMALL = {"topic.creation.default.max.message.bytes": "50000", "cdc.id.header": "true"}
 
@@ -97,6 +99,29 @@ def test_a_record_larger_than_any_request_is_named_at_once(
     with pytest.raises(RecordTooLargeError, match=r"socket\.request\.max\.bytes") as caught:
         pipeline.drain()
     assert pipeline.table_topic("t") in caught.value.where and not caught.value.can_retry
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy", "zstd"])
+def test_a_record_that_does_not_become_small_enough_by_compression_is_named(
+    properties: dict[str, str], codec: str, unique: str
+) -> None:
+    """Whether it does is known when the client has compressed it."""
+    more = {"kafka.compression.type": codec, "kafka.delivery.timeout.ms": "60000"}
+    cfg, topic = Pipeline(properties | LARGE | more).cfg, f"{unique}.large"
+    ensure_topics(make_admin(cfg.kafka_settings()), {topic: TopicSpec(1, 1, {"max.message.bytes": "200000000"})})
+    with closing(kafka_clients.record_writer(cfg, 0)) as sink:
+        sink.init()
+        sink.produce(topic, b"compresses well", b"x" * 150_000_000, 0)
+        sink.commit()
+        with pytest.raises(
+            RecordTooLargeError, match=r"at most 104857600 bytes \(socket\.request\.max\.bytes"
+        ) as caught:
+            sink.produce(topic, b"small", b"1", 0)
+            sink.produce(topic, b"random", random.Random(1).randbytes(106_000_000), 0)
+            sink.commit()
+        assert sink.shrink_batches() is None
+        assert f"topic {topic}, partition 0, key random" in caught.value.where and not caught.value.can_retry
+        assert "it has 106000006 bytes" in caught.value.why and "after compression" in caught.value.why
 
 
 FLAT = {

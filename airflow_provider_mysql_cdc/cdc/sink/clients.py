@@ -179,7 +179,10 @@ def _capped(value: Any, maximum: int) -> Any:
 
 
 def make_producer(
-    settings: Mapping[str, Any], on_error: ErrorCallback, on_undelivered: Callable[[KafkaError, Message], None]
+    settings: Mapping[str, Any],
+    on_error: ErrorCallback,
+    on_undelivered: Callable[[KafkaError, Message], None],
+    on_statistics: Callable[[str], None] | None = None,
 ) -> Producer:
     """Create a producer.
 
@@ -187,11 +190,14 @@ def make_producer(
         settings: From ``producer_settings``.
         on_error: Called with each error of the whole client.
         on_undelivered: Called with each record that could not be delivered.
+        on_statistics: Called with the client's statistics as JSON every ``statistics.interval.ms``, or None.
 
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
     with_callbacks = {**settings, "error_cb": on_error, "on_delivery": on_undelivered}
+    if on_statistics is not None:
+        with_callbacks["stats_cb"] = on_statistics
     try:
         return _create(Producer, {**_EAGER_CONNECTIONS, **with_callbacks}, settings)
     except ConfigError:

@@ -35,6 +35,12 @@ def key_text(key: bytes | str | None) -> str:
     return f", key {text[:_SHOWN]}"
 
 
+def _located(message: Message) -> tuple[str, int]:
+    """Return where a record belongs, and the bytes of its key and value."""
+    location = f"topic {message.topic()}, partition {message.partition()}{key_text(message.key())}"
+    return location, len(message.key() or b"") + len(message.value() or b"")
+
+
 class DeliveryFailures:
     """Keep the failures that a producer reports, until its transaction has ended.
 
@@ -44,12 +50,16 @@ class DeliveryFailures:
     Attributes:
         client_error: The last error that the producer reported, or that polling or flushing it raised.
         largest_refused: Bytes of the largest record that was refused as too large.
+        oversized_batch: Topic and bytes of a batch that is larger than any request that the brokers read, or None.
+        purged_record: Location and bytes of the largest record of its topic that was given up, or None.
     """
 
     def __init__(self, where: str) -> None:
         self._where = where
         self.client_error: KafkaError | None = None
         self.largest_refused = 0
+        self.oversized_batch: tuple[str, int] | None = None
+        self.purged_record: tuple[str, int] | None = None
         self._undelivered: tuple[KafkaError, str, int] | None = None
 
     def on_client_error(self, error: KafkaError) -> None:
@@ -58,10 +68,17 @@ class DeliveryFailures:
 
     def on_undelivered(self, error: KafkaError, message: Message) -> None:
         """Note a record that was not delivered; only the first one is kept."""
-        if self._undelivered is None and error.code() not in _PURGED:
-            size = len(message.key() or b"") + len(message.value() or b"")
-            location = f"topic {message.topic()}, partition {message.partition()}{key_text(message.key())}"
-            self._undelivered = error, location, size
+        if error.code() in _PURGED:
+            self._note_purged(message)
+        elif self._undelivered is None:
+            self._undelivered = error, *_located(message)
+
+    def _note_purged(self, message: Message) -> None:
+        if self.oversized_batch is None or message.topic() != self.oversized_batch[0]:
+            return
+        location, size = _located(message)
+        if self.purged_record is None or size > self.purged_record[1]:
+            self.purged_record = location, size
 
     def on_refused(self, error: KafkaException, topic: str, partition: int, size: int) -> None:
         """Note a record that the producer refused.
@@ -75,7 +92,7 @@ class DeliveryFailures:
 
     def reset(self) -> None:
         """Forget the failures, for the next transaction."""
-        self.client_error = self._undelivered = None
+        self.client_error = self._undelivered = self.oversized_batch = self.purged_record = None
 
     def to_error(self, error: KafkaException, action: str) -> CdcError:
         """Return the error to raise for a call that failed.

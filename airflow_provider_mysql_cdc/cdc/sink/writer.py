@@ -22,13 +22,19 @@ from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
-from airflow_provider_mysql_cdc.cdc.sink.request_limit import limit_records, record_too_large
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import (
+    limit_records,
+    oversized_batch,
+    record_too_large,
+    reports_batches,
+)
 
 SHORT_TIMEOUT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes little; the brokers' maximum may be lower."""
 _SERVE_BYTES = 1 << 20
 _BATCH_DIVISOR, _MIN_BATCH_BYTES = 10, 100
 _PAUSE_S, _FLUSH_S, _PAUSES_BEFORE_FLUSH = 0.005, 0.002, 4
+_WATCH_S = 1.0
 
 
 class TransactionalWriter:
@@ -87,14 +93,27 @@ class TransactionalWriter:
         settings = producer_settings(*self._producer_arguments, linger_ms=self._linger.linger_ms) | batch_size
         self._record_max_bytes = settings["message.max.bytes"]
         self._settings = limit_records(settings, self._request_max_bytes)
-        return make_producer(self._settings, self._failures.on_client_error, self._failures.on_undelivered)
+        self._watches_batches = reports_batches(self._settings, self._request_max_bytes)
+        callbacks = self._failures.on_client_error, self._failures.on_undelivered
+        return make_producer(self._settings, *callbacks, self._on_statistics if self._watches_batches else None)
+
+    def _on_statistics(self, statistics: str) -> None:
+        if self._request_max_bytes is not None and self._open:
+            batch = oversized_batch(statistics, self._request_max_bytes, self.transactional_id)
+            self._failures.oversized_batch = self._failures.oversized_batch or batch
 
     def _serve(self, timeout_s: float) -> None:
-        """Let the client call back with its log lines and errors."""
+        """Let the client call back with its log lines and errors.
+
+        Raises:
+            RecordTooLargeError: A batch is larger than any request that the brokers read.
+        """
         try:
             self._client().poll(timeout_s)
         except KafkaException as error:  # a fatal error; the next call fails and reports it
             self._failures.on_client_error(unwrap_error(error))
+        if self._failures.oversized_batch is not None:
+            raise self._oversized_error(*self._failures.oversized_batch) from None
 
     def _client(self) -> Producer:
         if self._producer is None:
@@ -281,7 +300,7 @@ class TransactionalWriter:
             self._serve(_PAUSE_S)
             pauses += 1
             if pauses % _PAUSES_BEFORE_FLUSH == 0:
-                self._flush_briefly()
+                self._flush(_FLUSH_S)
             try:
                 self._produce(topic, value, key, partition, None, None, 0, headers)
                 return
@@ -293,12 +312,14 @@ class TransactionalWriter:
             except KafkaException as error:
                 raise self._produce_error(error, topic, key, value, partition, headers) from None
 
-    def _flush_briefly(self) -> None:
-        """Flush the queue: the client may wait for more records than fit into it."""
+    def _flush(self, timeout_s: float) -> int:
+        """Flush the queue, as the client may wait for more records than fit into it; return the records left."""
         try:
-            self._client().flush(_FLUSH_S)
+            left: int = self._client().flush(timeout_s)
+            return left
         except KafkaException as error:  # as in _serve
             self._failures.on_client_error(unwrap_error(error))
+            return 0
 
     def _begin(self) -> None:
         try:
@@ -337,6 +358,9 @@ class TransactionalWriter:
         if not self._open:
             return
         client, deadline = self._client(), time.monotonic() + self._timeout_s
+        # A commit that is under way cannot be aborted, so batches that cannot be sent are noticed before.
+        while self._watches_batches and self._flush(_WATCH_S) and time.monotonic() < deadline:
+            self._serve(0)
         while True:
             try:
                 client.commit_transaction(max(0.1, min(5.0, deadline - time.monotonic())))
@@ -417,6 +441,17 @@ class TransactionalWriter:
             )
         self._failures.on_refused(error, topic, partition, size)
         return self._abort_and_wrap(error, f"while writing to {topic}")
+
+    def _oversized_error(self, topic: str, batch_bytes: int) -> CdcError:
+        """Give up the transaction, and return the error that names the largest record of the topic that was left."""
+        client = self._client()
+        with contextlib.suppress(KafkaException):  # otherwise fencing or the transaction timeout ends it
+            client.abort_transaction(30.0)
+        self._flush(_WATCH_S)
+        location, size = self._failures.purged_record or (f"topic {topic}", batch_bytes)
+        self._reset()
+        self._failures.largest_refused = max(self._failures.largest_refused, size)
+        return record_too_large(location, size, self._record_max_bytes, self._request_max_bytes, batch_bytes)
 
     def _abort_and_wrap(self, error: KafkaException, action: str) -> CdcError:
         """Return the error to raise for a failed transaction, after aborting it if possible."""

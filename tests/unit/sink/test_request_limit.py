@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink import request_limit, writer
-from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import key_text
-from airflow_provider_mysql_cdc.cdc.sink.request_limit import limit_records, request_max_bytes
+from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import (
+    limit_records,
+    oversized_batch,
+    reports_batches,
+    request_max_bytes,
+)
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
+NAME = "statistics.interval.ms"
 LARGE = {"bootstrap.servers": "127.0.0.1:9", "message.max.bytes": "64000000"}
 
 
@@ -48,12 +56,80 @@ def test_a_record_above_the_clients_own_limit_names_that() -> None:
     assert "kafka.message.max.bytes is 2000000" in error.why and "socket.request" not in str(error)
 
 
-def test_a_record_that_may_become_small_enough_by_compression_is_not_refused() -> None:
-    assert limit_records({"message.max.bytes": 9_000_000, "compression.type": "zstd"}, 3_000_000) == {
-        "message.max.bytes": 9_000_000,
-        "compression.type": "zstd",
-    }
-    assert limit_records({"message.max.bytes": 9_000_000}, None) == {"message.max.bytes": 9_000_000}
+@pytest.mark.parametrize(("chosen", "interval"), [({}, 1_000), ({NAME: "0"}, 1_000), ({NAME: "5000"}, "5000")])
+def test_a_record_that_may_become_small_enough_by_compression_is_not_refused(
+    chosen: dict[str, str], interval: object
+) -> None:
+    settings: dict[str, Any] = {"message.max.bytes": 9_000_000, "compression.type": "zstd", **chosen}
+    assert limit_records(settings, 3_000_000) == {**settings, NAME: interval}
+    assert reports_batches({**settings, NAME: interval}, 3_000_000)
+
+
+def test_batches_are_not_watched_where_none_can_be_too_large() -> None:
+    compressed = {"message.max.bytes": 2_000_000, "compression.codec": "lz4"}
+    for settings, request_bytes in (
+        ({"message.max.bytes": 9_000_000}, None),
+        (compressed, 3_000_000),
+        (compressed | {"message.max.bytes": 9_000_000}, None),
+    ):
+        assert limit_records(settings, request_bytes) == settings
+        assert not reports_batches(settings, request_bytes)
+    assert not reports_batches(limit_records({"message.max.bytes": 9_000_000, NAME: "5"}, 3_000_000), 3_000_000)
+
+
+def test_a_batch_that_no_request_holds_is_found_in_the_statistics() -> None:
+    def statistics(**sizes: int) -> str:
+        topics = {name: {"topic": name, "batchsize": {"min": 1, "max": size}} for name, size in sizes.items()}
+        return json.dumps({"name": "rdkafka#producer-1", "topics": topics})
+
+    largest = 1_000 - 32 - len("p.0") - len("t")
+    assert oversized_batch(statistics(t=largest), 1_000, "p.0") is None
+    assert oversized_batch(statistics(t=largest + 1), 1_000, "p.0") == ("t", largest + 1)
+    assert oversized_batch(statistics(t=2_000, u=3_000, v=0), 1_000, "p.0") == ("u", 3_000)
+    assert oversized_batch("{}", 1_000, "p.0") is None
+
+
+class Client:
+    """A client whose commit would wait for a record that is sent again and again."""
+
+    def __init__(self, failures: DeliveryFailures, statistics: Any) -> None:
+        self._failures, self._statistics, self.calls = failures, statistics, list[str]()
+
+    def flush(self, timeout_s: float) -> int:
+        self.calls.append("flush")
+        return 0 if "abort" in self.calls and self._report_purged() is None else 1
+
+    def _report_purged(self) -> None:
+        for key, topic, size in ((b"a", "u", 9_000_000), (b"b", "t", 10), (b"c", "t", 8_000_000), (b"d", "t", 20)):
+            message: Any = SimpleNamespace(
+                topic=lambda t=topic: t, partition=lambda: 0, key=lambda k=key: k, value=lambda n=size: b"x" * n
+            )
+            self._failures.on_undelivered(KafkaError(KafkaError._PURGE_QUEUE), message)
+
+    def poll(self, timeout_s: float) -> None:
+        self._statistics(json.dumps({"topics": {"t": {"batchsize": {"max": 4_000_000}}}}))
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self.calls.append("abort")
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self.calls.append("commit")
+
+
+def test_a_compressed_record_that_no_request_holds_ends_the_transaction_and_is_named() -> None:
+    settings = LARGE | {"compression.type": "gzip"}
+    sink = TransactionalWriter(settings, "p.0", request_max_bytes=3_000_000)
+    client: Any = Client(sink._failures, sink._on_statistics)
+    sink._on_statistics(json.dumps({"topics": {"t": {"batchsize": {"max": 4_000_000}}}}))
+    assert sink._failures.oversized_batch is None, "it was of the last transaction"
+    sink._producer, sink._open = client, True
+    with pytest.raises(RecordTooLargeError) as caught:
+        sink.commit()
+    assert client.calls == ["flush", "abort", "flush"]
+    assert caught.value.where == "topic t, partition 0, key c" and not caught.value.can_retry
+    assert "8000001 bytes (its batch has 4000000 after compression)" in caught.value.why
+    assert "at most 3000000 bytes (socket.request.max.bytes)" in caught.value.why
+    assert sink.shrink_batches() is None and sink._failures.oversized_batch is None and not sink._open
 
 
 def test_the_brokers_are_asked_once_and_only_where_a_record_can_reach_their_limit(
