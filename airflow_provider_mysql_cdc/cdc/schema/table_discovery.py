@@ -15,8 +15,11 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
+MANY_TABLES = 1_000
+"""Tables that are not captured, from which on a line says that their structures are read: a second or more."""
 NO_SUCH_TABLE = (1146, 1049)  # the table, its database
 
 
@@ -144,13 +147,16 @@ def lock_metadata(conn: Any, tables: list[TableId], timeout_s: int) -> TableId |
     return None
 
 
-def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> TableDefinitions:
+def read_definitions(
+    conn: Any, cfg: ConnectorConfig, tables: list[TableId], log: Log = lambda _: None
+) -> TableDefinitions:
     """Read the CREATE statements of the tables and of the captured databases, whose character sets new tables inherit.
 
     Args:
         conn: The connection that holds the snapshot's locks.
         cfg: The connector's configuration.
         tables: The tables.
+        log: Receives one line of text if there are so many other tables that reading them takes a while.
     """
     captured = set(tables)
     described = [t for t in base_tables(conn) if cfg.stores_ddl(t) and t not in captured]
@@ -175,9 +181,22 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
             if cfg.stores_database_ddl(db) or db in described_databases:
                 statement = f"CREATE DATABASE {quote_name(db)} CHARSET {db_charset} COLLATE {db_collation}"
                 databases.setdefault(db, statement)
-    uncaptured = _uncaptured_statements(conn, [t for t in described if t.db in databases])
+    others = [t for t in described if t.db in databases]
+    if len(others) >= MANY_TABLES:
+        log(_many_tables_line(cfg, others))
+    uncaptured = _uncaptured_statements(conn, others)
     return TableDefinitions(
         charset, collation, databases, create_statements, sql_mode, int(lower_case_names), uncaptured
+    )
+
+
+def _many_tables_line(cfg: ConnectorConfig, tables: Collection[TableId]) -> str:
+    elsewhere = sum(not cfg.captures_database(table.db) for table in tables)
+    return (
+        f"the schema history gets the structures of {len(tables):,} tables that are not captured, so that each can "
+        f"be captured, copied or renamed later; to leave them out, set {F.STORE_ONLY_CAPTURED_TABLES_DDL.name}=true; "
+        f"for the {elsewhere:,} in databases that are not captured "
+        f"{F.STORE_ONLY_CAPTURED_DATABASES_DDL.name}=true"
     )
 
 

@@ -154,7 +154,7 @@ class _SnapshotDriver:
             if missing_table := lock_metadata(conn, tables, lock_seconds(self.cfg)):
                 return [], [f"{missing_table} no longer exists"]
             # The definitions are read under metadata locks, so they cannot change before the view is open.
-            definitions = read_definitions(conn, self.cfg, tables)
+            definitions = read_definitions(conn, self.cfg, tables, self.log)
             state = captured_state(definitions)
             if recovery.is_recovery(self.cfg):
                 self.job.require(self.plan)

@@ -127,13 +127,13 @@ def test_only_a_table_whose_every_chunk_was_read_is_kept(
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what a source says whose tables keep still; a test changes it."""
-    says: dict[str, Any] = {"gone": None, "read": []}
+    says: dict[str, Any] = {"gone": None, "read": [], "logs": []}
     monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(driver, "prepare_topics", lambda *_: None)
     monkeypatch.setattr(driver, "wait_for_visible_offset", lambda *_: (END, True))
     monkeypatch.setattr(driver, "captured_tables", lambda *_: [TABLE])
     monkeypatch.setattr(driver, "lock_metadata", lambda *_: says["gone"])
-    monkeypatch.setattr(driver, "read_definitions", lambda *_: None)
+    monkeypatch.setattr(driver, "read_definitions", lambda conn, cfg, tables, *log: says["logs"].extend(log))
     monkeypatch.setattr(driver, "captured_state", lambda _: SimpleNamespace(tables={TABLE: SimpleNamespace(id=TABLE)}))
     monkeypatch.setattr(driver, "edge_chunks_of", lambda *_: ("", ""))
     monkeypatch.setattr(driver, "check_override", lambda *_: None)
@@ -156,6 +156,7 @@ def fresh(job: JobLedger) -> Any:
 def test_tables_that_keep_still_are_read(still: dict[str, Any], fresh: Any) -> None:
     assert fresh._read_tables(LedgerState()) == (CHUNKS, [])
     assert still["read"] == [[chunk.id for chunk in CHUNKS]]
+    assert still["logs"] == [fresh.log], "what takes long before the rows is said"
 
 
 def test_a_table_that_is_gone_when_it_shall_be_held_is_looked_up_again(still: dict[str, Any], fresh: Any) -> None:
