@@ -377,7 +377,7 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot_driver, "lock_metadata", _lock)
     patch.setattr(snapshot_driver, "tables_created_since", _created)
     patch.setattr(snapshot_driver, "captured_tables", lambda _, cfg: _captured(cfg))
-    patch.setattr(snapshot_driver, "read_definitions", lambda _, __, tables: _definitions(tables))
+    patch.setattr(snapshot_driver, "read_definitions", lambda _, __, tables, ___: _definitions(tables))
     patch.setattr(snapshot_driver, "captured_state", lambda found: found.state)
     patch.setattr(snapshot_driver, "split_table", lambda _, table, *__, **___: _of_source("split")(table.id))
 

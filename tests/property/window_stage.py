@@ -162,7 +162,7 @@ def _source(patch: pytest.MonkeyPatch, stage: Any) -> None:
     patch.setattr(window_task, "stream_rows", touch)
     patch.setattr(key_range_assignment, "find_bound", find_bound)
     patch.setattr(scan_bounds, "find_bound", find_bound)
-    patch.setattr(scan_bounds, "_table_exists", lambda _, table: stage.world.source.rows_now(table, ()) is not None)
+    patch.setattr(scan_bounds, "table_exists", lambda _, table: stage.world.source.rows_now(table, ()) is not None)
     patch.setattr(key_range_assignment, "CHUNKS_PER_RANGE", 1)
     for_scans = KeyRangeQueue.for_scans
 
