@@ -120,7 +120,7 @@ def is_reported(state: IncrementalState, request_id: str, reason: str, digest: s
 def record_refusal(
     state: IncrementalState, request_id: str, reason: str, now_ms: int, digest: str = ""
 ) -> IncrementalState:
-    """Record that a request was refused; a request that was accepted keeps its outcome.
+    """Record that a request was refused; one that was accepted, and is not corrected by it, keeps its outcome.
 
     Args:
         state: The state.
@@ -129,8 +129,7 @@ def record_refusal(
         now_ms: Current time, milliseconds since 1970.
         digest: Digest of the signal's content.
     """
-    known = state.requests.get(request_id)
-    if known is not None and known.verdict == "accepted":
+    if not is_new_request(state, request_id, digest):
         return state
     return state.with_request(RequestRecord(request_id, "refused", reason=reason, ts_ms=now_ms, digest=digest))
 

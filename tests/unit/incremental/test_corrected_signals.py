@@ -110,6 +110,9 @@ def test_a_signal_whose_scans_were_aborted_is_taken_when_it_was_corrected() -> N
     first, _ = run(IncrementalState(), ask(wrong))
     copy, _ = run(aborted(first.state), ask(wrong))
     assert copy.state.active_scans == [] and copy.refused == [], "a copy does not start it again"
+    worse, _ = run(aborted(first.state), ask(WRONG["unknown table"]), ask(WRONG["unknown table"]))
+    assert len(worse.refused) == 1 and worse.state.requests["mine"].verdict == "refused"
+    assert len(run(worse.state, ask(GOOD))[0].state.scans) == 1
     after, _ = run(aborted(first.state), ask(GOOD))
     [scan] = after.state.scans.values()
     assert (scan.state, scan.condition, scan.number) == ("waiting", None, 1), "the aborted scan is not part of it"
