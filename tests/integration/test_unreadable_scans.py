@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.incremental_rig import ask_for, books
 from kit.records import payload
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, filled, interrupt
+from kit.window_rig import Places
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental import watermarks
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted, unfinished_request
@@ -145,3 +148,41 @@ def test_without_a_watermark_the_reason_is_named(
             require_readable(status(pipeline), "snapshot-1")
         assert "gtid_mode is not ON" in caught.value.why and caught.value.can_retry
     assert pipeline.snapshot().complete and status(pipeline).state == "done"
+
+
+@pytest.mark.req("SNAP-14")
+def test_a_table_that_a_batch_did_not_capture_is_not_read_on(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The driver of the batch dies before it does anything else, and the list is set back."""
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=60))
+    pipeline.properties |= {"incremental.snapshot.chunk.size": "1"}
+    pipeline.slots = 1
+    assert pipeline.snapshot().complete
+    ask_for(pipeline, ["aa"])
+    places = Places(monkeypatch)
+    places.die("incremental.after_commit", 2)
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    execute(root, "UPDATE aa SET v = 9 WHERE id < 10", "DELETE FROM aa WHERE id = 12")
+    pipeline.properties["table.exclude.list"] = f"{database}.aa"
+    places.die("driver.before_outcome")
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    del pipeline.properties["table.exclude.list"]
+    pipeline.drain()
+    assert [scan.state for scan in books(pipeline).scans.values()] == ["aborted"]
+    assert any("ends before the table was read" in line for line in pipeline.lines)
+
+
+@pytest.mark.req("SNAP-14")
+def test_a_mode_without_drains_cannot_finish_a_snapshot(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    execute(root, f"USE `{database}`", *filled(database, "aa", "bb", count=50))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    assert finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log) == "snapshot-1"
+    pipeline.properties["snapshot.mode"] = "initial_only"
+    with pytest.raises(ConfigError, match="without a stream") as caught:
+        pipeline.snapshot()
+    assert "snapshot.mode" in caught.value.where and not caught.value.can_retry

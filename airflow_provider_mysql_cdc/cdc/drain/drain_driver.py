@@ -86,10 +86,12 @@ class OtherWork:
     Args:
         run_after_batch: Called after each batch; returns records by topic.
         is_pending: Returns whether there is other work although nothing new was logged.
+        run_before_writers: Called when a batch is in force, before its writers start.
     """
 
     run_after_batch: Callable[[BatchContext], dict[str, int]]
     is_pending: Callable[[ConnectorConfig, LedgerState], bool]
+    run_before_writers: Callable[[ConnectorConfig, JobLedger, LedgerState, Log], None] = lambda *_: None
 
 
 NO_OTHER_WORK = OtherWork(lambda context: {}, lambda cfg, ledger: False)
@@ -116,11 +118,15 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
     with run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
         run_lock.disable_idle_timeout(conn)
         with JobLedger(cfg, spec.run or taskless_run_id()) as job:
+
+            def complete_batch(planned: PlannedBatch) -> dict[str, int]:
+                return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work)
+
             while True:
                 lock.require()
                 earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
-                counts = _complete_batch(cfg, conn, job, planned, runner, log, lock)
-                drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, runner, log, lock)
+                counts = complete_batch(planned)
+                drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
                 other_counts = other_work.run_after_batch(
                     BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more)
                 )
@@ -161,11 +167,12 @@ def _complete_batch(
     runner: TaskRunner,
     log: JobLog,
     lock: run_lock.RunLock,
+    other_work: OtherWork,
 ) -> dict[str, int]:
     plan = planned.plan
     try:
         with named_errors(cfg):
-            counts = _run_batch(cfg, conn, job, planned, runner, log)
+            counts = _run_batch(cfg, conn, job, planned, runner, log, other_work)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
@@ -181,9 +188,7 @@ def _drain_more(
     job: JobLedger,
     owner: str,
     weights: dict[str, int],
-    runner: TaskRunner,
-    log: JobLog,
-    lock: run_lock.RunLock,
+    complete_batch: Callable[[PlannedBatch], dict[str, int]],
 ) -> dict[str, int] | None:
     """Drain a batch to the end of the binlog, as far as max.batch.bytes lets it; None where nothing new is logged."""
     ledger = job.latest()
@@ -191,13 +196,20 @@ def _drain_more(
     plan = None if start is None else plan_drain(cfg, conn, start, epoch, owner, weights, ledger.prepared())
     if plan is None:
         return None
-    return _complete_batch(cfg, conn, job, PlannedBatch(plan, offsets_checked=True), runner, log, lock)
+    return complete_batch(PlannedBatch(plan, offsets_checked=True))
 
 
 def _run_batch(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, planned: PlannedBatch, runner: TaskRunner, log: JobLog
+    cfg: ConnectorConfig,
+    conn: Any,
+    job: JobLedger,
+    planned: PlannedBatch,
+    runner: TaskRunner,
+    log: JobLog,
+    other_work: OtherWork = NO_OTHER_WORK,
 ) -> dict[str, int]:
     batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
+    other_work.run_before_writers(cfg, job, batch.ledger, log)
     plan, progress = batch.plan, DrainProgress(batch.plan, log)
     inputs = WriterInputs(batch.state, new_run_id(), server_variables(conn))
     StageRunner(cfg, runner, job.schema_ids).run(

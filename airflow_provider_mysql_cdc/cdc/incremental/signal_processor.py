@@ -27,9 +27,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
-    UNCAPTURED_REASON,
     SnapshotRequest,
-    end_uncaptured,
     is_new_request,
     is_reported,
     queue_scans,
@@ -327,10 +325,7 @@ def process_signals(
         CdcError: The source or Kafka fails; all signals stay pending.
     """
     before = read_incremental_state(ledger)
-    state = end_uncaptured(before.with_advanced_cursors(), cfg.captures)
-    for scan in before.active_scans:
-        if not cfg.captures(scan.table):
-            log(f"WARNING: the snapshot of {scan.table} ends before the table was read: {UNCAPTURED_REASON}")
+    state = before.with_advanced_cursors()
     # Also those that an earlier run has read completely, and whose end it did not write.
     processor = SignalProcessor(cfg, conn, job, ledger, log, state, list(notices.ended(before, state)))
     pending = pending_signals(ledger.signals)

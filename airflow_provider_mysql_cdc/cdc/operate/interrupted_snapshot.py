@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
 from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import (
     InterruptedSnapshot,
@@ -93,7 +94,15 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
         pending = result.state.pending
     if ledger is None or (pending is not None and pending.kind == "snapshot"):
         return None  # no drain is possible before the snapshot that is to begin
-    return active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
+    request = active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
+    if request is not None and _without_stream(cfg):
+        raise ConfigError(
+            "an interrupted snapshot cannot be finished without a stream",
+            where=f"{F.SNAPSHOT_MODE.name}=initial_only",
+            why=f"the drains of the stream read the rest of its tables ({request}), and this mode has no drains",
+            remedy=f"set {F.SNAPSHOT_MODE.name} back until the snapshot is complete",
+        )
+    return request
 
 
 def unfinished_request(cfg: ConnectorConfig) -> str | None:

@@ -7,7 +7,7 @@ CONSISTENT SNAPSHOT and reports ``opened``; the driver reads the binlog position
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import (
     gtids_on,
     wait_for_visible_offset,
 )
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError
@@ -35,6 +36,9 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OPENED, 
 ACCESS_DENIED = {1044, 1045, 1142, 1227}
 LOCK_WAIT_TIMEOUT = 1205
 OPTIMISTIC_TRIES = 50
+LOCK_WAIT_S = 3
+"""Longest wait in seconds of a task for a table that a statement holds, or waits for."""
+TABLES_PER_QUERY = 50
 GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
 
 
@@ -57,6 +61,38 @@ def require_server(conn: Any, server_uuid: str | None) -> None:
             remedy="let database.hostname and database.port lead to one server, not to several; then run the task "
             "again",
         )
+
+
+def hold_tables(conn: Any, tables: Sequence[TableId]) -> None:
+    """Lock tables against statements that change their structure, until the view of the connection is closed.
+
+    The first query of a table takes a metadata lock for the rest of the transaction (MySQL manual, "Metadata Locking").
+    Without it a name could mean another table, or a column name another column, for a task that reads its first chunk
+    of a table later than other tasks; the server refuses only tables that were rebuilt (error 1412).
+
+    Args:
+        conn: A task's connection, whose view is open.
+        tables: The tables of the snapshot.
+
+    Raises:
+        SourceConnectionError: A statement holds one of them.
+        SourceError: The server returned another error.
+    """
+    for start in range(0, len(tables), TABLES_PER_QUERY):
+        part = tables[start : start + TABLES_PER_QUERY]
+        try:
+            with conn.cursor() as cursor:
+                cursor.execute(" UNION ALL ".join(f"(SELECT 1 FROM {table.quoted()} LIMIT 0)" for table in part))
+        except pymysql.MySQLError as error:
+            where = f"tables {part[0]} to {part[-1]}"
+            if error.args[:1] != (LOCK_WAIT_TIMEOUT,):
+                raise from_exception(error, where) from error
+            raise SourceConnectionError(
+                "a statement holds a table of the snapshot, or waits for it",
+                where=where,
+                why=str(error.args[1]),
+                remedy="let the statement end (performance_schema.metadata_locks names it), then run the task again",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

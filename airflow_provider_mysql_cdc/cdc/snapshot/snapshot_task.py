@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import LOCK_WAIT_S, hold_tables, require_server
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     RangeFaultPoints,
     RangeWriter,
@@ -100,7 +101,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
             with kafka_clients.ledger(cfg) as ledger:
                 join_plan(ledger, plan, sink, index)
             with connect(cfg.connection_settings()) as conn:
-                view = _join_view(conn, channel)
+                view = _join_view(conn, channel, [table for table in inputs.tables if cfg.captures(table)])
                 if view is None:  # the driver reads the tables again and starts new tasks
                     return {}
                 require_server(conn, view.offset.server_uuid)
@@ -112,15 +113,17 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
                 return task.run()
 
 
-def _join_view(conn: Any, channel: CoordinatorClient) -> OpenedView | None:
+def _join_view(conn: Any, channel: CoordinatorClient, tables: Sequence[TableId]) -> OpenedView | None:
     """Open this task's view at the same time as all other tasks; None if the driver discards the views."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION wait_timeout = 2147483, net_write_timeout = 3600")
+        cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
     READY.arrive(channel)
     opened = OPENED
     while True:
         with conn.cursor() as cursor:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        hold_tables(conn, tables)
         reply = opened.arrive(channel)
         if reply.reopen is None:
             return reply.view

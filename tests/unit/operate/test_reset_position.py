@@ -28,7 +28,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
         SimpleNamespace(type=c.QUERY_EVENT, sql=sql, file=END.file, start_pos=400, where=lambda: "binlog:400")
         for sql in statements
     ]
-    stream = SimpleNamespace(events=lambda end: iter(events), close=lambda: None)
+    stream = SimpleNamespace(events=lambda end, **_: iter(events), close=lambda: None)
     monkeypatch.setattr(recovery, "open_stream", lambda *_, **__: stream)
     monkeypatch.setattr(
         recovery, "parse_query", lambda e: SimpleNamespace(sql=e.sql, db="d", sql_mode=0, updated_dbs=())

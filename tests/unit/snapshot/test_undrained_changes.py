@@ -30,7 +30,7 @@ def statement(sql: str, *dbs: str) -> Any:
 def search(monkeypatch: pytest.MonkeyPatch, *events: Any, end: BinlogOffset = END) -> None:
     """Look for changes in a range that holds these events."""
     closed: list[bool] = []
-    stream = SimpleNamespace(events=lambda end: iter(events), close=lambda: closed.append(True))
+    stream = SimpleNamespace(events=lambda end, **_: iter(events), close=lambda: closed.append(True))
     for event in events:
         event.where = lambda: "binlog.000001:400"
     monkeypatch.setattr(gap, "open_stream", lambda *_, **__: stream)
