@@ -63,6 +63,9 @@ def test_bad_rows_of_snapshot_and_drain_go_to_the_topic_and_the_others_stay(
     (letter,) = [json.loads(r.value or b"") for r in pipeline.read(dead)]
     assert letter["op"] == "r" and letter["topic"] == topic
     assert letter["error"]["where"].endswith(f"table {database}.clock, key id=2")
+    assert (letter["key"], letter["before"], letter["after"]) == ({"id": 2}, None, {"id": 2, "note": "b"})
+    assert [f["column"] for f in letter["failed"]] == ["t"] and letter["source"]["table"] == "clock"
+    assert [json.loads(r.key or b"") for r in pipeline.read(dead)] == [{"id": 2}]
     script(root, database, *CHURN)
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete

@@ -357,7 +357,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
 
 
 def _route(cfg: ConnectorConfig, _: Any, table: Table, partitions: int, **__: Any) -> row_emitter.SnapshotRoute:
-    return row_emitter.SnapshotRoute(record_topics.table_topic_name(cfg, table.id), partitions, NO_ROWS)
+    return row_emitter.SnapshotRoute(record_topics.table_topic_name(cfg, table.id), partitions, NO_ROWS, NO_ROWS)
 
 
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:

@@ -269,6 +269,7 @@ class RangeWriter:
             cfg=self.cfg,
             table=select.table,
             decode=rows.decode,
+            partial_rows=route.partial_rows,
             fill=fill,
             source_texts=source_texts,
             where=row_range.where,

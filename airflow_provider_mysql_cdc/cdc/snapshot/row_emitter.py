@@ -12,7 +12,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRows, TextDecoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
@@ -24,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.partial_text_row import PartialTextRows
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 DEFAULT_MARKER = snapshot_marker()
@@ -50,11 +50,13 @@ class SnapshotRoute:
         topic: The topic.
         partitions: Its number of partitions.
         text_rows: The decoder and the record format.
+        partial_rows: Describes rows that are left out.
     """
 
     topic: str
     partitions: int
     text_rows: TextRows
+    partial_rows: PartialTextRows
 
 
 def make_snapshot_route(
@@ -81,7 +83,8 @@ def make_snapshot_route(
     topic = record_topics.table_topic_name(cfg, table.id)
     options = table_options.table_options(cfg, table)
     record_format = None if formats is None else formats.table_format(table, options, topic)
-    return SnapshotRoute(topic, partitions, create_text_rows(cfg, record_format, table, options, columns, tally))
+    text_rows = create_text_rows(cfg, record_format, table, options, columns, tally)
+    return SnapshotRoute(topic, partitions, text_rows, PartialTextRows(cfg, table, columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ class RowEmitter:
         cfg: The connector's configuration.
         table: The table.
         decode: Its compiled text decoder.
+        partial_rows: Describes rows that are left out.
         fill: Writes the source block for a value of ``source.snapshot`` into the decoder's context.
         source_texts: Returns the text after the operation.
         where: The key range, for error messages.
@@ -130,6 +134,7 @@ class RowEmitter:
         cfg: ConnectorConfig,
         table: Table,
         decode: TextDecoder,
+        partial_rows: PartialTextRows,
         fill: Callable[[EventContext, str], None],
         source_texts: SnapshotSource,
         where: str,
@@ -143,6 +148,7 @@ class RowEmitter:
         # Tables that share a topic may have equal keys.
         self._own_topic = record_topics.unrouted_topic(cfg, table.id)
         self._target, self._decode, self._fill = target, decode, fill
+        self._partial_rows = partial_rows
         self._op_tail = source_texts.op_tail
         self._row_id_prefix = row_id_prefix
         self._id_prefix = id_prefix if cfg[F.CDC_ID_HEADER] else None
@@ -230,7 +236,9 @@ class RowEmitter:
             if self._dead_letters is None:
                 raise
             self.left_out += 1
-            self._dead_letters.report(self.topic, BadRow(self._rows - 1, "r", error), ctx.as_json(), target.headers)
+            context = ctx.as_json()
+            bad_row = self._partial_rows.describe(self._rows - 1, error, packet, context)
+            self._dead_letters.report(self.topic, bad_row, context, target.headers)
             return
         for number, (key, value, *_) in enumerate(records):
             headers: Headers = target.headers

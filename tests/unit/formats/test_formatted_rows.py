@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
 from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
@@ -123,6 +124,7 @@ def test_rows_of_a_snapshot(mode: str) -> None:
         cfg=cfg,
         table=Table(TableId("db", "t"), ()),
         decode=lambda packet, pos, ctx, out: out.append((key(int(packet)), packet, 0, 0, None, None)),
+        partial_rows=SimpleNamespace(describe=lambda row, error, *_: BadRow(row, "r", error)),  # type: ignore[arg-type]
         fill=lambda ctx, marker: None,
         source_texts=SnapshotSource(lambda *_: None, lambda ns: "}", "}"),
         where="snapshot of db.t/0",
