@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import (
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import TableUnreadable
+from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import LowWatermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import NextKeyRange
 from airflow_provider_mysql_cdc.cdc.job import stage_runner
@@ -109,11 +110,16 @@ def windows(patch: pytest.MonkeyPatch, stage: Any) -> None:
     _reader(patch)
     for module in (prepare_drain, signal_processor):
         patch.setattr(module, "has_new_signals", lambda *_: False, raising=False)
-    patch.setattr(window_loop, "process_signals", lambda _, __, ___, ledger, *____: (_folded(ledger), False))
+    patch.setattr(window_loop, "process_signals", _without_signals)
 
 
-def _folded(ledger: Any) -> Any:
-    return read_incremental_state(ledger).with_advanced_cursors()
+def _without_signals(cfg: ConnectorConfig, conn: Any, job: Any, ledger: Any, *_: Any) -> tuple[Any, bool]:
+    """Return the state after no signal, as it is stored then."""
+    before = read_incremental_state(ledger)
+    after = before.with_advanced_cursors()
+    if records := state_records(cfg, job, before, after, []):
+        job.commit(records)
+    return after, False
 
 
 def _source(patch: pytest.MonkeyPatch, stage: Any) -> None:
