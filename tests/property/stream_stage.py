@@ -375,6 +375,7 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     for name in ("build_snapshot_schema", "history_records", "check_override"):
         patch.setattr(snapshot_driver, name, _nothing)
     patch.setattr(snapshot_driver, "lock_metadata", _lock)
+    patch.setattr(snapshot_task, "hold_tables", _lock)
     patch.setattr(snapshot_driver, "tables_created_since", _created)
     patch.setattr(snapshot_driver, "captured_tables", lambda _, cfg: _captured(cfg))
     patch.setattr(snapshot_driver, "read_definitions", lambda _, __, tables, ___: _definitions(tables))
@@ -391,7 +392,7 @@ def _definitions(tables: list[TableId]) -> Any:
     return SimpleNamespace(tables=dict.fromkeys(tables, ""), lower_case_table_names=0, state=state)
 
 
-def _lock(conn: Any, tables: Iterable[TableId], _: int) -> TableId | None:
+def _lock(conn: Any, tables: Iterable[TableId], _: int = 0) -> TableId | None:
     for table in tables:
         ModelRangeWriter.world.source.lock(conn, table)
     return None

@@ -64,7 +64,7 @@ def test_promises_hold_over_many_random_interleavings(block: int) -> None:
 
 
 def test_walks_of_the_suite_hand_snapshots_over_and_finish_them_in_windows() -> None:
-    oracles = [random_walk(seed).world.oracle for seed in range(20)]
+    oracles = [random_walk(seed).world.oracle for seed in range(25)]
     assert sum(oracle.handed_over for oracle in oracles) >= 8
     assert sum(oracle.windows for oracle in oracles) >= 12
 

@@ -64,6 +64,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
     CHUNK_PROGRESS,
+    HELD,
     NEXT_CHUNK,
     NOTE,
     OPENED,
@@ -267,6 +268,7 @@ class _SnapshotDriver:
             [
                 barrier.handler(READY),
                 barrier.handler(OPENED),
+                barrier.handler(HELD),
                 NEXT_CHUNK.handled_by(queue.next),
                 NOTE.handled_by(self._log_once),
                 CHUNK_PROGRESS.handled_by(queue.progress),

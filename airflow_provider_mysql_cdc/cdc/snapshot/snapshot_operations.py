@@ -162,6 +162,8 @@ READY = BarrierPoint.declare("ready", EmptyMessage)
 """A task is connected to the source and waits for the moment to open its view."""
 OPENED = BarrierPoint.declare("opened", ViewReply)
 """A task has opened its view."""
+HELD = BarrierPoint.declare("held", EmptyMessage)
+"""A task holds the tables of the snapshot against statements that change their structure."""
 NOTE = TaskOperation("note", LogLine, EmptyMessage)
 """A task has a line for the job's log."""
 NEXT_CHUNK = TaskOperation("next", EmptyMessage, NextChunk)

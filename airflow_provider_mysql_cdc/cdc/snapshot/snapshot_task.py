@@ -49,6 +49,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_PROGRESS,
     NEXT_CHUNK,
     NOTE,
+    HELD,
     OPENED,
     READY,
     AssignedChunk,
@@ -123,8 +124,10 @@ def _join_view(conn: Any, channel: CoordinatorClient, tables: Sequence[TableId])
     while True:
         with conn.cursor() as cursor:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        hold_tables(conn, tables)
         reply = opened.arrive(channel)
+        if reply.view is not None:
+            hold_tables(conn, tables)
+            HELD.arrive(channel)
         if reply.reopen is None:
             return reply.view
         conn.rollback()

@@ -12,10 +12,11 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, open_view
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import OPENED, READY, OpenedView, ViewReply
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import HELD, OPENED, READY, OpenedView, ViewReply
 
 INEXACT_VIEW_WARNING = (
     "WARNING: with snapshot.locking.mode=none, transactions may have been committed while the view was opened. Rows "
@@ -47,7 +48,7 @@ class ViewOpener:
         cfg: The connector's configuration.
         barrier: The barrier of the tasks.
         tables: Tables to lock if the account may not take the global lock.
-        guard_conn: The connection whose metadata locks block DDL until the view is open.
+        guard_conn: The connection whose metadata locks block DDL until the tasks hold the tables themselves.
         callbacks: What to do with the view.
         changed_tables: Changes that made the view unusable.
     """
@@ -79,18 +80,21 @@ class ViewOpener:
                 lock_seconds(cfg),
                 cfg.connection_settings(),
             )
-            self.guard_conn.rollback()
             self.callbacks.log(str(view))
             if not view.exact:
                 self.callbacks.log(INEXACT_VIEW_WARNING.format(view.offset))
             opened = self.barrier.last_reached(OPENED)
             self.changed_tables = self.callbacks.find_changes(view)
             if self.changed_tables:
+                self.guard_conn.rollback()
                 self.barrier.release(opened, ViewReply())
             else:
                 faults.fault_point("snapshot.view_open")
                 self.callbacks.record_view(view)
                 self.barrier.release(opened, ViewReply(OpenedView(view.offset, view.ts_ms)))
+                self.barrier.wait(HELD)
+                self.guard_conn.rollback()
+                self.barrier.release(HELD, EMPTY)
                 stage_ended.wait()
             unlock()
 
