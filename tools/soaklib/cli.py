@@ -162,6 +162,7 @@ def _parse_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", help=f"only these kinds, apart by commas; all: {', '.join(FAULTS)}")
     parser.add_argument("--rate", type=float, default=40.0, help="transactions a second of each of two threads")
     parser.add_argument("--ddl-every", type=float, default=4.0, help="seconds between two DDL statements, about")
+    parser.add_argument("--avro", action="store_true", help="write Avro, with a schema registry of its own")
     parser.add_argument("--ddl-late", action="store_true", help="no DDL before the initial snapshot is complete")
     parser.add_argument(
         "--keep", action="store_true", help="leave the servers' data in the folder; so it is after differences"
@@ -202,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         old.unlink()
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
-    servers, code = Servers(folder), 1
+    servers, code = Servers(folder, avro=options.avro), 1
     world = SoakStream(
         servers, folder, options.seed, options.rate, options.ddl_every, options.ddl_late, lambda m: say_line("soak", m)
     )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from soaklib import spark_faults, xa_fault
-from soaklib.steps import Fault, fill_batch, kill_begun, kill_unfinished, point, start_attempt
+from soaklib.steps import WINDOW_POINTS, Fault, fill_batch, kill_begun, kill_unfinished, point, start_attempt
 from soaklib.world import SoakStream
 
 _TRIES = 4
@@ -180,6 +180,20 @@ def lose_state(world: SoakStream) -> bool:
     return hit
 
 
+def ask_incremental(world: SoakStream) -> bool:
+    """An incremental snapshot of some tables, whose windows a killed driver meets; sometimes it is stopped."""
+    if world.kind != "drain":
+        return False
+    names = [f"{world.database}.{name}" for name in world.rng.sample(("a", "b", "s", "c", "e", "big"), 3)]
+    world.signal("execute-snapshot", {"type": "incremental", "data-collections": names})
+    world.properties["incremental.snapshot.chunk.size"] = world.rng.choice(("30", "200", "1024"))
+    attempt = world.start(fault=point(world, "kill-self", WINDOW_POINTS))
+    world.run(attempt, excused=True)
+    if world.rng.random() < 0.25:
+        world.signal("stop-snapshot", {"type": "incremental", "data-collections": names[:1]})
+    return True
+
+
 def no_fault(world: SoakStream) -> bool:
     """No fault: an attempt without a fault."""
     fill_batch(world)
@@ -202,6 +216,7 @@ FAULTS: dict[str, Fault] = {
     "change free settings": change_free_settings,
     "change a pinned setting": change_pinned_setting,
     "lose the stored offset": lose_state,
+    "incremental snapshot": ask_incremental,
     "restart before XA COMMIT": xa_fault.restart_before_xa_commit,
     "kill Spark driver JVM": spark_faults.kill_driver_jvm,
     "kill executor JVM": spark_faults.kill_executor_jvm,

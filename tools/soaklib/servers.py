@@ -1,4 +1,4 @@
-"""The soak's own MySQL and Kafka: started in a folder of their own, killed and started again."""
+"""The soak's own MySQL, Kafka and schema registry: started in a folder of their own, killed and started again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from stacklib import StackInfo, ensure_stack, kafka, mysql, processes, stop_stack
+from stacklib import StackInfo, ensure_stack, kafka, mysql, processes, registry, stop_stack
 from stacklib.java import find_java
 
 from soaklib.proxy import Proxy
@@ -19,22 +19,26 @@ _DEAD_S = 10.0
 
 
 class Servers:
-    """Start, kill and end the two servers.
+    """Start, kill and end the servers.
 
     Args:
         folder: Folder of their data and logs.
+        avro: Whether there is a schema registry too.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, avro: bool = False) -> None:
+        self.folder, self._avro = folder, avro
+        self.registry_url: str | None = None
         self.info: StackInfo
         self.proxy: Proxy
         self._program: Any = None
 
     def start(self) -> None:
-        """Start both on free ports with new data, and a proxy in front of MySQL."""
+        """Start them on free ports with new data, and a proxy in front of MySQL."""
         stop_stack(self.folder, wipe=True)
         self.info = ensure_stack(self.folder)
+        if self._avro:
+            self.registry_url = registry.start(self.folder / "registry").url
         self.proxy = Proxy(self.info.mysql_port)
 
     def connect(self, *, database: str | None = None, timeout: float = 10.0) -> Any:
@@ -73,11 +77,12 @@ class Servers:
         return hit
 
     def end(self, *, wipe: bool) -> None:
-        """End both.
+        """End them.
 
         Args:
             wipe: Whether their data goes as well.
         """
+        registry.stop(self.folder / "registry")
         if hasattr(self, "proxy"):
             self.proxy.close()
         stop_stack(self.folder, wipe=wipe)

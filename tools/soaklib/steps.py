@@ -10,12 +10,19 @@ from soaklib.world import SoakStream
 
 Fault = Callable[[SoakStream], bool]
 POINTS = {
-    "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "driver.before_outcome"),
+    "snapshot": (
+        *("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "driver.before_outcome"),
+        "snapshot.scans_queued",  # the stream takes over what an interrupted snapshot has left
+    ),
     "drain": (
         *("plan.after_store", "writer.after_init", "writer.done", "driver.before_outcome", "airflow.before_commit"),
         *("writer.mid_batch", "writer.before_commit", "writer.after_commit") * 3,
     ),
 }
+WINDOW_POINTS = (
+    *("incremental.view_open", "incremental.before_books", "signals.before_commit", "driver.before_outcome"),
+    *("writer.before_commit", "writer.after_commit"),
+)
 # Passed by tasks, on Spark in a Python worker.
 TASK_POINTS = {
     "snapshot": ("snapshot.view_open", "snapshot.chunk_read", "snapshot.after_chunk"),

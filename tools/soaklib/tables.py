@@ -6,6 +6,7 @@ from typing import Any
 
 AUDIT = "audit"
 OTHER = "soak_other"
+SIGNALS = f"{OTHER}.signals"
 BIG, ROWS = 900, 260
 
 TABLES = {
@@ -64,6 +65,7 @@ def create(conn: Any, database: str) -> None:
             f"CREATE DATABASE {database} CHARACTER SET utf8mb4",
             f"CREATE DATABASE IF NOT EXISTS {OTHER}",
             f"CREATE TABLE IF NOT EXISTS {OTHER}.noise (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(200))",
+            f"CREATE TABLE IF NOT EXISTS {SIGNALS} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT)",
             f"USE {database}",
             f"CREATE TABLE {AUDIT} "
             "(id BIGINT PRIMARY KEY AUTO_INCREMENT, tbl VARCHAR(9), op CHAR(1), mark VARCHAR(40))",

@@ -11,10 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from avrolib.wire import WireReader
 from confluent_kafka.admin import AdminClient
 from demolib import verify as reading
 from demolib.checks import TableCheck
-from demolib.events import Event, EventReader, Layout, Record, RecordError, position_of
+from demolib.events import Event, Layout, Record, RecordError, position_of
 
 from soaklib.ddl import Journal
 from soaklib.tables import AUDIT, KEYS
@@ -156,11 +157,13 @@ class Topics:
         bootstrap: Kafka's addresses.
         prefix: ``topic.prefix``.
         database: The database.
+        wire: Reads the records when they are Avro; None for JSON.
     """
 
     bootstrap: str
     prefix: str
     database: str
+    wire: WireReader | None = None
 
     def names(self) -> set[str]:
         """Return the tables that have a topic."""
@@ -174,7 +177,7 @@ class Topics:
 
     def statements(self) -> list[str]:
         """Return ``ddl`` of every schema change."""
-        return [str(p.get("ddl") or "") for p in reading.schema_changes(self.bootstrap, self.prefix)]
+        return [str(p.get("ddl") or "") for p in reading.schema_changes(self.bootstrap, self.prefix, self.wire)]
 
 
 def prepared_with_xa(conn: Any, since: str) -> set[str]:
@@ -201,7 +204,15 @@ def prepared_with_xa(conn: Any, since: str) -> set[str]:
     return found
 
 
-def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: Gtid, since: str) -> StreamVerdict:
+def verify(
+    connect: Callable[[], Any],
+    topics: Topics,
+    journal: Journal,
+    after: Gtid,
+    since: str,
+    *,
+    interrupted: bool = False,
+) -> StreamVerdict:
     """Compare everything that is in Kafka with the database and the journal.
 
     Args:
@@ -210,6 +221,7 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
         journal: The DDL that was run.
         after: GTID source and number at the end of the initial snapshot.
         since: The binlog file at the stream's beginning.
+        interrupted: Whether the initial snapshot was interrupted.
 
     Raises:
         demolib.verify.VerifyError: A topic cannot be read to its end.
@@ -219,7 +231,8 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
     with closing(connect()) as conn:
         stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
         late = prepared_with_xa(conn, since)
-        _audit(verdict, audit, conn, topics, stored[AUDIT], identities, late)
+        audit_check = TableCheck(stored[AUDIT].layout, identities, late, interrupted=interrupted)
+        _audit(verdict, audit, conn, topics, stored[AUDIT], audit_check)
         topic_tables = {name: [name] for name in stored if name != AUDIT}
         final = next(name for name in reversed(journal.names) if name in stored)
         topic_tables[final] = [name for name in journal.names if name in there or name == final]
@@ -227,19 +240,19 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
             label = "r" if name == final else name
             layout = final_layout(stored[name].layout, label, journal.columns)
             table = replace(stored[name], layout=layout)
-            check = TableCheck(layout, identities, late)
+            check = TableCheck(layout, identities, late, interrupted=interrupted)
             for topic in topic_table:
                 if topic not in there:
                     continue  # a table that never had a row has no topic either; rows of its own would show below
                 check.next_topic()
-                events = reading.read_events(layout, topics.read(topic))
+                events = reading.read_events(layout, topics.read(topic), topics.wire)
                 check.feed(_counted(events, audit, label if label in KEYS else None))
             found = check.finish(reading.read_rows(conn, topics.database, table))
             verdict.events += found.events
             verdict.tables += 1
             verdict.differences += found.lines()
     for topic in sorted(there - {AUDIT} - {t for life in topic_tables.values() for t in life}):
-        verdict.events += _check_dropped_topic(verdict, topics.read(topic), topic, identities)
+        verdict.events += _check_dropped_topic(verdict, topics, topic, identities)
     verdict.transactions, wrong = audit.finish()
     verdict.differences += wrong[:_FIRST]
     verdict.differences += check_schema_changes(topics.statements(), journal)
@@ -259,35 +272,29 @@ def _audit(
     conn: Any,
     topics: Topics,
     table: reading.StoredTable,
-    seen: set[bytes],
-    late: set[str],
+    check: TableCheck,
 ) -> None:
     """Check the audit table itself, and take down what the triggers noted in it."""
     layout = table.layout
-    reader, events = EventReader(layout), list[Event | RecordError]()
-    for record in topics.read(AUDIT):
-        try:
-            event = reader.event(record)
-        except RecordError as error:
-            events.append(error)
-            continue
-        events.append(event)
-        if row := dict(zip(layout.columns, event.after or (), strict=False)):
+    events = list(reading.read_events(layout, topics.read(AUDIT), topics.wire))
+    for event in events:
+        if isinstance(event, Event) and (row := dict(zip(layout.columns, event.after or (), strict=False))):
             audit.note(event, row)
-    found = TableCheck(layout, seen, late).feed(events).finish(reading.read_rows(conn, topics.database, table))
+    found = check.feed(events).finish(reading.read_rows(conn, topics.database, table))
     verdict.events += found.events
     verdict.tables += 1
     verdict.differences += found.lines()
 
 
-def _check_dropped_topic(verdict: StreamVerdict, records: Iterable[Record], topic: str, seen: set[bytes]) -> int:
+def _check_dropped_topic(verdict: StreamVerdict, topics: Topics, topic: str, seen: set[bytes]) -> int:
     """Check the topic of a table that is gone: what is left to ask is that no event came twice."""
     count = 0
-    for record in records:
+    for record in topics.read(topic):
         count += 1
         identity = record.headers.get("cdc-id")
         if identity is None:
-            payload = json.loads(record.value or b"{}").get("payload", {})
+            value = record.value if topics.wire is None else topics.wire.as_json(record.value)
+            payload = json.loads(value or b"{}").get("payload", {})
             if payload.get("op") != "t":
                 verdict.differences.append(f"{topic}: {record.where}: the header cdc-id is missing")
             continue

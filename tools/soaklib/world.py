@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from avrolib.wire import WireReader, from_registry
 from confluent_kafka.admin import AdminClient, NewTopic
 from stacklib import processes
 
@@ -28,6 +29,7 @@ from soaklib.verify import Gtid, StreamVerdict, Topics, verify
 Progress = Callable[[str], None]
 _ATTEMPT_TIMEOUT_S = 240.0
 _TRIES = 8
+_AVRO = "io.confluent.connect.avro.AvroConverter"
 _GRANT = 150
 _FREE = {
     "commit.bytes": ("100000", "400000", "2000000", "33554432"),
@@ -78,6 +80,8 @@ class SoakStream:
     settled: threading.Event = field(default_factory=threading.Event)
     after: Gtid = ("", 0)
     since: str = ""
+    interrupted: bool = False
+    _signals: int = 0
     typical_s: float = 4.0
 
     def __post_init__(self) -> None:
@@ -104,7 +108,7 @@ class SoakStream:
     def begin(self) -> None:
         """Make a new stream and start its load."""
         self.stream += 1
-        self.settled = threading.Event()
+        self.settled, self.interrupted = threading.Event(), False
         (self.folder / "state.db").unlink(missing_ok=True)
         with closing(self.servers.connect()) as conn:
             tables.create(conn, self.database)
@@ -127,8 +131,12 @@ class SoakStream:
             "skipped.operations": "none",
             "transaction.timeout.ms": "30000",
             "source.silence.timeout.ms": "15000",
+            "signal.data.collection": tables.SIGNALS,
             **self.free_settings(),
         }
+        if self.servers.registry_url:
+            for part in ("key.converter", "value.converter"):
+                self.properties |= {part: _AVRO, f"{part}.schema.registry.url": self.servers.registry_url}
         self._one_partition("w")
         seed = self.seed * 1000 + self.stream
         self.load = Load(self.servers.connect, self.database, seed, self.rate)
@@ -165,9 +173,26 @@ class SoakStream:
                 break
         else:
             raise StreamStuckError("a hundred drains without a load did not come to an end")
-        topics = Topics(self.servers.info.kafka, self.prefix, self.database)
-        verdict = verify(self.servers.connect, topics, self.ddl.journal, self.after, self.since)
-        return verdict
+        url = self.servers.registry_url
+        wire = WireReader(from_registry(url)) if url else None
+        topics = Topics(self.servers.info.kafka, self.prefix, self.database, wire)
+        return verify(
+            self.servers.connect, topics, self.ddl.journal, self.after, self.since, interrupted=self.interrupted
+        )
+
+    def signal(self, kind: str, data: dict[str, Any]) -> None:
+        """Write a row into the signal table.
+
+        Args:
+            kind: Its type.
+            data: Its data.
+        """
+        self._signals += 1
+        with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {tables.SIGNALS} VALUES (%s, %s, %s)",
+                (f"{self.prefix}-{self._signals}", kind, json.dumps(data)),
+            )
 
     def free(self) -> str:
         """Return the settings that may change, as text."""
@@ -238,6 +263,7 @@ class SoakStream:
 
     def note(self, attempt: Attempt, result: dict[str, Any]) -> None:
         """Take down what an attempt has reached."""
+        self.interrupted |= attempt.kind == "snapshot" and not result.get("complete")
         if result.get("complete"):
             self.epochs.add((self.stream, int(result["epoch"])))
             if not attempt.spark:
