@@ -47,9 +47,9 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
     CHUNK_PROGRESS,
+    HELD,
     NEXT_CHUNK,
     NOTE,
-    HELD,
     OPENED,
     READY,
     AssignedChunk,
