@@ -123,7 +123,13 @@ def begin_scan(
         reason = "the schema history does not contain the table: it no longer exists, or is not captured"
         if scan.initial and not exists:  # it was dropped, renamed or excluded before it was read
             return scan.finish(reason)
-        raise TableUnreadable(reason, transient=exists)
+        if exists:
+            reason = (
+                "the schema history does not contain the table yet, or never: if only statements on captured tables "
+                "are stored, a signal schema-changes adds its structure"
+            )
+        # Somebody waits for the tables of an interrupted snapshot, and is told the reason.
+        raise TableUnreadable(reason, transient=exists and not scan.initial)
     if not _can_be_scanned(scan, table):
         raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
     surrogate = scan.surrogate_key

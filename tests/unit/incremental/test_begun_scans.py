@@ -48,10 +48,13 @@ def test_a_table_that_is_gone_or_excluded_is_done(
 
 def test_a_table_that_is_not_in_the_history_yet_waits(source: dict[str, Any]) -> None:
     source["exists"], lines = True, list[str]()
-    assert resume_scan(None, WAITING, None, on_deferred=lines.append) is WAITING
-    assert len(lines) == 1
+    waiting = resume_scan(None, WAITING, None, on_deferred=lines.append)
+    assert waiting == replace(WAITING, reason=waiting.reason) and "schema-changes" in waiting.reason
+    assert lines == [waiting.reason]
+    ad_hoc = replace(WAITING, initial=False)
+    assert resume_scan(None, ad_hoc, None, on_deferred=lines.append) is ad_hoc and len(lines) == 2
     with pytest.raises(TableUnreadable) as caught:
-        begin_scan(None, WAITING, None)
+        begin_scan(None, ad_hoc, None)
     assert caught.value.transient
 
 
