@@ -249,6 +249,7 @@ impl TemporalFormat {
         match self.time_of_day {
             // Only milliseconds are for a type of 32 bits; Python names what does not fit.
             TimeOfDay::No if self.unit != 1_000 || i32::try_from(value).is_ok() => json_text::signed(out, value),
+            TimeOfDay::No => return None,
             TimeOfDay::Millis if (0..=DAY_MICROS).contains(&value) => json_text::signed(out, value / 1000),
             TimeOfDay::Text if (0..DAY_MICROS).contains(&value) => {
                 let (seconds, micros) = (value / 1_000_000, value % 1_000_000);
@@ -264,6 +265,7 @@ impl TemporalFormat {
                 without_zeros(out, from);
                 out.extend_from_slice(b"Z\"");
             }
+            _ if self.nullable => out.extend_from_slice(&self.null),
             _ => return None,
         }
         Some(())

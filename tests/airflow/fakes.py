@@ -151,7 +151,7 @@ class FakePipeline(ModuleType):
         return self._job("drain", cfg, store, owner, run_for_s)
 
     def prepare_snapshot(
-        self, cfg: ConnectorConfig, store: Any, owner: str, log: Any, *, again: bool = False
+        self, cfg: ConnectorConfig, store: Any, owner: str, log: Any, *, again: bool = False, **_: Any
     ) -> FakeJob | None:
         self.again = again
         return self._job("snapshot", cfg, store, owner, 0.0)

@@ -283,6 +283,7 @@ def test_a_row_that_cannot_be_written_stops_the_run_or_is_left_out(
     assert sorted((n["op"], (n["key"] or {}).get("id"), n["before"], n["after"]) for n in letters if n["key"]) == [
         ("c", 4, None, {"id": 4}),
         ("d", 13, {"id": 13}, None),
+        ("r", 2, None, {"id": 2}),
         ("u", 3, {"id": 3, "at": 10_800_000}, {"id": 13}),
     ]
     assert all(n["source"]["table"] == "t" and n["topic"] == topic for n in letters) and len(letters) == 4

@@ -164,8 +164,12 @@ class TimePrecisionMode(DocEnum):
         "as before, TIME by its fraction digits too (Debezium 1.9; Debezium 3 refuses it); a TIME with at most three "
         "digits beyond 596 hours cannot be read",
     )
-    CONNECT = "connect", "Connect's Date, Time and Timestamp in milliseconds; a TIME outside the day cannot be read"
-    ISOSTRING = "isostring", "ISO 8601 text; a TIME outside the day cannot be read"
+    CONNECT = (
+        "connect",
+        "Connect's Date, Time and Timestamp in milliseconds; a TIME outside the day is null, and cannot be read if the "
+        "column is NOT NULL",
+    )
+    ISOSTRING = "isostring", "ISO 8601 text; a TIME outside the day as with connect"
     MICROSECONDS = "microseconds", "always microseconds"
     NANOSECONDS = "nanoseconds", "always nanoseconds"
 

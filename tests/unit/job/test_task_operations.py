@@ -85,6 +85,7 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
         ViewReply(reopen=ReopenView("again2", "opened2")),
         {"again": "again2", "opened": "opened2"},
     ),
+    (snapshot.HELD.operation, Arrival("held"), {"op": "held", "stage": "held"}, EMPTY, {}),
     (snapshot.NOTE, LogLine("a"), {"op": "note", "once": "a"}, EMPTY, {}),
     (snapshot.NEXT_CHUNK, EMPTY, {"op": "next"}, NextChunk(), {"chunk": None}),
     (

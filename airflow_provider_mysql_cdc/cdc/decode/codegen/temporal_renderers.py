@@ -240,26 +240,33 @@ def _time_value(emitter: Emitter, request: TemporalRequest, name: str, packed: s
     table = emitter.bind(f"TIMES_{size}_{unit}", temporal.packed_times(size, unit))
     emitter.line(f"{name} = {table}[{packed}]")
     if is_time_of_day:
-        check = emitter.bind(f"in_day_{request.mode}_{digits}", partial(time_of_day_text, request.mode, digits))
-        emitter.line(f"{name} = {check}({name})")
+        check = emitter.bind(
+            f"in_day_{request.mode}_{digits}_{request.nullable}",
+            partial(time_of_day_text, request.mode, digits, request.nullable),
+        )
+        emitter.line(f"{name} = {check}({name}, {request.null!r})")
     return f"{{{name}}}"
 
 
-def time_of_day_text(mode: str, digits: int, value: int) -> str:
+def time_of_day_text(mode: str, digits: int, nullable: bool, value: int, null: str) -> str:
     """Return a TIME for the modes that can only hold a time of day.
 
     Args:
         mode: ``connect`` or ``isostring``.
         digits: Fraction digits of the column.
+        nullable: Whether a time that the mode cannot hold may be NULL.
         value: The time in microseconds; in milliseconds the last one before midnight would be 0, a time of the day.
+        null: JSON text of NULL.
 
     Raises:
-        ValueError: When it is outside 00:00 to 24:00. NULL in its place would be another value.
+        ValueError: When it is outside 00:00 to 24:00 and the column is NOT NULL.
     """
     if mode == "connect" and 0 <= value <= DAY_MICROS:
         return str(value // 1000)
     if mode == "isostring" and 0 <= value < DAY_MICROS:
         return f'"{temporal.time_iso(value, digits)}"'
+    if nullable:
+        return null
     raise ValueError(f"time.precision.mode={mode} cannot represent a TIME outside of one day: use another mode")
 
 
@@ -290,10 +297,10 @@ def _old_time(request: TemporalRequest) -> ColumnRenderer:
     def text(low: int, high: int) -> str:
         seconds = temporal.old_time(low + (high << 16))
         if request.mode in TIMES_OF_DAY:
-            return time_of_day_text(request.mode, 0, seconds * _MICROS)
+            return time_of_day_text(request.mode, 0, request.nullable, seconds * _MICROS, request.null)
         return str(temporal.within_time_type(seconds * unit, unit))
 
-    return WireLayout((("<", "H"), ("", "b"))), _function("old_time", text)
+    return WireLayout((("<", "H"), ("", "b"))), _function(f"old_time_{request.nullable}_{len(request.null)}", text)
 
 
 def _function(hint: str, text: Callable[..., str]) -> Render:

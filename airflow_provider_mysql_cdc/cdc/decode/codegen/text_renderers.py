@@ -185,7 +185,7 @@ def _time(request: TextRequest) -> TextCode:
     def compute(text: str) -> str:
         if mode in TIMES_OF_DAY:
             micros = text_values.time_value(text, 1_000_000)
-            return time_of_day_text(mode, digits, micros)
+            return time_of_day_text(mode, digits, request.column.nullable, micros, request.null)
         return str(text_values.time_value(text, unit))
 
     return _memo(request, "TIMES", compute)
