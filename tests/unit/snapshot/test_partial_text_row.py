@@ -29,7 +29,9 @@ def text(name: str) -> Any:
     return column(name, "VARCHAR", length=9, charset="utf8mb4")
 
 
-ROWS = table(column("id", "INT", nullable=False), column("t", "TIME"), text("note"), text("card"), key=("id",))
+ROWS = table(
+    column("id", "INT", nullable=False), column("t", "TIME", nullable=False), text("note"), text("card"), key=("id",)
+)
 
 
 def describe(of: Table, row: bytes, **properties: str) -> BadRow:
