@@ -92,18 +92,21 @@ class AdhocSnapshot:
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_readable, snapshot_done
 
         result: dict[str, Any] = {}
-        while not snapshot_done(status := self._status(), self._signal_id):
+        status = self._status()
+        while not snapshot_done(status, self._signal_id):
             if time.monotonic() >= deadline:
                 raise self._timeout_error()
             self._paused = status.state == "paused"
             with self._run.handle.kill_at(deadline):
                 drained = self._drain_once()
+            before, status = status, self._status()
             if drained is not None:
-                result, before, status = drained, status, self._status()
+                result = drained
                 require_readable(status, self._signal_id)
                 if status == before:
                     self._run.log("The drain could not continue the snapshot; its log says why. It is tried again.")
                     wait_for_other_run(self._run)
+                    status = self._status()
         rows = {name: table.rows for name, table in status.tables.items()}
         self._run.log("The snapshot is done: %s rows of %s table(s).", sum(rows.values()), len(rows))
         return {**result, "signal_id": self._signal_id, "state": status.state, "rows": rows}

@@ -180,27 +180,27 @@ class IncrementalState:
         Args:
             scan_orders: Orders of the scans.
         """
-        scans = [replace(self.scans[n], rows=self.written_rows(n)) for n in scan_orders if n in self.scans]
+        written = self.written_rows()
+        scans = [replace(self.scans[n], rows=written[n]) for n in scan_orders if n in self.scans]
         kept = tuple(d for d in self.done_ranges if d.key_range.scan_number not in scan_orders)
         return replace(self.with_scans(scans), done_ranges=kept)
 
-    def written_rows(self, scan_order: int) -> int:
-        """Return how many rows of a scan are written, after its cursor too.
-
-        Args:
-            scan_order: Its order.
-        """
-        return self.scans[scan_order].rows + sum(d.rows for d in self.done_ranges_of(scan_order))
+    def written_rows(self) -> dict[int, int]:
+        """Return how many rows of each scan are written, after its cursor too."""
+        written = {number: scan.rows for number, scan in self.scans.items()}
+        for done_range in self.done_ranges:
+            if (number := done_range.key_range.scan_number) in written:
+                written[number] += done_range.rows
+        return written
 
     def uncounted_rows(self) -> dict[int, int]:
         """Return the rows of each scan that no tally has counted; a window that was killed leaves some."""
-        written = {number: self.written_rows(number) - scan.counted_rows for number, scan in self.scans.items()}
-        return {number: rows for number, rows in written.items() if rows > 0}
+        left = {number: rows - self.scans[number].counted_rows for number, rows in self.written_rows().items()}
+        return {number: rows for number, rows in left.items() if rows > 0}
 
     def with_counted_rows(self) -> IncrementalState:
         """Return the state after all its rows were counted."""
-        scans = [replace(s, counted_rows=self.written_rows(n)) for n, s in self.scans.items()]
-        return self.with_scans(scans)
+        return self.with_scans(replace(self.scans[n], counted_rows=rows) for n, rows in self.written_rows().items())
 
     def done_ranges_of(self, scan_order: int) -> list[DoneKeyRange]:
         """Return a scan's finished key ranges after its cursor, in their order."""

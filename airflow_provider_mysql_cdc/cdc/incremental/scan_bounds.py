@@ -20,8 +20,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, bound_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of, key_roundtrip_condition, stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import TABLE_CHANGED_ERRORS
 
-LOCK_WAIT_S = 3
-"""Longest wait in seconds for a table that is locked by a statement; then it is read in a later window."""
 CONDITION_TIME_MS = 5000
 """Longest time in milliseconds to look for the end of a key range among the rows of a condition. All tasks wait for it;
 where it takes longer, the condition only decides which rows of a key range are read."""

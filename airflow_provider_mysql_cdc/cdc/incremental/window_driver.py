@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_renamed
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
-from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import LOCK_WAIT_S, resume_scan
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import resume_scan
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
@@ -59,6 +59,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessag
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import LOCK_WAIT_S
 
 WindowScans = tuple[list[TableScan], ScanValidity]
 """The scans of a window, and whether they may continue."""

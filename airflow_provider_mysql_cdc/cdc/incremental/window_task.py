@@ -15,14 +15,14 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceCon
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
-from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import LOCK_WAIT_S, is_transient
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import is_transient
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import DRAINED, OPENED, READY, ROWS_UNWRITTEN
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import LOCK_WAIT_S, require_server
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 
 
