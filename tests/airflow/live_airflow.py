@@ -194,6 +194,20 @@ class LiveAirflow(Airflow):
         """Return the task instances of a run."""
         return list(self.call("GET", f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"])
 
+    def wait_deferred(self, dag_id: str, run_id: str) -> None:
+        """Wait until all tasks of a run are deferred, and the scheduler has read that their first parts have ended.
+
+        Airflow 3.3 fails a task whose trigger fires before that.
+        """
+
+        def deferred() -> bool:
+            tasks = self.tasks(dag_id, run_id)
+            seen = [line for line in (self.home / "standalone.log").read_text().splitlines() if run_id in line]
+            read = [line for line in seen if "Received executor event with state success" in line]
+            return {task["state"] for task in tasks} == {"deferred"} and len(read) >= len(tasks)
+
+        self.wait_for(deferred, "deferred tasks")
+
     def result(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
         """Return what a task has returned."""
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"

@@ -179,8 +179,7 @@ def test_deferred_sensors_share_a_poll_in_the_triggerer(live: LiveAirflow, pipel
     signal = json.dumps({"type": "incremental", "data-collections": [CUSTOMERS]})
     send(pipeline.cfg, "execute-snapshot", signal, "asked-for-by-a-test")
     run_id = live.trigger(WAITS)
-    states = {"deferred"}
-    live.wait_for(lambda: {t["state"] for t in live.tasks(WAITS, run_id)} == states, "four deferred sensors")
+    live.wait_deferred(WAITS, run_id)
     execute(source, f"INSERT INTO {DB}.other VALUES (REPEAT('x', 2000000))")
     pipeline.drain()
     assert live.end_of(WAITS, run_id) == "success"
@@ -197,14 +196,17 @@ def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
     for number, seconds in ((50, 3), (51, 900)):
         execute(source, f"INSERT INTO {CUSTOMERS} VALUES ({number}, 0)")
         jobs = len(live.jobs())
-        run_id = live.trigger(DEFERRED, seconds=seconds)
-        live.wait_for(lambda run=run_id: live.tasks(DEFERRED, run)[0]["state"] == "deferred", "a deferred drain")
+        go = live.spark / f"go-{number}"
+        fault = {"point": "writer.mid_batch", "action": "wait", "until": str(go), "fired": f"{go}-fired"}
+        run_id = live.trigger(DEFERRED, seconds=seconds, fault=json.dumps(fault))
+        live.wait_deferred(DEFERRED, run_id)
+        go.touch()
         owner = f"{DEFERRED}/{run_id}/drain/-1"
         if seconds == 3:
             assert live.end_of(DEFERRED, run_id) == "success", live.log_of(run_id)
             assert live.result(DEFERRED, run_id, "drain")["tables"] == {CUSTOMERS: 1}
         else:
-            assert driver_running(pipeline.cfg, owner)
+            live.wait_for(lambda owner=owner: driver_running(pipeline.cfg, owner), "the driver")
             # Airflow tells a trigger of it that runs, not one that waits for a triggerer.
             following = f"Following the driver of {owner}"
             live.wait_for(lambda line=following, run=run_id: line in logs_of(live, run), "a trigger at work")

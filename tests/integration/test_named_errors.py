@@ -26,7 +26,7 @@ from kit.private_mysql import PrivateServer
 from kit.records import duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
-from test_sink_authorization import MOST_MS, allow, kafka
+from test_sink_authorization import MOST_MS, allow, kafka, wait_for_acls
 from test_sink_authorization import account as kafka_account
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -513,6 +513,7 @@ def deny(address: str, kind: ResourceType, name: str, *, lift: bool = False) -> 
     made = admin.delete_acls([AclBindingFilter(*rule)]) if lift else admin.create_acls([AclBinding(*rule)])
     for future in made.values():
         future.result(20)
+    wait_for_acls(admin, AclBindingFilter(*rule), frozenset() if lift else frozenset({AclOperation.WRITE}))
 
 
 def secured(properties: dict[str, str], address: str, user: str, password: str) -> dict[str, str]:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
@@ -78,6 +87,7 @@ def account(kafka: str, name: str, password: str) -> dict[str, str]:
 
 
 def allow(kafka: str, kind: ResourceType, prefix: str, *operations: AclOperation) -> None:
+    """Allow the account ``cdc`` some operations; return when the broker applies them."""
     admin = make_admin(account(kafka, "admin", "root"))
     acls = [
         AclBinding(kind, prefix, ResourcePatternType.PREFIXED, "User:cdc", "*", operation, AclPermissionType.ALLOW)
@@ -85,6 +95,19 @@ def allow(kafka: str, kind: ResourceType, prefix: str, *operations: AclOperation
     ]
     for future in admin.create_acls(acls).values():
         future.result(20)
+    rule = (kind, prefix, ResourcePatternType.PREFIXED, "User:cdc", "*", AclOperation.ANY, AclPermissionType.ALLOW)
+    wait_for_acls(admin, AclBindingFilter(*rule), frozenset(operations))
+
+
+def wait_for_acls(admin: AdminClient, rules: AclBindingFilter, operations: frozenset[AclOperation]) -> None:
+    """Wait until the broker applies rules with these operations, or none at all: it answers before it does."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = {acl.operation for acl in admin.describe_acls(rules).result(20)}
+        if found >= operations and bool(found) == bool(operations):
+            return
+        assert time.monotonic() < deadline, f"the broker applies {found} in place of {operations}"
+        time.sleep(0.05)
 
 
 def test_a_wrong_password_is_named_at_once_and_not_shown(kafka: str, unique: str) -> None:

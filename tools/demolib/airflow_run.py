@@ -26,6 +26,8 @@ Progress = Callable[[str], None]
 USER = "admin"
 DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_adhoc_snapshot")
 _HEALTHY_S = 240.0
+# SQLite lets a request wait for a lock for 60 s (see below).
+_ANSWER_S = 120.0
 _STOP_S = 6.0
 _PROGRESS_INTERVAL_S = 5.0
 _TAIL = 30
@@ -272,7 +274,7 @@ class Airflow:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers}, method=method)
         try:
-            with _OPENER.open(request, timeout=30) as answer:
+            with _OPENER.open(request, timeout=_ANSWER_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             text = error.read().decode("utf-8", "replace")
