@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.create_statement import parse_create
+from kit.server_structures import check_all, context, fetch, known
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
-from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS, COLLATIONS_BY_NAME, MAX_CHARACTER_BYTES
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-
-MODES = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES, "REAL_AS_FLOAT": REAL_AS_FLOAT}
-INTEGERS = {"TINYINT": (4, 3), "SMALLINT": (6, 5), "MEDIUMINT": (9, 8), "INT": (11, 10), "BIGINT": (20, 20)}
-NUMBERS = {*INTEGERS, "DECIMAL", "FLOAT", "DOUBLE", "YEAR"}
-ONE = {"BIT", "CHAR", "BINARY"}
+from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS, MAX_CHARACTER_BYTES
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
 def corpus() -> dict[str, str]:
@@ -35,164 +26,6 @@ CORPUS = corpus()
 def statements(text: str) -> list[str]:
     """Split a corpus text at semicolons that end a line."""
     return [part.strip() for part in (text.strip() + "\n").split(";\n") if part.strip()]
-
-
-def fetch(cursor: Any, sql: str, *args: Any) -> list[tuple[Any, ...]]:
-    cursor.execute(sql, args)
-    return list(cursor.fetchall())
-
-
-def context(cursor: Any, db: str) -> DdlContext:
-    (mode, server, utf8mb4, explicit) = fetch(
-        cursor,
-        "SELECT @@sql_mode, @@collation_server, @@default_collation_for_utf8mb4, @@explicit_defaults_for_timestamp",
-    )[0]
-    bits = sum(MODES.get(m, 0) for m in mode.split(","))
-    return DdlContext(
-        db,
-        bits,
-        server_collation=COLLATIONS_BY_NAME[server].id,
-        default_collation_for_utf8mb4=COLLATIONS_BY_NAME[utf8mb4].id,
-        explicit_defaults_for_timestamp=bool(explicit),
-    )
-
-
-def column_type(c: Column) -> str:
-    """Return COLUMN_TYPE as information_schema of MySQL 9.7 prints it."""
-    base = {"GEOMETRYCOLLECTION": "geomcollection"}.get(c.type_name, c.type_name.lower())
-    sign = (" unsigned" if c.unsigned else "") + (" zerofill" if c.zerofill else "")
-    if c.type_name in INTEGERS:
-        width = c.length if c.length is not None else INTEGERS[c.type_name][1 if c.unsigned else 0]
-        shown = c.zerofill or (c.type_name == "TINYINT" and c.length == 1 and not c.unsigned)
-        return base + (f"({width})" if shown else "") + sign
-    if c.type_name == "DECIMAL":
-        return f"decimal({c.length or 10},{c.scale or 0}){sign}"
-    if c.type_name in ("FLOAT", "DOUBLE"):
-        return base + (f"({c.length},{c.scale})" if c.scale is not None else "") + sign
-    if c.enum_values:
-        return f"{base}({','.join(quoted(v) for v in c.enum_values)})"
-    if c.type_name in ONE:
-        return f"{base}({1 if c.length is None else c.length})"
-    if c.type_name in ("VARCHAR", "VARBINARY", "VECTOR"):
-        return f"{base}({2048 if c.length is None else c.length})"
-    if c.type_name in ("TIME", "DATETIME", "TIMESTAMP") and c.length:
-        return f"{base}({c.length})"
-    return base
-
-
-def quoted(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def same_default(c: Column, theirs: str | None, extra: str) -> bool:
-    if "DEFAULT_GENERATED" in extra and theirs is not None:
-        now = c.default is not None and c.default.startswith("CURRENT_TIMESTAMP")
-        return c.default_is_expression and (not now or c.default == theirs)
-    ours = c.default
-    if ours is None or theirs is None or c.default_is_expression:
-        return ours is None and theirs is None
-    if c.type_name == "BIT":
-        number = int(ours[2:-1], 2) if ours.startswith("b'") else int(ours)
-        return theirs == f"b'{number:b}'"
-    if c.type_name in NUMBERS:
-        try:
-            return Decimal(ours) == Decimal(theirs)
-        except InvalidOperation:
-            return False
-    if c.type_name in ("BINARY", "VARBINARY"):
-        return ours.rstrip("\0") == theirs or theirs.lower() == ours.lower() or theirs.startswith("0x")
-    return theirs in (ours, ours + ".000") or (ours == "0" and theirs.startswith("0000"))
-
-
-def check_columns(cursor: Any, table: Table, where: str) -> None:
-    rows = fetch(
-        cursor,
-        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME, COLUMN_DEFAULT, EXTRA, "
-        "COLUMN_COMMENT, SRS_ID FROM information_schema.COLUMNS WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s "
-        "ORDER BY ORDINAL_POSITION",
-        table.id.db,
-        table.id.table,
-    )
-    assert [c.name for c in table.columns] == [r[0] for r in rows], where
-    assert [c.position for c in table.columns] == list(range(1, len(rows) + 1)), where
-    for c, (name, kind, nullable, charset, collation, default, extra, comment, srid) in zip(
-        table.columns, rows, strict=True
-    ):
-        place = f"{where} column {name}"
-        # Shown as NULL by the server for a binary ENUM, and as utf8mb4 for JSON in some versions.
-        sets = (c.charset, c.collation) if c.charset == "binary" or c.type_name == "JSON" else (charset, collation)
-        ours = (column_type(c), c.nullable, c.charset, c.collation, c.comment or "", c.srid)
-        assert ours == (str(kind), nullable == "YES", *sets, comment, srid), place
-        assert c.auto_increment == ("auto_increment" in extra), place
-        assert c.generated == (" GENERATED" in extra), place
-        assert c.invisible == ("INVISIBLE" in extra), place
-        assert c.on_update == ("on update" in extra), place
-        assert same_default(c, default, extra), f"{place}: {c.default!r} {default!r} {extra}"
-
-
-def check_keys(cursor: Any, state: SchemaState, table: Table, where: str) -> None:
-    rows = fetch(
-        cursor,
-        "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE FROM information_schema.STATISTICS "
-        "WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-        table.id.db,
-        table.id.table,
-    )
-    unique: dict[str, list[str | None]] = {}
-    plain: dict[str, list[str | None]] = {}
-    prefixed = set()
-    for name, not_unique, column, prefix, _ in rows:
-        (plain if not_unique else unique).setdefault(name, []).append(column)
-        if prefix is not None or column is None:
-            prefixed.add(name)
-    primary = tuple(unique.pop("PRIMARY", ()))
-    assert table.primary_key == primary, where
-    assert {i.name: [c for c in i.columns] for i in table.unique_keys} == {
-        n: [c for c in columns if c is not None] for n, columns in unique.items()
-    }, where
-    assert {i.name for i in table.unique_keys if i.prefixed} == {n for n in unique if n in prefixed}, where
-    assert {k.name: list(k.columns) for k in state.non_unique_indexes.get(table.id, ())} == plain, where
-
-
-def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> None:
-    check_columns(cursor, table, where)
-    check_keys(cursor, state, table, where)
-    collation, comment = fetch(
-        cursor,
-        "SELECT TABLE_COLLATION, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s",
-        table.id.db,
-        table.id.table,
-    )[0]
-    assert (table.collation, table.charset) == (collation, COLLATIONS_BY_NAME[collation].charset), where
-    assert (table.comment or "") == comment, where
-    text = fetch(cursor, f"SHOW CREATE TABLE {table.id.quoted()}")[0][1]
-    session = context(cursor, table.id.db)
-    # The server escapes with backslashes here even under NO_BACKSLASH_ESCAPES, and implies no timestamp defaults.
-    session = replace(session, sql_mode=session.sql_mode & ~NO_BACKSLASH_ESCAPES, explicit_defaults_for_timestamp=True)
-    shown = parse_create(text, session, DefaultCharset("latin7", "latin7_bin"))
-    check_columns(cursor, shown, f"{where} from SHOW CREATE TABLE")
-    assert shown.primary_key == table.primary_key, where
-    assert {replace(i) for i in shown.unique_keys} == set(table.unique_keys), where
-    assert (shown.charset, shown.collation, shown.comment) == (table.charset, table.collation, table.comment), where
-
-
-def check_all(cursor: Any, state: SchemaState, db: str, where: str) -> None:
-    names = fetch(
-        cursor, "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA=%s AND TABLE_TYPE='BASE TABLE'", db
-    )
-    assert {i.table for i in state.tables_of(db)} == {n for (n,) in names}, where
-    for table_id in state.tables_of(db):
-        check_table(cursor, state, state.tables[table_id], f"{table_id} after {where}")
-
-
-def known(cursor: Any, db: str) -> SchemaState:
-    charset, collation = fetch(
-        cursor,
-        "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA "
-        "WHERE SCHEMA_NAME=%s",
-        db,
-    )[0]
-    return SchemaState().with_database(db, DefaultCharset(charset, collation))
 
 
 @pytest.mark.req("SCH-01")

@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex, folded_name, matching_name
 
 _PREFIX_ONLY_TYPES = frozenset((*TEXT_BY_SIZE, *BLOB_BY_SIZE))
+_GENERATED_KEY = "my_row_id"
 TableStructure = tuple[Table, tuple[NonUniqueIndex, ...]]
 """A table and its indexes which are not unique."""
 
@@ -191,6 +192,7 @@ def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: D
     renames = {builder.column(a.old).name: a.new for a in actions if isinstance(a, RenameColumn)}
     drops = {builder.column(a.name).name for a in actions if isinstance(a, DropColumn)}
     names = [column.name for column in builder.columns]
+    generated_key = _generated_key(builder)
     _alter_attributes(builder, statement)
     columns = []
     for column in builder.columns:
@@ -205,8 +207,26 @@ def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: D
     for action in defining_actions:
         if isinstance(action, AddColumn) or action.position is not None:
             _insert_column(builder, defined_columns[id(action)], action.position, renames)
+    # What has FIRST comes second behind such a key (MySQL 9.7.4).
+    builder.columns.sort(key=lambda column: column.name != generated_key)
     builder.columns = with_timestamp_defaults(builder.columns, defined_columns.values(), context)
     _rename_in_keys(builder, names, {name: a.spec.name for name, a in changes.items()} | renames, drops)
+
+
+def _generated_key(builder: _StructureBuilder) -> str:
+    """Return the column of a generated invisible primary key, which always stays the first; empty without one.
+
+    MySQL 9.7.4 takes a column for it by its name, place and attributes, whoever defined it, with
+    sql_generate_invisible_primary_key=OFF too.
+    """
+    first = next(iter(builder.columns), None)
+    is_generated = (
+        first is not None
+        and folded_name(first.name) == _GENERATED_KEY
+        and (first.type_name, first.unsigned, first.auto_increment, first.invisible) == ("BIGINT", True, True, True)
+        and builder.primary_key == (first.name,)
+    )
+    return first.name if first is not None and is_generated else ""
 
 
 def _alter_attributes(builder: _StructureBuilder, statement: AlterTable) -> None:

@@ -429,3 +429,23 @@ def test_signed_stays_in_the_type_word_and_bool_has_no_length() -> None:
     a, b, c = table("CREATE TABLE d.t (a INT SIGNED, b BOOL, c TINYINT(1))").columns
     assert (type_expression(a), jdbc_type(a), a.type_name, a.unsigned) == ("INT SIGNED", 4, "INT", False)
     assert [declared_length(x) for x in (a, b, c)] == [None, None, 1]
+
+
+GENERATED_KEY = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
+
+
+@pytest.mark.parametrize(
+    ("definition", "alter", "expected"),
+    [
+        (f"{GENERATED_KEY}, a INT, b INT", "ADD c INT FIRST", "my_row_id c a b"),
+        (f"{GENERATED_KEY}, a INT, b INT", "CHANGE b c INT FIRST, MODIFY a INT FIRST", "my_row_id a c"),
+        (f"{GENERATED_KEY}, a INT, b INT", "ADD c INT FIRST, ADD d INT AFTER my_row_id", "my_row_id c d a b"),
+        (f"{GENERATED_KEY}, a INT", "ADD c INT FIRST, ALTER my_row_id SET VISIBLE", "my_row_id c a"),
+        (f"a INT, {GENERATED_KEY}", "ADD c INT FIRST", "c a my_row_id"),
+        (GENERATED_KEY.replace(" UNSIGNED", "") + ", a INT", "ADD c INT FIRST", "c my_row_id a"),
+        (GENERATED_KEY.replace("INVISIBLE", "VISIBLE") + ", a INT", "ADD c INT FIRST", "c my_row_id a"),
+    ],
+)
+def test_a_generated_invisible_key_stays_first(definition: str, alter: str, expected: str) -> None:
+    changed = table(f"CREATE TABLE t ({definition}, PRIMARY KEY (my_row_id))", f"ALTER TABLE t {alter}")
+    assert " ".join(c.name for c in changed.columns) == expected

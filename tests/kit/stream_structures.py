@@ -1,0 +1,72 @@
+"""Table structures after a part of a real binlog, from its statements alone; its row events are compared with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.query import parse_query
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+
+_SERVER_ID = 790_011
+
+
+@dataclass
+class StructureStream:
+    """Follow the statements of some databases, as a drain does.
+
+    Args:
+        settings: How to reach the server.
+        admin: A root connection.
+        databases: The databases; others are somebody else's.
+        state: Structures so far.
+    """
+
+    settings: ConnectionSettings
+    admin: Any
+    databases: tuple[str, ...]
+    state: SchemaState
+
+    def __post_init__(self) -> None:
+        self._offset, self._variables = current_offset(self.admin), server_variables(self.admin)
+
+    def follow(self) -> SchemaState:
+        """Apply what was logged since the last call, and return the structures.
+
+        Each statement goes through a record of the schema history, and each TABLE_MAP is compared with the structure.
+        """
+        end = current_offset(self.admin)
+        with open_stream(self.settings, self._offset, server_id=_SERVER_ID, silence_timeout_s=20) as stream:
+            for event in stream.events(end):
+                if event.type == c.QUERY_EVENT:
+                    query = parse_query(event)
+                    if query.db in self.databases:
+                        self._apply(query)
+                elif event.type == c.TABLE_MAP_EVENT:
+                    table_map = parse_table_map(event)
+                    if table_map.db in self.databases:
+                        check_table_map(self.state.tables[TableId(table_map.db, table_map.table)], table_map)
+        self._offset = end
+        return self.state
+
+    def _apply(self, query: Any) -> None:
+        context = DdlContext.from_query(
+            query,
+            lower_case_table_names=self._variables["lower_case_table_names"],
+            explicit_defaults_for_timestamp=bool(self._variables["explicit_defaults_for_timestamp"]),
+        )
+        record = HistoryRecord.of_statement(self._offset, 1, 0, query, (), context=context)
+        data = record.to_bytes()
+        data.decode()  # no lone surrogate
+        stored = HistoryRecord.from_bytes(data)
+        self.state = apply_ddl(self.state, stored.ddl, stored.context).state
