@@ -37,6 +37,8 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
             _E._MSG_TIMED_OUT,
             _E._TIMED_OUT_QUEUE,
             _E._RESOLVE,
+            # The client's answer to a request for offsets while no partition has a leader.
+            _E._NOENT,
             _E.REQUEST_TIMED_OUT,
             _E.BROKER_NOT_AVAILABLE,
             _E.COORDINATOR_NOT_AVAILABLE,

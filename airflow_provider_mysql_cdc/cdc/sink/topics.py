@@ -26,6 +26,8 @@ _NO_LEADER = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    # "No leaders found": the client's own code.
+    KafkaError._NOENT,
 )
 _DESCRIBE_BATCH = 1_000
 _CREATE_BATCH = 500

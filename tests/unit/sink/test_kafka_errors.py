@@ -31,6 +31,7 @@ E = KafkaError
         (E._TIMED_OUT, SinkConnectionError, True),
         (E._MSG_TIMED_OUT, SinkConnectionError, True),
         (E._RESOLVE, SinkConnectionError, True),
+        (E._NOENT, SinkConnectionError, True),
         (E.NOT_ENOUGH_REPLICAS, SinkConnectionError, True),
         (E.NOT_LEADER_FOR_PARTITION, SinkConnectionError, True),
         (E.UNKNOWN_LEADER_EPOCH, SinkConnectionError, True),
