@@ -1,4 +1,4 @@
-"""Write cdc/decode/values/charset_tables.py: what MySQL's character sets decode to, asked from a running server.
+"""Write cdc/model/charset_tables.py: what MySQL's character sets decode to, asked from a running server.
 
 Usage: gen_charset_tables.py HOST PORT USER [PASSWORD]
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-TARGET = Path(__file__).resolve().parent.parent / "airflow_provider_mysql_cdc/cdc/decode/values/charset_tables.py"
+TARGET = Path(__file__).resolve().parent.parent / "airflow_provider_mysql_cdc/cdc/model/charset_tables.py"
 SINGLE = (  # noqa: SIM905
     "armscii8 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 dec8 geostd8 greek hebrew hp8 keybcs2 koi8r koi8u latin1 "
     "latin2 latin5 latin7 macce macroman swe7 tis620"

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from kit.create_statement import parse_create
 
@@ -69,7 +70,7 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
     if "DEFAULT_GENERATED" in extra and theirs is not None:
         now = c.default is not None and c.default.startswith("CURRENT_TIMESTAMP")
         return c.default_is_expression and (not now or c.default == theirs)
-    ours = c.default
+    ours = c.default and basic_plane(c.default)
     if ours is None or theirs is None or c.default_is_expression:
         return ours is None and theirs is None
     if c.type_name == "BIT":
@@ -81,7 +82,9 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         except InvalidOperation:
             return False
     if c.type_name in ("BINARY", "VARBINARY"):
-        return ours.rstrip("\0") == theirs or theirs.lower() == ours.lower() or theirs.startswith("0x")
+        value, shown = (bytes.fromhex(t[2:]) if t.startswith("0x") else t.encode() for t in (ours, theirs))
+        # The server shows a value up to its first zero byte.
+        return value.split(b"\0")[0] == shown.rstrip(b"\0")
     return theirs in (ours, ours + ".000") or (ours == "0" and theirs.startswith("0000"))
 
 
@@ -102,7 +105,8 @@ def check_columns(cursor: Any, table: Table, where: str) -> None:
         place = f"{where} column {name}"
         # Shown as NULL by the server for a binary ENUM, and as utf8mb4 for JSON in some versions.
         sets = (c.charset, c.collation) if c.charset == "binary" or c.type_name == "JSON" else (charset, collation)
-        ours = (column_type(c), c.nullable, c.charset, c.collation, c.comment or "", c.srid)
+        # The server shows members in utf8mb3.
+        ours = (basic_plane(column_type(c)), c.nullable, c.charset, c.collation, c.comment or "", c.srid)
         assert ours == (str(kind), nullable == "YES", *sets, comment, srid), place
         assert c.auto_increment == ("auto_increment" in extra), place
         assert c.generated == (" GENERATED" in extra), place

@@ -5,18 +5,21 @@ Layout: MySQL source, ``statement_events.h`` (``Query_event``).
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable
-from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
-import pymysql.charset
 from pymysqlreplication.constants import STATUS_VAR_KEY as _KEY
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
+    NO_BACKSLASH_ESCAPES,
+    SERVER_COLLATION,
+    decode_statement,
+    is_written_by_server,
+)
 
 _LOAD_HEADER_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
 _POST_HEADER = Struct(
@@ -24,18 +27,12 @@ _POST_HEADER = Struct(
 )  # thread, execution time, length of the database's name, error, length of status variables
 _OVER_MAX_DATABASES = 254
 _BEGIN = b"BEGIN"
-# Character sets whose codec Python knows under another name. A few of old (dec8, swe7, armscii8, keybcs2, geostd8) it
-# does not know at all.
-_CODECS = {
-    "utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "binary": "utf-8", "latin1": "cp1252", "koi8r": "koi8_r",
-    "koi8u": "koi8_u", "hp8": "hp_roman8", "macce": "mac_latin2", "eucjpms": "euc_jp", "euckr": "cp949",
-}  # fmt: skip
 
 
 class QueryEvent(NamedTuple):
     """Hold a statement.
 
-    What a server did not log is None.
+    What a server did not log is None. A statement that the server wrote itself has the settings that it wrote it with.
 
     Args:
         thread_id: Id of the session's thread.
@@ -97,8 +94,11 @@ def parse_query(event: Event) -> QueryEvent:
         raise IndexError("the statement ends after the event")
     values = _status_variables(buf[status_pos:db_pos]) if status_length else {}
     db_name = buf[db_pos : db_pos + db_length].decode("utf-8", "surrogateescape")
-    sql = decode_statement(buf[sql_pos:end], values.get("client_charset"))
-    temporary = bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
+    statement, temporary = bytes(buf[sql_pos:end]), bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
+    if is_written_by_server(statement, temporary=temporary):
+        values |= {"client_charset": SERVER_COLLATION, "collation_connection": SERVER_COLLATION}
+        values["sql_mode"] = values.get("sql_mode", 0) & ~NO_BACKSLASH_ESCAPES
+    sql = decode_statement(statement, values.get("client_charset"), values.get("sql_mode", 0))
     return QueryEvent(thread_id, exec_time, error_code, db_name, sql, **values, temporary=temporary)
 
 
@@ -117,33 +117,6 @@ def begin_thread_id(event: Event) -> int | None:
     thread_id, _, db_length, _, status_length = _POST_HEADER.unpack_from(buf, body)
     # Otherwise these letters are the end of a longer statement, or the event is damaged.
     return int(thread_id) if body + _POST_HEADER.size + status_length + db_length + 1 == sql_pos else None
-
-
-def decode_statement(data: bytes, collation: int | None) -> str:
-    """Return a statement's text.
-
-    Bytes that do not fit the session's character set become lone surrogates (PEP 383): no byte is lost, and it shows.
-
-    Args:
-        data: The statement's bytes.
-        collation: Collation id of character_set_client, or None when not known.
-    """
-    try:
-        return data.decode(_codec(collation))
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "surrogateescape")
-
-
-@lru_cache(maxsize=64)
-def _codec(collation: int | None) -> str:
-    if collation is None:
-        return "utf-8"
-    try:
-        charset: Any = pymysql.charset.charset_by_id(collation)
-        name = charset.name
-        return codecs.lookup(_CODECS.get(name, name)).name
-    except (KeyError, LookupError):
-        return "utf-8"
 
 
 StatusReader = Callable[[bytes, int], tuple[dict[str, Any], int]]

@@ -193,7 +193,7 @@ def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: D
     drops = {builder.column(a.name).name for a in actions if isinstance(a, DropColumn)}
     names = [column.name for column in builder.columns]
     generated_key = _generated_key(builder)
-    _alter_attributes(builder, statement)
+    _alter_attributes(builder, statement, context)
     columns = []
     for column in builder.columns:
         change = changes.get(column.name)
@@ -229,11 +229,11 @@ def _generated_key(builder: _StructureBuilder) -> str:
     return first.name if first is not None and is_generated else ""
 
 
-def _alter_attributes(builder: _StructureBuilder, statement: AlterTable) -> None:
+def _alter_attributes(builder: _StructureBuilder, statement: AlterTable, context: DdlContext) -> None:
     for action in statement.actions:
         if isinstance(action, SetDefault):
             i = builder.index_of(action.name)
-            column = with_default(builder.columns[i], action.default)
+            column = with_default(builder.columns[i], action.default, context)
             builder.columns[i] = column if action.default else replace(column, has_default=False, default=None)
         elif isinstance(action, SetVisible):
             i = builder.index_of(action.name)

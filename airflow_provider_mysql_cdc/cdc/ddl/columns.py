@@ -6,10 +6,13 @@ Source: MySQL 9.7 manual, "CREATE TABLE Statement" and the chapter "Data Types".
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, TokenKind
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, Family, mysql_type, type_names
 
 _AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
@@ -127,12 +130,13 @@ def parse_literal(cur: Cursor) -> Default:
     if token.upper in _KEYWORD_LITERALS:
         cur.next()
         return _KEYWORD_LITERALS[token.upper]
-    introducer = token.kind is TokenKind.WORD and (
+    introduces = token.kind is TokenKind.WORD and (
         token.text.startswith("_") or token.upper in ("DATE", "TIME", "TIMESTAMP")
     )
-    if introducer and cur.peek().kind in _AFTER_INTRODUCER:
+    if introduces and cur.peek().kind in _AFTER_INTRODUCER:
         cur.next()
-        return parse_literal(cur)
+        literal = parse_literal(cur)
+        return replace(literal, introducer=charset_name(token.text[1:])) if token.text[0] == "_" else literal
     cur.fail("expected a literal")
 
 
@@ -223,7 +227,7 @@ def _key(cur: Cursor, spec: ColumnSpec) -> None:
 
 
 def _comment(cur: Cursor, spec: ColumnSpec) -> None:
-    spec.comment = cur.string()
+    spec.comment = basic_plane(cur.string())
 
 
 def _collate(cur: Cursor, spec: ColumnSpec) -> None:

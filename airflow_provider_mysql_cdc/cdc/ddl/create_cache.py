@@ -15,6 +15,7 @@ from functools import lru_cache
 from airflow_provider_mysql_cdc.cdc.ddl.alter_table import TableStructure
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 _NAME = r"(?:`(?:[^`]|``)+`|[A-Za-z_][0-9A-Za-z_$]*)"
@@ -95,7 +96,7 @@ def match_drop_table(text: str) -> tuple[NameParts, bool] | None:
 
 
 def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name[0] == "`" else name
+    return basic_plane(name[1:-1].replace("``", "`") if name[0] == "`" else name)
 
 
 @lru_cache(maxsize=_MAX_ENTRIES)

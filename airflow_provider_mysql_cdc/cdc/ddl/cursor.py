@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token, TokenKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 
 MAX_DIGITS = 100
 """Digits of a number, leading zeros included; no length, scale or SRID of MySQL has more than ten."""
@@ -87,14 +88,14 @@ class Cursor:
             self.fail(f"expected {' '.join(words)}")
 
     def name(self) -> str:
-        """Read one name, quoted or not.
+        """Read one name, quoted or not, as the server stores it.
 
         Raises:
             DdlParseError: No name is next.
         """
         token = self.next()
         if token.kind in (TokenKind.WORD, TokenKind.NAME):
-            return token.text
+            return basic_plane(token.text)
         self.pos -= token.kind is not TokenKind.END
         self.fail("expected a name")
 

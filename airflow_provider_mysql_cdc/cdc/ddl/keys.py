@@ -7,6 +7,7 @@ from collections.abc import Callable
 from airflow_provider_mysql_cdc.cdc.ddl.columns import skip_references
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, DdlKeyKind, KeyPart, KeySpec, TableOptions
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 
 KEY_FIRST_WORDS = frozenset(
     ("CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR")
@@ -156,7 +157,7 @@ def _collate(cur: Cursor, options: TableOptions) -> None:
 
 def _comment(cur: Cursor, options: TableOptions) -> None:
     cur.accept("=")
-    options.comment = cur.string()
+    options.comment = basic_plane(cur.string())
 
 
 def _engine(cur: Cursor, options: TableOptions) -> None:

@@ -78,7 +78,8 @@ _STRINGS = {
 }
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _ESCAPE = re.compile(r"\\(?s:(.))")
-_IGNORED = frozenset(("space", "line", "comment", "executable", "end_executable", "national"))
+_IGNORED = frozenset(("space", "line", "comment", "executable", "end_executable"))
+_NATIONAL = "_utf8mb3"  # what the N of N'...' stands for
 _KINDS = {"number": TokenKind.NUMBER, "param": TokenKind.PARAM, "word": TokenKind.WORD, "op": TokenKind.OP}
 
 
@@ -147,6 +148,8 @@ def _skip(name: str, match: re.Match[str], in_executable: bool, tokens: list[Tok
 
 def _token(name: str, match: re.Match[str]) -> Token:
     text, start, end = match.group(), match.start(), match.end()
+    if name == "national":
+        return Token(TokenKind.WORD, _NATIONAL, _NATIONAL.upper(), start, end)
     if name == "tick":
         return Token(TokenKind.NAME, text[1:-1].replace("``", "`"), "", start, end)
     if name in ("hex", "bits"):

@@ -16,15 +16,14 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
     charset_name,
     collation_by_name,
 )
+from airflow_provider_mysql_cdc.cdc.ddl.literals import default_text, member_text
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE, Family, mysql_type
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _TEXT_CAPACITIES = ((255, 0), (65535, 1), (16777215, 2))
 _MAX_VARCHAR_BYTES = 65535
-_MAX_NUMBER_BYTES = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
 
@@ -131,13 +130,13 @@ def _resolve_column(spec: ColumnSpec, defaults: DefaultCharset, context: DdlCont
         collation=charset.collation if charset else None,
         auto_increment=spec.auto_increment,
         generated=spec.generated,
-        enum_values=tuple(_enum_member(m, charset) for m in spec.members),
+        enum_values=tuple(_enum_member(m, charset, context) for m in spec.members),
         comment=spec.comment or None,
         srid=spec.srid,
         invisible=spec.invisible,
         on_update=spec.on_update,
     )
-    return with_default(column, spec.default)
+    return with_default(column, spec.default, context)
 
 
 def _column_charset(spec: ColumnSpec, defaults: DefaultCharset, context: DdlContext) -> DefaultCharset:
@@ -167,7 +166,7 @@ def fit_type(type_name: str, length: int | None, charset: DefaultCharset | None)
     return type_name
 
 
-def with_default(column: Column, default: Default | None) -> Column:
+def with_default(column: Column, default: Default | None, context: DdlContext) -> Column:
     """Return the column with a DEFAULT clause applied; None means there is none.
 
     Default values of binary types given as hex digits stay ``0x...`` when they are no printable text; those of BIT
@@ -178,77 +177,13 @@ def with_default(column: Column, default: Default | None) -> Column:
     if default is None or default.kind is DefaultKind.NULL:
         return replace(column, has_default=column.nullable, default=None, default_is_expression=False)
     expression = default.kind is DefaultKind.EXPRESSION
-    text = default.text if expression else default_text(default, column)
+    text = default.text if expression else default_text(default, column, context)
     return replace(column, has_default=True, default=text, default_is_expression=expression)
 
 
-def default_text(default: Default, column: Column) -> str:
-    """Return a literal default as the text of a value of the column's type."""
-    if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER):
-        return default.text
-    if default.kind is DefaultKind.HEX:
-        digits = "0" + default.text if len(default.text) % 2 else default.text
-        raw = bytes.fromhex(digits)
-    else:
-        raw = int(default.text or "0", 2).to_bytes((len(default.text) + 7) // 8, "big")
-    if column.type_name == "BIT":
-        return f"b'{int.from_bytes(raw, 'big'):b}'"
-    if column.charset is not None:
-        return decode_text(raw, column.charset)
-    if column.family is Family.BYTES:
-        text = raw.decode("utf-8", "replace")
-        return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
-    if len(raw) > _MAX_NUMBER_BYTES:
-        raise DdlParseError("a default value does not fit its column", where=column.name)
-    return str(int.from_bytes(raw, "big"))
-
-
-_CODECS = {
-    "utf8mb4": "utf-8",
-    "utf8mb3": "utf-8",
-    "latin1": "cp1252",
-    "ucs2": "utf-16-be",
-    "utf16": "utf-16-be",
-    "utf16le": "utf-16-le",
-    "utf32": "utf-32-be",
-    "gbk": "gbk",
-    "gb2312": "gb2312",
-    "gb18030": "gb18030",
-    "big5": "big5",
-    "sjis": "shift_jis",
-    "cp932": "cp932",
-    "ujis": "euc_jp",
-    "eucjpms": "euc_jp",
-    "euckr": "euc_kr",
-    "latin2": "iso8859_2",
-    "latin5": "iso8859_9",
-    "latin7": "iso8859_13",
-    "greek": "iso8859_7",
-    "hebrew": "iso8859_8",
-    "koi8r": "koi8_r",
-    "koi8u": "koi8_u",
-    "tis620": "tis_620",
-    "cp1250": "cp1250",
-    "cp1251": "cp1251",
-    "cp1256": "cp1256",
-    "cp1257": "cp1257",
-    "cp850": "cp850",
-    "cp852": "cp852",
-    "cp866": "cp866",
-}
-
-
-def decode_text(raw: bytes, charset: str) -> str:
-    """Return bytes of a hex literal as text of a MySQL character set; single bytes stand for themselves elsewhere."""
-    return raw.decode(_CODECS.get(charset, "latin-1"), "replace")
-
-
-def _enum_member(literal: Default, charset: DefaultCharset | None) -> str:
+def _enum_member(literal: Default, charset: DefaultCharset | None, context: DdlContext) -> str:
     """Return a member of ENUM or SET; the server drops its trailing spaces."""
-    if literal.kind in (DefaultKind.HEX, DefaultKind.BITS):
-        column = Column("", 0, "VARCHAR", charset=charset.charset if charset else "utf8mb4")
-        return default_text(literal, column).rstrip(" ")
-    return literal.text.rstrip(" ")
+    return member_text(literal, charset.charset if charset else "utf8mb4", context).rstrip(" ")
 
 
 def with_charset(column: Column, target: DefaultCharset) -> Column:

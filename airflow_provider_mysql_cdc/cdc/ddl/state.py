@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_id, default_collation
+from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_by_id, collation_by_id, default_collation
 from airflow_provider_mysql_cdc.cdc.ddl.layered_mapping import layered
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
@@ -45,6 +45,7 @@ class DdlContext:
         default_db: The session's database; empty when none.
         sql_mode: Bits of sql_mode.
         client_collation: Collation id of character_set_client, or None when not known.
+        connection_collation: Collation id of collation_connection where its character set is another one, else None.
         server_collation: Collation id of collation_server, or None to use the state's.
         lower_case_table_names: The server's setting: 0 as written, 1 stored in lower case, 2 compared without case.
         default_collation_for_utf8mb4: Collation id that ``CHARSET utf8mb4`` without COLLATE means, or None.
@@ -62,6 +63,7 @@ class DdlContext:
     explicit_defaults_for_timestamp: bool = True
     temporary: bool = False
     atomic: bool = False
+    connection_collation: int | None = None
 
     @classmethod
     def from_query(
@@ -77,17 +79,31 @@ class DdlContext:
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
         temporary = getattr(query, "temporary", False)
+        client, connection = getattr(query, "client_charset", None), getattr(query, "collation_connection", None)
+        is_other = None not in (client, connection) and charset_by_id(client or 0) != charset_by_id(connection or 0)
         return cls(
             default_db=query.db or "",
             sql_mode=getattr(query, "sql_mode", 0) or 0,
-            client_collation=getattr(query, "client_charset", None),
+            client_collation=client,
             server_collation=getattr(query, "collation_server", None),
             lower_case_table_names=lower_case_table_names,
             default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None) or None,
             explicit_defaults_for_timestamp=explicit_defaults_for_timestamp if explicit is None else explicit,
             temporary=temporary,
             atomic=temporary and getattr(query, "ddl_xid", None) is not None,
+            connection_collation=connection if is_other else None,
         )
+
+    @property
+    def client_charset(self) -> str:
+        """The character set of the session's statements; utf8mb4 when it is not known."""
+        return (None if self.client_collation is None else charset_by_id(self.client_collation)) or "utf8mb4"
+
+    @property
+    def literal_charset(self) -> str:
+        """The character set to which the session converts string literals."""
+        other = None if self.connection_collation is None else charset_by_id(self.connection_collation)
+        return other or self.client_charset
 
     def collation_of(self, charset: str) -> str:
         """Return the default collation of a charset in this session."""

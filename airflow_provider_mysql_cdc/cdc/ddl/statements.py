@@ -21,10 +21,17 @@ class DefaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """Hold a DEFAULT clause: its kind and its text (digits of hex and bit literals, expressions with parentheses)."""
+    """Hold a DEFAULT clause, or a member of ENUM or SET.
+
+    Args:
+        kind: How it was written.
+        text: Its text: digits of hex and bit literals, expressions with parentheses.
+        introducer: The character set that stands before a literal (``_latin1'...'``), or None.
+    """
 
     kind: DefaultKind
     text: str = ""
+    introducer: str | None = None
 
 
 @dataclass(slots=True)

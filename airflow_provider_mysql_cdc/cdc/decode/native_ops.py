@@ -20,9 +20,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     datetime_unit,
     time_unit,
 )
-from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape, quote_byte_text
+from airflow_provider_mysql_cdc.cdc.model.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, WireFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 

@@ -233,7 +233,17 @@ def test_statements_are_read_in_the_client_character_set(client: int, data: byte
 
 def test_bytes_that_do_not_fit_the_character_set_survive() -> None:
     found = query(b"INSERT INTO t VALUES (_binary'\xff\xfe')", charset(255)).sql
-    assert found.encode("utf-8", "surrogateescape") == b"INSERT INTO t VALUES (_binary'\xff\xfe')"
+    assert found == "INSERT INTO t VALUES (_binary X'fffe')"
+
+
+def test_what_the_server_wrote_has_settings_of_its_own() -> None:
+    sql = "CREATE TABLE `t` (\n  `ä` enum('a\\\\') DEFAULT NULL\n) START TRANSACTION"
+    status = charset(8) + b"\x01" + struct.pack("<Q", 0x100004)
+    found = query(sql.encode(), status)
+    assert (found.sql, found.sql_mode) == (sql, 0x4)
+    assert (found.client_charset, found.collation_connection, found.collation_server) == (45, 45, 255)
+    sent = query(b"CREATE TABLE t (`\xe4` INT)", status)
+    assert (sent.sql, sent.sql_mode, sent.client_charset) == ("CREATE TABLE t (`ä` INT)", 0x100004, 8)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def kinds(sql: str, mode: int = 0) -> list[tuple[str, str]]:
         ("'it''s' 'a\\'b\\n\\\\'", [("STRING", "it's"), ("STRING", "a'b\n\\")]),
         ('"dq""x"', [("STRING", 'dq"x')]),
         ("'50\\%'", [("STRING", "50\\%")]),
-        ("N'x' _utf8mb4'y'", [("STRING", "x"), ("WORD", "_utf8mb4"), ("STRING", "y")]),
+        ("N'x' _utf8mb4'y'", [("WORD", "_utf8mb3"), ("STRING", "x"), ("WORD", "_utf8mb4"), ("STRING", "y")]),
         (
             "x'0F' X'' 0x1f b'101' 0b11 B'0'",
             [("HEX", "0F"), ("HEX", ""), ("HEX", "1f"), ("BITS", "101"), ("BITS", "11"), ("BITS", "0")],

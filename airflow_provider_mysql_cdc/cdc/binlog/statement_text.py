@@ -1,0 +1,116 @@
+"""The text of a statement: bytes in the character set of its session, or in UTF-8 when the server wrote them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import pymysql.charset
+
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import decode_lossy, text_decoder
+from airflow_provider_mysql_cdc.cdc.model.charset_tables import MULTI, SINGLE
+
+SERVER_COLLATION = 45
+"""utf8mb4_general_ci, which every version has: what stands for the session's in a statement that the server wrote."""
+NO_BACKSLASH_ESCAPES = 0x100000
+"""Bit of sql_mode."""
+_ANSI_QUOTES = 0x4
+_NAME = rb"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\"(.]+)"
+# How the server writes out a table (MySQL source, store_create_info); sql_quote_show_create=OFF leaves quotes out.
+_LAYOUT = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?(?:%b\.)?%b \(\n  (?=\S)" % (_NAME, _NAME))
+_GENERATED_KEY = re.compile(rb"[`\"]?my_row_id[`\"]? bigint unsigned NOT NULL AUTO_INCREMENT /\*!80023 INVISIBLE \*/")
+_OF_SELECT = b"\n) START TRANSACTION"
+
+
+def is_written_by_server(data: bytes, *, temporary: bool) -> bool:
+    r"""Return whether the server wrote a statement itself: in UTF-8 and with ``\`` as escape, whatever its session has.
+
+    It writes out CREATE TABLE ... SELECT, CREATE TABLE ... LIKE of a temporary table, and each CREATE TABLE for which
+    it generates an invisible primary key (MySQL 8.0.15, 9.7.4). What a client sent in the same layout was most likely
+    read from SHOW CREATE TABLE, and lacks these marks.
+
+    Args:
+        data: The statement's bytes.
+        temporary: Whether the event is marked as one that used a temporary table.
+    """
+    layout = _LAYOUT.match(data) if data.startswith(b"CREATE TABLE ") else None
+    if layout is None:
+        return False
+    return temporary or _OF_SELECT in data or _GENERATED_KEY.match(data, layout.end()) is not None
+
+
+def decode_statement(data: bytes, collation: int | None, sql_mode: int = 0) -> str:
+    """Return a statement's text.
+
+    Bytes that mean nothing in the session's character set become ``?``, as in the server's own conversions. Literals
+    that are no UTF-8 in a session of UTF-8 or ``binary`` become hexadecimal ones, which mean the same.
+
+    Args:
+        data: The statement's bytes.
+        collation: Collation id of character_set_client, or None when not known.
+        sql_mode: Bits of sql_mode.
+    """
+    if data.isascii():
+        return data.decode("ascii")
+    name = client_charset(collation)
+    if name in SINGLE or name in MULTI:
+        # CREATE TABLE ... SELECT of a server without GTIDs before 8.0.21 has no mark but its layout.
+        if _LAYOUT.match(data) and _is_utf8(data):
+            return data.decode()
+        return decode_lossy(data, name)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return decode_lossy(_with_hex_literals(data, sql_mode), "utf8mb4")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def client_charset(collation: int | None) -> str:
+    """Return the character set of character_set_client; utf8mb4 for one that is not known.
+
+    Args:
+        collation: Its collation id, or None when not known.
+    """
+    try:
+        charset: Any = pymysql.charset.charset_by_id(collation or SERVER_COLLATION)
+        text_decoder(charset.name)
+        return str(charset.name)
+    except KeyError:  # ``binary``, or a collation of utf8mb4 that the driver does not know
+        return "utf8mb4"
+
+
+def _with_hex_literals(data: bytes, sql_mode: int) -> bytes:
+    """Return a statement whose string literals are hexadecimal where they are no UTF-8."""
+    escapes, ansi = not sql_mode & NO_BACKSLASH_ESCAPES, sql_mode & _ANSI_QUOTES
+
+    def rewritten(match: re.Match[bytes]) -> bytes:
+        text, quote = match.group(), match.group()[:1]
+        if quote not in (b"'", b'"') or (quote == b'"' and ansi) or _is_utf8(text):
+            return text
+        content = text[1:-1].replace(quote * 2, quote)
+        return b" X'%b'" % (_ESCAPE.sub(_unescaped, content) if escapes else content).hex().encode()
+
+    return _QUOTED[escapes].sub(rewritten, data)
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return _ESCAPES.get(match[1], match[1])
+
+
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPES = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a", b"%": b"\\%", b"_": b"\\_"}
+_NOT_QUOTED = rb"`(?:[^`]|``)*+`|/\*(?!!).*?\*/|(?:#|--(?=\s))[^\n]*+"
+_QUOTED = {
+    True: re.compile(_NOT_QUOTED + rb"|'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"", re.DOTALL),
+    False: re.compile(_NOT_QUOTED + rb"|'(?:[^']|'')*+'|\"(?:[^\"]|\"\")*+\"", re.DOTALL),
+}
+"""What is quoted, and comments, by whether a backslash is an escape."""

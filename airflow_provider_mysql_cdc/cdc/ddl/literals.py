@@ -1,0 +1,68 @@
+"""What a literal is as a value of its column: bytes in one character set, converted to another."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import decode_lossy, encode_lossy, within_charset
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+_MAX_NUMBER_BYTES = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
+
+
+def default_text(default: Default, column: Column, context: DdlContext) -> str:
+    """Return a literal default as the text of a value of the column's type.
+
+    Args:
+        default: The literal.
+        column: The column.
+        context: Session context.
+
+    Raises:
+        DdlParseError: It does not fit the column.
+    """
+    if column.charset is not None and default.kind is not DefaultKind.NUMBER:
+        return member_text(default, column.charset, context)
+    raw = _literal_bytes(default, context)[0]
+    if column.family is Family.BYTES and default.kind is not DefaultKind.NUMBER:
+        text = raw.decode("utf-8", "replace")
+        return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
+    if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER):
+        return default.text
+    if column.type_name == "BIT":
+        return f"b'{int.from_bytes(raw, 'big'):b}'"
+    if len(raw) > _MAX_NUMBER_BYTES:
+        raise DdlParseError("a default value does not fit its column", where=column.name)
+    return str(int.from_bytes(raw, "big"))
+
+
+def member_text(literal: Default, charset: str, context: DdlContext) -> str:
+    """Return a literal as text of a character set.
+
+    Args:
+        literal: A string, or the digits of a hexadecimal or bit literal.
+        charset: The column's character set.
+        context: Session context.
+    """
+    if literal.kind is DefaultKind.NUMBER or (literal.kind is DefaultKind.TEXT and literal.text.isascii()):
+        return literal.text
+    raw, written = _literal_bytes(literal, context)
+    if "binary" in (charset, written):
+        return raw.decode("latin-1") if charset == "binary" else decode_lossy(raw, charset)
+    return within_charset(decode_lossy(raw, written), charset)
+
+
+def _literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:
+    """Return a literal's bytes, and the character set they are in."""
+    if literal.kind is DefaultKind.HEX:
+        digits = "0" + literal.text if len(literal.text) % 2 else literal.text
+        return bytes.fromhex(digits), literal.introducer or "binary"
+    if literal.kind is DefaultKind.BITS:
+        size = (len(literal.text) + 7) // 8
+        return int(literal.text or "0", 2).to_bytes(size, "big"), literal.introducer or "binary"
+    if literal.introducer:
+        return encode_lossy(literal.text, context.client_charset), literal.introducer
+    charset = context.literal_charset
+    return encode_lossy(literal.text, context.client_charset if charset == "binary" else charset), charset

@@ -1,0 +1,201 @@
+"""Character sets of MySQL as Python decoders, and the way back.
+
+The server is the reference: what ``CONVERT(... USING utf8mb4)`` gives, also where Python's codec of that name differs.
+A code without a character is ``?``, as the server's own conversion writes it (so that rows read from the binlog equal
+rows read by a snapshot); bytes that are not well formed raise ``UnicodeDecodeError``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable
+from functools import cache
+
+from airflow_provider_mysql_cdc.cdc.model.charset_tables import MULTI, SINGLE
+
+DecodeText = Callable[[bytes], str]
+
+# Well-formed characters. Source: MySQL source, strings/ctype-*.cc (is*head, is*tail).
+_WELL_FORMED = {
+    "big5": rb"[\x00-\x7f]|[\xa1-\xf9][\x40-\x7e\xa1-\xfe]",
+    "cp932": rb"[\x00-\x7f\xa1-\xdf]|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc]",
+    "eucjpms": rb"[\x00-\x7f]|\x8e[\xa0-\xdf]|\x8f[\xa1-\xfe]{2}|[\xa1-\xfe]{2}",
+    "euckr": rb"[\x00-\x7f]|[\x81-\xfe][\x41-\x5a\x61-\x7a\x81-\xfe]",
+    "gb18030": rb"[\x00-\x7f]|[\x81-\xfe][\x40-\x7e\x80-\xfe]|[\x81-\xfe][\x30-\x39][\x81-\xfe][\x30-\x39]",
+    "gb2312": rb"[\x00-\x7f]|[\xa1-\xf7][\xa1-\xfe]",
+    "gbk": rb"[\x00-\x7f]|[\x81-\xfe][\x40-\x7e\x80-\xfe]",
+    "sjis": rb"[\x00-\x7f\xa1-\xdf]|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc]",
+    "ujis": rb"[\x00-\x7f]|\x8e[\xa0-\xdf]|\x8f[\xa1-\xfe]{2}|[\xa1-\xfe]{2}",
+}
+# Python codec and bytes a unit; these agree with the server for all well-formed data.
+UNICODE = {
+    "utf8mb4": ("utf-8", 1),
+    "utf8mb3": ("utf-8", 1),
+    "utf8": ("utf-8", 1),
+    "ascii": ("ascii", 1),
+    "ucs2": ("utf-16-be", 2),
+    "utf16": ("utf-16-be", 2),
+    "utf16le": ("utf-16-le", 2),
+    "utf32": ("utf-32-be", 4),
+}
+"""Python codec and bytes a unit by character set; they agree with the server for all well-formed data."""
+
+
+def _overrides(text: str) -> dict[bytes, str]:
+    """Read the runs of ``charset_tables.MULTI``."""
+    out: dict[bytes, str] = {}
+    for code, count, kind, characters in re.findall(r"([0-9a-f]+):(\d+)([:+])([0-9a-f]+)", text):
+        start, size = int(code, 16), len(code) // 2
+        for i in range(int(count)):
+            char = int(characters, 16) + i if kind == "+" else int(characters[4 * i : 4 * i + 4], 16)
+            out[(start + i).to_bytes(size, "big")] = chr(char)
+    return out
+
+
+def _single_byte_decoder(name: str) -> DecodeText:
+    upper = SINGLE[name]
+    ascii_part = "".join(map(chr, range(0x80)))
+    table = upper + "?" * 0x80 if name == "swe7" else ascii_part + upper
+
+    def decode(data: bytes) -> str:
+        return codecs.charmap_decode(data, "strict", table)[0]
+
+    return decode
+
+
+def _multi_byte_decoder(name: str) -> DecodeText:
+    codec_name, runs = MULTI[name]
+    codec, overrides = codecs.lookup(codec_name), _overrides(runs)
+    characters = re.compile(_WELL_FORMED[name], re.DOTALL)
+    # What Python's codec makes of sequences that the server reads differently: its result is not trusted then.
+    ambiguous = frozenset(filter(None, (_decode_or_none(codec, data) for data in overrides)))
+
+    def decode(data: bytes) -> str:
+        try:
+            text = codec.decode(data)[0]
+        except UnicodeDecodeError:
+            return decode_slowly(data)
+        return text if ambiguous.isdisjoint(text) else decode_slowly(data)
+
+    def decode_slowly(data: bytes) -> str:
+        out, pos = [], 0
+        while pos < len(data):
+            match = characters.match(data, pos)
+            if match is None:
+                raise UnicodeDecodeError(name, data, pos, pos + 1, "not a well-formed character")
+            character = match.group()
+            out.append(overrides.get(character) or _decode_or_none(codec, character) or "?")
+            pos = match.end()
+        return "".join(out)
+
+    return decode
+
+
+def _decode_or_none(codec: codecs.CodecInfo, data: bytes) -> str | None:
+    try:
+        return codec.decode(data)[0]
+    except UnicodeDecodeError:
+        return None
+
+
+def _unicode_decoder(name: str) -> DecodeText:
+    codec = codecs.lookup(name)
+
+    def decode(data: bytes) -> str:
+        return codec.decode(data)[0]
+
+    return decode
+
+
+@cache
+def text_decoder(name: str) -> DecodeText:
+    """Return what decodes a MySQL character set.
+
+    Args:
+        name: MySQL's name, lower case; not ``binary``.
+
+    Raises:
+        KeyError: The name is not one of MySQL's character sets.
+    """
+    if name in UNICODE:
+        return _unicode_decoder(UNICODE[name][0])
+    return _single_byte_decoder(name) if name in SINGLE else _multi_byte_decoder(name)
+
+
+def decode_lossy(data: bytes, name: str) -> str:
+    """Return bytes of a character set as text; those that are not well formed become ``?``.
+
+    Args:
+        data: The bytes.
+        name: MySQL's name of the character set.
+    """
+    try:
+        return text_decoder(name)(data)
+    except UnicodeDecodeError:
+        pass
+    out, pos, decode = [], 0, text_decoder(name)
+    while pos < len(data):
+        for size in (4, 3, 2, 1):
+            try:
+                character = decode(data[pos : pos + size])
+            except UnicodeDecodeError:
+                continue
+            if len(character) == 1:
+                out.append(character)
+                pos += min(size, len(data) - pos)
+                break
+        else:
+            out.append("?")
+            pos += 1
+    return "".join(out)
+
+
+def encode_lossy(text: str, name: str) -> bytes:
+    """Return text in a character set, with ``?`` for characters that it does not have.
+
+    Args:
+        text: The text.
+        name: MySQL's name of the character set; ``binary`` means UTF-8.
+    """
+    if name in UNICODE or name == "binary":
+        if name in _BASIC_PLANE_ONLY:
+            text = basic_plane(text)
+        return text.encode(UNICODE.get(name, ("utf-8",))[0], "replace")
+    if name in SINGLE:
+        table = _single_byte_codes(name)
+        return bytes(table.get(character, 0x3F) for character in text)
+    codec, exceptions = MULTI[name][0], _multi_byte_codes(name)
+    return b"".join(exceptions.get(character) or character.encode(codec, "replace") for character in text)
+
+
+def within_charset(text: str, name: str) -> str:
+    """Return text as it is after a conversion to a character set: characters that it does not have become ``?``.
+
+    Args:
+        text: The text.
+        name: MySQL's name of the character set; ``binary`` keeps everything.
+    """
+    if text.isascii() or name in ("utf8mb4", "binary"):
+        return text
+    return decode_lossy(encode_lossy(text, name), name)
+
+
+def basic_plane(text: str) -> str:
+    """Return text with ``?`` for characters beyond U+FFFF, as the server stores names and comments (utf8mb3)."""
+    return text if text.isascii() else _BEYOND_BASIC_PLANE.sub("?", text)
+
+
+@cache
+def _single_byte_codes(name: str) -> dict[str, int]:
+    decode = text_decoder(name)
+    return {decode(bytes([code])): code for code in range(0xFF, -1, -1) if code == 0x3F or decode(bytes([code])) != "?"}
+
+
+@cache
+def _multi_byte_codes(name: str) -> dict[str, bytes]:
+    return {character: code for code, character in reversed(_overrides(MULTI[name][1]).items())}
+
+
+_BASIC_PLANE_ONLY = frozenset(("utf8mb3", "utf8", "ucs2"))
+_BEYOND_BASIC_PLANE = re.compile("[\U00010000-\U0010ffff]")

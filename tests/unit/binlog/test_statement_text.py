@@ -1,0 +1,64 @@
+"""Bytes of statements: in the session's character set, or as the server wrote them."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.binlog.statement_text import decode_statement, is_written_by_server
+
+LATIN1, UTF8MB4, BINARY, SJIS, GREEK = 8, 255, 63, 13, 25
+NO_BACKSLASH_ESCAPES, ANSI_QUOTES = 0x100000, 0x4
+KEY = "`my_row_id` bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
+COLUMNS = "\n  `id` int NOT NULL,\n  `ä` enum('ä') DEFAULT NULL\n)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"CREATE TABLE `t` ({COLUMNS} START TRANSACTION", True),
+        (f"CREATE TABLE IF NOT EXISTS `d`.`a``b (` ({COLUMNS} START TRANSACTION", True),
+        (f'CREATE TABLE "a""b" ({COLUMNS} START TRANSACTION ENGINE=InnoDB', True),
+        (f"CREATE TABLE d.bestände ({COLUMNS} START TRANSACTION", True),
+        (f"CREATE TABLE `t` (\n  {KEY},\n  `a` int\n) COMMENT='x'", True),
+        (f"CREATE TABLE t (\n  {KEY.replace('`', '')},\n  `a b` int\n)", True),
+        (f"CREATE TABLE `t` ({COLUMNS}", False),
+        (f"CREATE TABLE `t` (\n  `a` int,\n  {KEY}\n)", False),
+        (f"create table `t` ({COLUMNS} START TRANSACTION", False),
+        ("CREATE TABLE t (id INT) START TRANSACTION", False),
+        ("ALTER TABLE t ADD a INT", False),
+    ],
+)
+def test_what_the_server_wrote_has_its_marks(text: str, expected: bool) -> None:
+    assert is_written_by_server(text.encode(), temporary=False) is expected
+
+
+def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:
+    assert is_written_by_server(f"CREATE TABLE `t` ({COLUMNS} ENGINE=InnoDB".encode(), temporary=True)
+    assert not is_written_by_server(b"CREATE TABLE t LIKE s", temporary=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "collation", "sql_mode", "expected"),
+    [
+        (b"e ENUM('\x81\xe9')", LATIN1, 0, "e ENUM('\x81é')"),
+        (b"e ENUM('\xff\xe1')", GREEK, 0, "e ENUM('?α')"),
+        ("表 'ソ'".encode("shift_jis") + b" \x81", SJIS, 0, "表 'ソ' ?"),
+        ("`ä` 'ö'".encode(), BINARY, 0, "`ä` 'ö'"),
+        (b"`\xc3\xa4` ENUM('\xe4','b') /* \xc3\xa4 */", BINARY, 0, "`ä` ENUM( X'e4','b') /* ä */"),
+        (rb"DEFAULT 'a\n\'\\\Z" + b"\xff'", UTF8MB4, 0, "DEFAULT  X'610a275c1aff'"),
+        (b"DEFAULT 'a\\\xff\\' -- '\xe4'", UTF8MB4, NO_BACKSLASH_ESCAPES, "DEFAULT  X'615cff5c' -- '?'"),
+        (b"DEFAULT 'it''s\xff'", UTF8MB4, 0, "DEFAULT  X'69742773ff'"),
+        (b'DEFAULT "\xff"', UTF8MB4, 0, "DEFAULT  X'ff'"),
+        (b"\"\xc3\xa4\" '\xff'", UTF8MB4, ANSI_QUOTES, "\"ä\"  X'ff'"),
+        (b"/*!50100 DEFAULT '\xff' */", UTF8MB4, 0, "/*!50100 DEFAULT  X'ff' */"),
+        (f"CREATE TABLE `t` ({COLUMNS}".encode(), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
+        (f"CREATE TABLE `t` ({COLUMNS}".encode("cp1252"), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
+        ("CREATE TABLE t (`ä` INT)".encode(), LATIN1, 0, "CREATE TABLE t (`Ã¤` INT)"),
+    ],
+)
+def test_statements_are_read_as_the_server_reads_them(
+    data: bytes, collation: int, sql_mode: int, expected: str
+) -> None:
+    text = decode_statement(data, collation, sql_mode)
+    assert text == expected
+    text.encode()  # no lone surrogates
