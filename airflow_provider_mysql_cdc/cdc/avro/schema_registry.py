@@ -11,7 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_mysql_cdc.cdc.avro.schema_shape import differences, equivalent_schemas
+from airflow_provider_mysql_cdc.cdc.avro.schema_shape import (
+    canonical_form,
+    differences,
+    equivalent_schemas,
+    meaning_conflicts,
+)
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ConfigError,
@@ -157,10 +162,10 @@ class SchemaRegistry:
                 return registered
         raise IncompatibleSchemaError(
             "neither the subject's latest schema nor an earlier version is the table's schema",
-            where=self._location(subject, about),
-            why="use.latest.version=true does not register schemas; "
-            + _join_differences(differences(latest_schema, table_schema)),
-            remedy="register the table's schema, or set use.latest.version=false",
+            where=f"{self._location(subject, about)}, latest version {latest.version}",
+            why="use.latest.version=true does not register schemas; " + _mismatch(latest_schema, table_schema),
+            remedy="register the table's schema as a new version of the subject, or set use.latest.version=false and "
+            "auto.register.schemas=true; then run the task again",
         )
 
     def _location(self, subject: str, about: str) -> str:
@@ -229,6 +234,13 @@ class SchemaRegistry:
             return _join_differences(differences(latest_schema, json.loads(text)))
         except Exception:
             return "the subject has no schema to compare with"
+
+
+def _mismatch(registered: Any, own: Any) -> str:
+    """Return how a registered schema differs from the table's: in its columns, or in what their values stand for."""
+    if canonical_form(registered) == canonical_form(own):
+        return _join_differences(meaning_conflicts(registered, own))
+    return _join_differences(differences(registered, own))
 
 
 def _join_differences(texts: list[str]) -> str:

@@ -36,39 +36,59 @@ def canonical_form(schema: Any, namespace: str = "") -> Any:
     return kind if len(out) == 1 else out
 
 
-def equivalent_schemas(one: Any, other: Any) -> bool:
-    """Return whether a reader of either schema reads the bytes of the other, and takes its values for the same.
-
-    What a number or a text stands for (milliseconds or microseconds, signed or not) says the type's name of Connect, or
-    TiDB's; somebody who registers schemas may have left it out.
+def equivalent_schemas(registered: Any, own: Any) -> bool:
+    """Return whether a reader of a registered schema reads the bytes of our own, and takes its values for the same.
 
     Args:
-        one: A parsed schema.
-        other: Another one.
+        registered: The parsed schema in the registry.
+        own: The parsed schema by which values are written.
     """
-    if canonical_form(one) != canonical_form(other):
-        return False
-    pairs = zip(_semantics(one), _semantics(other), strict=True)
-    return all(a == b or a is None or b is None for a, b in pairs)
+    return canonical_form(registered) == canonical_form(own) and not meaning_conflicts(registered, own)
 
 
-def _semantics(schema: Any) -> Iterator[str | None]:
-    """Yield the meaning of each type in a schema, in its order; equal shapes yield as many."""
+def meaning_conflicts(registered: Any, own: Any) -> list[str]:
+    """Return the columns whose values a reader of a registered schema would take for something else, one text each.
+
+    What a number or a text stands for (milliseconds or microseconds, signed or not) says the type's name of Connect, or
+    TiDB's. Somebody who registers schemas may have left the name out; a name that our schema does not have is another
+    meaning.
+
+    Args:
+        registered: The parsed schema in the registry.
+        own: The parsed schema by which values are written; of the same shape (``canonical_form``).
+    """
+    pairs = zip(_meanings(registered, ""), _meanings(own, ""), strict=True)
+    texts = (
+        f"{path or 'the value'} is {old} in the registry, {new or 'a plain value without such a name'} in the table"
+        for (_, old), (path, new) in pairs
+        if old is not None and old != new
+    )
+    return list(dict.fromkeys(texts))
+
+
+def _meanings(schema: Any, path: str) -> Iterator[tuple[str, str | None]]:
+    """Yield column and meaning of each type in a schema, in its order; equal shapes yield as many."""
     if isinstance(schema, list):
         for branch in schema:
-            yield from _semantics(branch)
+            yield from _meanings(branch, path)
         return
     if isinstance(schema, str):
-        yield None
+        yield path, None
         return
     if not isinstance(schema["type"], str):
-        yield from _semantics(schema["type"])
+        yield from _meanings(schema["type"], path)
         return
     # Records and enumerations are known by the names that they have in Avro.
-    yield None if "name" in schema else _semantic(schema)
-    for inner in (*(f["type"] for f in schema.get("fields", ())), schema.get("items"), schema.get("values")):
-        if inner is not None:
-            yield from _semantics(inner)
+    yield path, None if "name" in schema else _semantic(schema)
+    for member in schema.get("fields", ()):
+        yield from _meanings(member["type"], _member_path(path, member["name"]))
+    for name in ("items", "values"):
+        if name in schema:
+            yield from _meanings(schema[name], path)
+
+
+def _member_path(path: str, name: str) -> str:
+    return path if name in _IMAGES else f"{path}.{name}" if path else f"column {name}"
 
 
 def _semantic(kind: Mapping[str, Any]) -> str | None:

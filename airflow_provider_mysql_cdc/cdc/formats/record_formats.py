@@ -87,7 +87,9 @@ class RecordFormats:
     ) -> AvroSerializer:
         part_fields = F.CONVERTER_FIELDS[part]
         try:
-            text = dumps(avro_schema(schema, meta=self._cfg[part_fields.meta_data]))
+            # A schema that somebody else has registered is compared by what its values stand for.
+            meta = self._cfg[part_fields.meta_data] or self._cfg[part_fields.use_latest]
+            text = dumps(avro_schema(schema, meta=meta))
             encode = lazy_encoder(schema)
         except SchemaError as error:
             raise SchemaError(error.what, where=f"{about}, {part}", why=error.why, remedy=error.remedy) from error

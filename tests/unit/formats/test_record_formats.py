@@ -218,3 +218,13 @@ def test_text_that_is_no_json_is_named_like_a_value_that_does_not_fit() -> None:
     for data in (b'{"a":1e}', b'{"a":"\xff"}', b""):
         with pytest.raises(ValueDecodeError, match=r"a record of db\.t cannot be written as Avro"):
             form.serialize_json(data)
+
+
+def test_a_schema_of_somebody_else_is_compared_with_the_names_of_its_types():
+    options = {"value.converter.connect.meta.data": "false"}
+    made = table("CREATE TABLE t (id INT PRIMARY KEY, at DATETIME)")
+    _, asked = form_of(ConnectorConfig.from_properties(BASE | AVRO | options), made)
+    assert "io.debezium.time.Timestamp" not in asked.schemas[1][2]
+    others = {"value.converter.use.latest.version": "true", "value.converter.auto.register.schemas": "false"}
+    _, asked = form_of(ConnectorConfig.from_properties(BASE | AVRO | options | others), made)
+    assert "io.debezium.time.Timestamp" in asked.schemas[1][2]
