@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, ask_for, books, reads
+from kit.records import payload
 from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import SIGNALS, Places, connection, events, same_as_table
@@ -104,6 +105,55 @@ def test_a_row_of_any_key_is_left_out_when_an_event_of_the_window_had_it(
     assert {name: sum(reads(pipeline, name).values()) for name in KINDS} == dict.fromkeys(KINDS, 0)
     for name in KINDS if image == "FULL" else ():
         assert len(same_as_table(pipeline, root, name)) == 40
+
+
+ALIKE: dict[str, tuple[str, str, str, str]] = {
+    "days": ("DATE", "'2020-00-01'", "'2020-02-00'", "told"),
+    "zeros": ("DATE", "'0000-00-00'", "'2021-00-00'", "told"),
+    "years": ("DATE", "'0070-01-01'", "'1970-01-01'", "told"),
+    "moments": ("DATETIME(3)", "'2020-02-00 10:00:00.5'", "'2020-00-00 00:00:00'", "told"),
+    "stamps": ("TIMESTAMP(2)", "'0000-00-00 00:00:00'", "'2001-01-01 00:00:01.5'", "told"),
+    "flags": ("BOOL", "1", "2", "told"),
+    "floats": ("FLOAT", "8388607.5", "8388607", "told"),
+    "singles": ("FLOAT(9,3)", "1.001", "1.002", "told"),
+    "members": ("ENUM('', 'a')", "0", "1", "read later"),
+    "other_members": ("ENUM('a')", "0", "1", "told"),
+    "bits": ("SET('', 'a')", "0", "1", "read later"),
+    "letters": ("VARCHAR(9) CHARSET gbk COLLATE gbk_bin", "x'aaa1'", "x'3f'", "read later"),
+    "kanji": ("VARCHAR(9) CHARSET cp932 COLLATE cp932_bin", "x'81ca'", "x'fa54'", "read later"),
+}
+"""Two keys of which events, or SELECT itself, show the same, and what a window does when an event changed the first."""
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["updated", "moved away"])
+@pytest.mark.req("INC-20", "INC-27")
+def test_a_row_is_read_though_an_event_of_the_window_had_a_key_that_looks_like_its_own(
+    pipeline: Pipeline, root: Any, database: str, stack: Any, places: Places, moved: bool
+) -> None:
+    execute(root, *filled(database, "a", count=1))
+    pipeline.snapshot()
+    session = connection(stack)
+    execute(session, "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'", f"USE `{database}`")
+    for name, (kind, first, second, _) in ALIKE.items():
+        execute(session, f"CREATE TABLE `{name}` (k {kind} NOT NULL PRIMARY KEY, v INT)")
+        execute(session, f"INSERT INTO `{name}` VALUES ({first}, 1), ({second}, 2)")
+    # A last key that Unicode has: a key range ends with it.
+    execute(session, "INSERT INTO letters VALUES (x'f7fe', 3)", "INSERT INTO kanji VALUES (x'fc4b', 3)")
+    pipeline.drain()
+    seen = {name: len(pipeline.records(name)) for name in ALIKE}
+    ask_for(pipeline, ALIKE)
+    change = "DELETE FROM `{}` WHERE v = 1" if moved else "UPDATE `{}` SET v = 10 WHERE v = 1"
+    places.at("incremental.view_open", lambda: execute(session, *map(change.format, ALIKE)))
+    pipeline.drain()
+    all_done(pipeline)
+    assert not places.left
+    found = {name: [payload(r.value) for r in pipeline.records(name)[seen[name] :]] for name in ALIKE}
+    read = {
+        name: sorted(v["after"]["v"] for v in values if v and v["op"] == "r" and v["after"]["v"] != 3)
+        for name, values in found.items()
+    }
+    left = [2] if moved else [2, 10]
+    assert read == {name: [2] if what == "told" else left for name, (*_, what) in ALIKE.items()}
 
 
 @pytest.mark.parametrize("more", [{}, {"message.key.columns": "(.*).a:v;"}], ids=["own key", "message.key.columns"])

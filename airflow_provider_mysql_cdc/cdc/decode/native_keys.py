@@ -26,10 +26,12 @@ class NativeKeyReader:
         module: The kernel.
 
     Raises:
-        Declined: The kernel does not know the key's columns or modes.
+        Declined: The kernel does not know the key's columns or modes, or has no operation for MySQL's own text.
     """
 
     def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...], module: Any) -> None:
+        if options.flat:
+            raise Declined("dates and times of the key are MySQL's own text")
         keys = key_columns(table, options)
         plan = module.text_plan(
             [_column_plan(column, options, in_key=column in keys) for column in columns],

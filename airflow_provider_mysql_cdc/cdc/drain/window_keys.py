@@ -5,7 +5,8 @@ after it. Whoever reads in such a view, when the stream has reached the batch's 
 an event after the watermark had: the stream has produced their changes already (INC-20 to INC-27).
 
 A row is identified by the columns of its table's own key, whatever key its events have (``message.key.columns``,
-converters). Of an UPDATE both rows count: the view may contain either.
+converters), and by the values that the server has (``row_keys``). Of an UPDATE both rows count: the view may contain
+either.
 
 A change of which the stream has no record does not count: its operation is skipped (``skipped.operations``), or a value
 cannot be written (``event.processing.failure.handling.mode``). The row is read, unless a record of another change of it
@@ -21,10 +22,11 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
-from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import RowEventDecoder
+from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options, shared_key_check
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -36,6 +38,7 @@ MAX_KEYS = 100_000
 _OPERATION_LETTERS = "cudu"
 """Letters of ``skipped.operations`` by the number in ``EventRows``."""
 _MOVED = "a change of which the stream has no record gave one of its rows another key"
+_SHARED = "a row of it was changed in the meantime whose key MySQL shows as it shows the keys of others"
 _UNWRITTEN = "changes of its rows could not be written, and these rows cannot be distinguished from others"
 
 
@@ -52,17 +55,6 @@ class EventRows:
     event: Event
     pos: int
     operation: int
-
-
-def row_key_options(table: Table) -> DecoderOptions:
-    """Return the options of a decoder that gives the columns of the table's own key as the key of its records.
-
-    Args:
-        table: The table.
-    """
-    return DecoderOptions(
-        key_columns=table.key_columns(), included=(), tombstones=False, skipped_ops=frozenset(), read_op="r"
-    )
 
 
 @dataclass(slots=True)
@@ -92,6 +84,7 @@ class WindowKeys:
     _restarted: bool = False
     _last_rows: tuple[TableId, list[RowRecord]] | None = None
     _decoders: dict[TableId, RowEventDecoder | None] = field(default_factory=dict)
+    _shared_key_checks: dict[TableId, Callable[[bytes], bool] | None] = field(default_factory=dict)
 
     def on_watermark(self, row_id: str, kind: str) -> None:
         """Note a watermark row whose transaction has ended in the stream.
@@ -144,6 +137,7 @@ class WindowKeys:
             decoder = None
             if table.key_columns():
                 decoder = compile_decoder(table, table_map, row_key_options(table), EnvelopeText())
+                self._shared_key_checks[table.id] = shared_key_check(table)
             self._decoders[table.id] = decoder
 
     def add_rows(self, table: TableId, rows: EventRows, commit_event: Event) -> None:
@@ -181,9 +175,11 @@ class WindowKeys:
             self.unreadable[table] = _MOVED
 
     def _count(self, table: TableId, records: Iterable[RowRecord]) -> None:
-        keys = self.keys.setdefault(table, {})
+        keys, is_shared = self.keys.setdefault(table, {}), self._shared_key_checks.get(table)
         for key, *_ in records:
             if key is not None:
+                if is_shared is not None and key not in keys and is_shared(key):
+                    self.unreadable[table] = _SHARED
                 keys[key] = keys.get(key, 0) + 1
         if len(keys) > MAX_KEYS:
             self.unreadable[table] = f"more than {MAX_KEYS:,} of its rows were changed in the meantime"

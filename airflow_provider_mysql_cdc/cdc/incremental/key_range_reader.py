@@ -16,7 +16,8 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys, row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import (
     SchemaMismatchError,
     SourceConnectionError,

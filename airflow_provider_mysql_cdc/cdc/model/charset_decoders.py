@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain, product
 
 from airflow_provider_mysql_cdc.cdc.model.charset_tables import MULTI, SINGLE
 
@@ -121,6 +123,40 @@ def text_decoder(name: str) -> DecodeText:
     if name in UNICODE:
         return _unicode_decoder(UNICODE[name][0])
     return _single_byte_decoder(name) if name in SINGLE else _multi_byte_decoder(name)
+
+
+@cache
+def shared_characters(name: str) -> frozenset[str]:
+    """Return the characters that different codes of a character set become; values with them may be the same text.
+
+    Args:
+        name: MySQL's name, lower case; not ``binary``.
+
+    Raises:
+        KeyError: The name is not one of MySQL's character sets.
+    """
+    decode = text_decoder(name)
+    if name in SINGLE:
+        return _repeated(decode(bytes([code])) for code in range(256))
+    if name not in MULTI:
+        return frozenset()
+    # gb18030 has one code for each character, except where MySQL and Python differ; its codes of four bytes are too
+    # many to be decoded here.
+    codec_name, runs = MULTI[name]
+    codec, overrides = codecs.lookup(codec_name), _overrides(runs)
+    python_texts = (_decode_or_none(codec, data) for data in overrides)
+    sizes: tuple[Iterable[bytes], ...] = (
+        (bytes([code]) for code in range(0x100)),
+        (bytes(code) for code in product(range(0x80, 0x100), range(0x40, 0x100))),
+        (bytes((0x8F, *code)) for code in product(range(0xA1, 0xFF), repeat=2)),
+    )
+    well_formed = re.compile(_WELL_FORMED[name], re.DOTALL)
+    codes = (code for code in chain.from_iterable(sizes) if well_formed.fullmatch(code))
+    return _repeated(map(decode, codes)) | {"?", *overrides.values(), *filter(None, python_texts)}
+
+
+def _repeated(characters: Iterable[str]) -> frozenset[str]:
+    return frozenset(character for character, count in Counter(characters).items() if count > 1)
 
 
 def decode_lossy(data: bytes, name: str) -> str:

@@ -105,6 +105,16 @@ def test_more_keys_than_can_be_remembered_spoil_the_table(monkeypatch: pytest.Mo
     assert keys.keys == {}
 
 
+def test_a_key_of_several_rows_spoils_the_table() -> None:
+    keys = touched(Decoder(b"1"), low_watermark=LOW)
+    keys._shared_key_checks[A] = lambda key: key == b"2"
+    keys.add_rows(A, at(600), event(600))
+    assert keys.unreadable == {}
+    keys._decoders[A] = Decoder(b"3", b"2")
+    keys.add_rows(A, at(700), event(700))
+    assert set(keys.unreadable) == {A}
+
+
 class Moves(Decoder):
     """Gives the two records of a row that moves from one key to another."""
 

@@ -11,7 +11,7 @@ from kit.row_blocks import block_of
 
 from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
