@@ -16,6 +16,10 @@ SERVER_COLLATION = 45
 NO_BACKSLASH_ESCAPES = 0x100000
 """Bit of sql_mode."""
 _ANSI_QUOTES = 0x4
+# Where a no-break space separates words (MySQL 9.7.4); elsewhere it is a letter, or no part of a statement.
+_NO_BREAK_SPACE_SEPARATES = frozenset(
+    ("armscii8", "cp1250", "cp852", "cp866", "dec8", "geostd8", "greek", "hebrew", "keybcs2", "latin1", "latin2")
+) | {"latin5", "latin7"}
 _NAME = rb"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\"(.]+)"
 # How the server writes out a table (MySQL source, store_create_info); sql_quote_show_create=OFF leaves quotes out.
 _LAYOUT = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?(?:%b\.)?%b \(\n  (?=\S)" % (_NAME, _NAME))
@@ -58,7 +62,8 @@ def decode_statement(data: bytes, collation: int | None, sql_mode: int = 0) -> s
         # CREATE TABLE ... SELECT of a server without GTIDs before 8.0.21 has no mark but its layout.
         if _LAYOUT.match(data) and _is_utf8(data):
             return data.decode()
-        return decode_lossy(data, name)
+        text = decode_lossy(data, name)
+        return _spaced(text, sql_mode) if "\xa0" in text and name in _NO_BREAK_SPACE_SEPARATES else text
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -100,6 +105,12 @@ def _with_hex_literals(data: bytes, sql_mode: int) -> bytes:
         return b" X'%b'" % (_ESCAPE.sub(_unescaped, content) if escapes else content).hex().encode()
 
     return _QUOTED[escapes].sub(rewritten, data)
+
+
+def _spaced(text: str, sql_mode: int) -> str:
+    """Return a statement with spaces for no-break spaces outside of quotes, as the server reads them."""
+    pattern = _QUOTED[not sql_mode & NO_BACKSLASH_ESCAPES].pattern.decode()
+    return re.sub(f"{pattern}|\xa0", lambda m: " " if m.group() == "\xa0" else m.group(), text, flags=re.DOTALL)
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

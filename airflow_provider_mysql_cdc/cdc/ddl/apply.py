@@ -42,7 +42,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
 )
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
 
 _STRUCTURE_CACHE = StructureCache()
 ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "NONE"]
@@ -297,7 +297,7 @@ def _apply_truncate(step: _StatementStep, statement: TruncateTable) -> SchemaSta
 def _apply_database(step: _StatementStep, statement: DatabaseStatement) -> SchemaState:
     state, context = step.state, step.context
     name = statement.name or context.default_db
-    name = name.lower() if context.lower_case_table_names == 1 else name
+    name = folded_name(name) if context.lower_case_table_names == 1 else name
     step.changes.append(TableChange("DATABASE", None, None, None, step.text, name))
     if statement.verb == "DROP":
         return state.without_database(name)

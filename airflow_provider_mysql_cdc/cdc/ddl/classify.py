@@ -50,9 +50,17 @@ class DdlRelevance:
 def full_name(name: NameParts, context: DdlContext) -> TableId:
     """Return a table's full name: the session's database stands in for a missing one."""
     db, table = name if len(name) == 2 else (context.default_db, name[0])
-    if context.lower_case_table_names == 1:
-        return TableId(db.lower(), table.lower())
-    return TableId(db, table)
+    table_id = TableId(db, table)
+    return table_id.folded() if context.lower_case_table_names == 1 else table_id
+
+
+def in_any_case(captures: CapturePredicate) -> CapturePredicate:
+    """Return a predicate that also takes names that it takes in lower case, for any lower_case_table_names.
+
+    Args:
+        captures: The predicate.
+    """
+    return lambda table: captures(table) or captures(table.folded())
 
 
 def classify_ddl(sql: str, context: DdlContext, captures: CapturePredicate) -> DdlRelevance:

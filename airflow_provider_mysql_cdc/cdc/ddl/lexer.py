@@ -54,21 +54,22 @@ class Token(NamedTuple):
 
 _WORD = r"[0-9A-Za-z_$\u0080-\U0010ffff]"
 _TOKEN_PATTERNS = {
-    "space": r"[\s\x00-\x1f]++",
-    "line": r"(?:\#|--(?=[\s\x00-\x1f]|\Z))[^\n]*+",
+    "space": r"[\x00-\x20]++",
+    "line": r"(?:\#|--(?=[\x00-\x20]|\Z))[^\n]*+",
     "executable": r"/\*!(?:\d{6}(?=\s)|\d{5})?",
     "comment": r"/\*(?s:.*?)\*/",
     "hex": rf"0x[0-9A-Fa-f]++(?!{_WORD})|[xX]'[0-9A-Fa-f]*+'",
     "bits": rf"0b[01]++(?!{_WORD})|[bB]'[01]*+'",
     "national": r"[nN](?=')",
     "number": rf"(?:\d++\.?\d*+|\.\d++)[eE][+-]?\d++(?!{_WORD})|\d++\.\d*+|\.\d++|\d++(?!{_WORD})",
-    "param": r"@@?(?:[\w.$]++|(?=['\"`]))",
+    "param": rf"@@?(?:(?:{_WORD}|\.)++|(?=['\"`]))",
     "word": rf"{_WORD}++",
     "tick": r"`(?:[^`]++|``)*+`",
     "end_executable": r"\*/",
     "op": r"<=>|->>|->|:=|<<|>>|<=|>=|<>|!=|\|\||&&|[^'\"`]",
 }
-_TOKEN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _TOKEN_PATTERNS.items()))
+# Unicode spaces are letters of names, and only the digits of ASCII make numbers.
+_TOKEN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _TOKEN_PATTERNS.items()), re.ASCII)
 _AFTER_DOT = re.compile(rf"{_WORD}++")
 _STRINGS = {
     ("'", True): re.compile(r"'(?:[^'\\]++|''|\\(?s:.))*+'"),
@@ -158,7 +159,9 @@ def _token(name: str, match: re.Match[str]) -> Token:
     if name == "op" and text == "/" and match.string.startswith("/*", start):
         raise DdlParseError("a comment is not closed", where=match.string[start : start + 40])
     kind = _KINDS[name]
-    return Token(kind, text, text.upper() if kind in (TokenKind.WORD, TokenKind.OP) else "", start, end)
+    # No keyword has a letter beyond ASCII; str.upper makes I of ı.
+    upper = text.upper() if text.isascii() else text
+    return Token(kind, text, upper if kind in (TokenKind.WORD, TokenKind.OP) else "", start, end)
 
 
 def _string(sql: str, pos: int, escapes: bool, ansi: bool) -> Token:

@@ -33,7 +33,7 @@ LEADING_WORD_COUNT = 16
 MAX_LENGTH = 16 * 2**20
 """Characters of a statement that is read whole; columns and partitions of a table take a few MB at most, and parsing
 needs about fifty times as much memory."""
-_COMMENT_END = re.compile(r"\s*\*/")
+_COMMENT_END = re.compile(r"\s*\*/", re.ASCII)
 _STORED_PROGRAMS = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "LIBRARY"))
 
 

@@ -209,10 +209,7 @@ class SchemaState:
         """Return the name under which the server keeps a table (lower_case_table_names)."""
         if context.lower_case_table_names == 0 or self.has_table(table_id):
             return table_id
-        lowered = TableId(table_id.db.lower(), table_id.table.lower())
+        folded = table_id.folded()
         if context.lower_case_table_names == 1:
-            return lowered
-        candidates = (
-            i for i in (*self.tables, *self.unparsed) if i.table.lower() == lowered.table and i.db.lower() == lowered.db
-        )
-        return next(candidates, table_id)
+            return folded
+        return next((i for i in (*self.tables, *self.unparsed) if i.folded() == folded), table_id)

@@ -43,7 +43,7 @@ _NO_SCHEMA_CHANGE = re.compile(
     r"|(CREATE|ALTER|DROP)\s+(OR\s+REPLACE\s+)?(IF\s+(NOT\s+)?EXISTS\s+)?(USER|ROLE)\b.*"
     r"|(CREATE|ALTER|DROP)\s+(OR\s+REPLACE\s+)?(ALGORITHM\s*=\s*\S+\s+)?(DEFINER\s*=\s*\S+\s+)?"
     r"(SQL\s+SECURITY\s+\S+\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s.*",
-    re.IGNORECASE | re.DOTALL,
+    re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import quote
 
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, MySqlType, mysql_type
+from airflow_provider_mysql_cdc.cdc.model.name_folding import RUNS
 
 _UNRESERVED = re.compile("[A-Za-z0-9_~-]*")
 
@@ -18,16 +20,24 @@ def quote_name(name: str) -> str:
 
 
 def folded_name(name: str) -> str:
-    """Return a column's name in lower case, as MySQL compares it: character by character.
+    """Return a name in lower case, as MySQL compares names, and with lower_case_table_names=1 stores them.
 
-    MySQL 9.7.4 takes ``İ`` for ``i``, and ``Σ`` for ``σ`` at the end of a name as well; ``str.lower`` does neither. It
-    has one case for letters that came after Unicode 3.1: columns ``ẞ`` and ``ß`` are two, so look for the exact name
-    first.
+    Each character by itself, so ``İ`` is ``i`` and ``Σ`` is ``σ`` at the end of a name too; letters that came after
+    Unicode 3.1 have one case (``name_folding``). ``str.lower`` does neither.
 
     Args:
         name: The name.
     """
-    return name.lower() if name.isascii() else "".join(character.lower()[:1] for character in name)
+    return name.lower() if name.isascii() else name.translate(_lower_case())
+
+
+@cache
+def _lower_case() -> dict[int, int]:
+    table = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+    for first, last, step, distance in re.findall(r"(\w+)-(\w+)/(\d)([+-]\d+)", RUNS):
+        codes = range(int(first, 16), int(last, 16) + 1, int(step))
+        table.update((code, code + int(distance)) for code in codes)
+    return table
 
 
 def matching_name(names: Iterable[str], name: str) -> str | None:
@@ -37,13 +47,8 @@ def matching_name(names: Iterable[str], name: str) -> str | None:
         names: The names.
         name: The name as a statement or an event has it.
     """
-    folded, match = folded_name(name), None
-    for each in names:
-        if each == name:
-            return each
-        if match is None and folded_name(each) == folded:
-            match = each
-    return match
+    folded = folded_name(name)
+    return next((each for each in names if folded_name(each) == folded), None)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,6 +69,10 @@ class TableId:
     def quoted(self) -> str:
         """Return the name as SQL with backticks."""
         return f"{quote_name(self.db)}.{quote_name(self.table)}"
+
+    def folded(self) -> TableId:
+        """Return the name in lower case (``folded_name``)."""
+        return TableId(folded_name(self.db), folded_name(self.table))
 
     def path(self) -> str:
         """Return ``db.table`` percent-encoded: the last part of the table's URI, in which one dot separates both."""

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -88,7 +88,7 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
             if event.type != c.QUERY_EVENT:
                 continue
             query = parse_query(event)
-            classified = classify_ddl(query.sql, DdlContext.from_query(query), cfg.captures)
+            classified = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(cfg.captures))
             # The character set of a database only matters to tables created later, which are found themselves. TRUNCATE
             # does not change the structure.
             keywords = set(classified.leading_words.split()[:2])

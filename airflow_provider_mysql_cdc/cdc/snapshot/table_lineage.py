@@ -38,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     UseDatabase,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name
 
 EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "partition rows", "structure", "drop database"]
 
@@ -98,7 +98,7 @@ def _table_effects(statement: ParsedStatement | None, part: StatementText, conte
         return [Effect("rename", qualified_name(old), qualified_name(new)) for old, new in statement.pairs]
     if isinstance(statement, DatabaseStatement) and statement.verb == "DROP":
         db = statement.name or context.default_db
-        return [Effect("drop database", TableId(db.lower() if context.lower_case_table_names == 1 else db, ""))]
+        return [Effect("drop database", TableId(folded_name(db) if context.lower_case_table_names == 1 else db, ""))]
     if not isinstance(statement, AlterTable):
         return []
     table = qualified_name(statement.name)

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
@@ -72,7 +72,7 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
                     return f"XA COMMIT at {event.where()}"
                 if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
                     return f"{event.where()}: {query.sql[:200]}"
-                classified = classify_ddl(query.sql, DdlContext.from_query(query), is_streamed)
+                classified = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(is_streamed))
                 # The character set of a database only matters to tables created later, which are found themselves.
                 if classified.relevant and not {"DATABASE", "SCHEMA"} & set(classified.leading_words.split()[:2]):
                     return f"{event.where()}: {query.sql[:200]}"

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog.statement_text import decode_statement, is_written_by_server
 
-LATIN1, UTF8MB4, BINARY, SJIS, GREEK = 8, 255, 63, 13, 25
+LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251 = 8, 255, 63, 13, 25, 51
 NO_BACKSLASH_ESCAPES, ANSI_QUOTES = 0x100000, 0x4
 KEY = "`my_row_id` bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
 COLUMNS = "\n  `id` int NOT NULL,\n  `ä` enum('ä') DEFAULT NULL\n)"
@@ -51,6 +51,8 @@ def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:
         (b'DEFAULT "\xff"', UTF8MB4, 0, "DEFAULT  X'ff'"),
         (b"\"\xc3\xa4\" '\xff'", UTF8MB4, ANSI_QUOTES, "\"ä\"  X'ff'"),
         (b"/*!50100 DEFAULT '\xff' */", UTF8MB4, 0, "/*!50100 DEFAULT  X'ff' */"),
+        (b"ADD\xa0`a\xa0b`\xa0COMMENT 'c\xa0'", LATIN1, 0, "ADD `a\xa0b` COMMENT 'c\xa0'"),
+        (b"ADD \xa0a", CP1251, 0, "ADD \xa0a"),
         (f"CREATE TABLE `t` ({COLUMNS}".encode(), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
         (f"CREATE TABLE `t` ({COLUMNS}".encode("cp1252"), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
         ("CREATE TABLE t (`ä` INT)".encode(), LATIN1, 0, "CREATE TABLE t (`Ã¤` INT)"),

@@ -378,6 +378,9 @@ def test_a_dropped_index_is_the_one_the_server_named_so() -> None:
 def test_lower_case_table_names() -> None:
     lower = DdlContext("DB", lower_case_table_names=1)
     assert list(run("CREATE TABLE Tab (A INT)", context=lower).state.tables) == [TableId("db", "tab")]
+    sigma = run("CREATE TABLE ΠΕΛΑΤΗΣ (A INT)", "ALTER TABLE πελατησ ADD b INT", "TRUNCATE İx", context=lower)
+    assert [(i.table, len(t.columns)) for i, t in sigma.state.tables.items()] == [("πελατησ", 2)]
+    assert [change.id and change.id.table for change in sigma.changes] == ["ix"]
     kept = DdlContext("DB", lower_case_table_names=2)
     state = run("CREATE TABLE Tab (A INT)", "ALTER TABLE tab ADD b INT", context=kept).state
     assert [(str(i), len(t.columns)) for i, t in state.tables.items()] == [("DB.Tab", 2)]

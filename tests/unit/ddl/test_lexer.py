@@ -20,6 +20,12 @@ def kinds(sql: str, mode: int = 0) -> list[tuple[str, str]]:
     return [(t.kind.name, t.text) for t in tokenize(sql, mode)[:-1]]
 
 
+def test_no_keyword_has_a_letter_beyond_ascii() -> None:
+    assert [t.upper for t in tokenize("index ındex ſet coﬂumn Straße")[:-1]] == [
+        "INDEX", "ındex", "ſet", "coﬂumn", "Straße",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -34,6 +40,7 @@ def kinds(sql: str, mode: int = 0) -> list[tuple[str, str]]:
         ),
         ("1 1.5 .5 1e10 1.5E-3 2.", [("NUMBER", n) for n in ("1", "1.5", ".5", "1e10", "1.5E-3", "2.")]),
         ("1st 5a6 0xzz $x _u ünï 中", [("WORD", w) for w in ("1st", "5a6", "0xzz", "$x", "_u", "ünï", "中")]),
+        ("\u00a0a b\u3000c \u2028 \u0660", [("WORD", w) for w in ("\u00a0a", "b\u3000c", "\u2028", "\u0660")]),
         ("t.1e5 `t`.5", [("WORD", "t"), ("OP", "."), ("WORD", "1e5"), ("NAME", "t"), ("OP", "."), ("WORD", "5")]),
         (
             "a -- c\nb # c\nc /* d */ e--f",
