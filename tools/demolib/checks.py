@@ -90,7 +90,16 @@ def checksum(rows: Iterable[Row]) -> int:
 
 
 @dataclass(slots=True)
-class _KeyState:
+class KeyState:
+    """Hold what is known of a key.
+
+    Args:
+        partition: Its partition, None before the first record of a topic.
+        row: The row after its last event, None for a deleted row.
+        tombstone_due: Whether a tombstone has to follow.
+        last: Its last record.
+    """
+
     partition: int | None
     row: Row | None = None
     tombstone_due: bool = False
@@ -121,7 +130,7 @@ class TableCheck:
         self._late, self._interrupted = late, interrupted
         self._layout = layout
         self._seen = set() if seen is None else seen
-        self._keys: dict[Row, _KeyState] = {}
+        self._keys: dict[Row, KeyState] = {}
         self._bag: Counter[Row] = Counter()
         self._tombstone_due = self._reading = False
         self._last: dict[int, Event] = {}
@@ -216,7 +225,7 @@ class TableCheck:
             return
         state = self._keys.get(event.key)
         if state is None:
-            state = self._keys[event.key] = _KeyState(event.partition)
+            state = self._keys[event.key] = KeyState(event.partition)
         if state.partition is None:
             state.partition = event.partition
         elif state.partition != event.partition:
@@ -237,7 +246,7 @@ class TableCheck:
             self._check_before_image(event, state)
         state.last = event
 
-    def _check_before_image(self, event: Event, state: _KeyState) -> None:
+    def _check_before_image(self, event: Event, state: KeyState) -> None:
         """The row before an event is the row after the event before it: so a lost event is found whatever follows
         it.
         """

@@ -201,14 +201,23 @@ def read_rows(conn: Any, database: str, table: StoredTable) -> Iterator[Row]:
 def read_events(
     layout: Layout, records: Iterator[Record], wire: WireReader | None = None
 ) -> Iterator[Event | RecordError]:
-    """Yield the events of records; one that cannot be read comes as its error.
+    """Return the events of records; see ``events_of``.
 
     Args:
         layout: The table at the end.
         records: The records.
         wire: Reads them when they are Avro; None for JSON.
     """
-    reader = EventReader(layout) if wire is None else AvroReader(layout, wire)
+    return events_of(EventReader(layout) if wire is None else AvroReader(layout, wire), records)
+
+
+def events_of(reader: EventReader, records: Iterator[Record]) -> Iterator[Event | RecordError]:
+    """Yield the events of records; one that cannot be read comes as its error.
+
+    Args:
+        reader: Reads the records of the topic.
+        records: The records.
+    """
     for record in records:
         try:
             yield reader.event(record)

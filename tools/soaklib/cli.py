@@ -21,6 +21,7 @@ from stacklib.settings import REPOSITORY
 
 from soaklib.ddl import DDL
 from soaklib.faults import FAULTS, no_fault
+from soaklib.formats import FORMATS
 from soaklib.servers import Servers
 from soaklib.world import SoakStream, StreamStuckError
 
@@ -46,7 +47,7 @@ class Soak:
         self.world, self._minutes, self._kinds = world, minutes, tuple(kinds)
         self._bag: list[str] = []
         self._rng = random.Random(f"{world.seed}/order")
-        self.events = self.tables = self.counted = 0
+        self.events = self.tables = self.counted = self.window_rows = 0
         self.differences: list[str] = []
         self._began = time.monotonic()
 
@@ -70,7 +71,7 @@ class Soak:
         """Take one stream from its snapshot to its verdict."""
         world = self.world
         world.begin()
-        world.say(f"stream {world.stream}: partitions and settings {world.free()}")
+        world.say(f"stream {world.stream}: {world.format}, partitions and settings {world.free()}")
         until = time.monotonic() + _STREAM_S
         # Two or three faults meet the snapshot; then it is let through.
         for _ in range(self._rng.randrange(1, 4)):
@@ -88,6 +89,7 @@ class Soak:
         self.events += verdict.events
         self.tables += verdict.tables
         self.counted += verdict.transactions
+        self.window_rows += verdict.again
         self.differences += verdict.differences
         world.say(f"stream {world.stream}: {verdict.events:,} events, {len(verdict.differences)} difference(s)")
         if not self.differences:
@@ -117,6 +119,7 @@ class Soak:
             f"soak: seed {world.seed}, {seconds / 60:.1f} minutes, {world.stream} stream(s)",
             f"events read: {self.events:,} in {self.tables} table(s); {self.counted:,} transactions counted against "
             "their triggers",
+            f"rows read by windows of incremental and interrupted snapshots: {self.window_rows:,}",
             f"load: {sum(world.transactions.values()):,} transactions: {_counts(world.transactions)}",
             f"batches complete: {len(world.epochs)}; attempts: {len(world.attempts.made)}, "
             f"on Spark {sum(bool(a.spark) for a in world.attempts.made)}",
@@ -162,7 +165,10 @@ def _parse_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", help=f"only these kinds, apart by commas; all: {', '.join(FAULTS)}")
     parser.add_argument("--rate", type=float, default=40.0, help="transactions a second of each of two threads")
     parser.add_argument("--ddl-every", type=float, default=4.0, help="seconds between two DDL statements, about")
-    parser.add_argument("--avro", action="store_true", help="write Avro, with a schema registry of its own")
+    parser.add_argument(
+        "--format", choices=(*FORMATS, "all"), default="json", help="of records; all: each stream has the next one"
+    )
+    parser.add_argument("--avro", action="store_const", const="avro", dest="format", help="the same as --format avro")
     parser.add_argument("--ddl-late", action="store_true", help="no DDL before the initial snapshot is complete")
     parser.add_argument(
         "--keep", action="store_true", help="leave the servers' data in the folder; so it is after differences"
@@ -203,9 +209,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         old.unlink()
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
-    servers, code = Servers(folder, avro=options.avro), 1
+    formats = FORMATS if options.format == "all" else (options.format,)
+    servers, code = Servers(folder, with_registry=formats != ("json",)), 1
     world = SoakStream(
-        servers, folder, options.seed, options.rate, options.ddl_every, options.ddl_late, lambda m: say_line("soak", m)
+        servers,
+        folder,
+        options.seed,
+        options.rate,
+        options.ddl_every,
+        options.ddl_late,
+        lambda m: say_line("soak", m),
+        formats,
     )
     settings = [*(sys.argv[1:] if argv is None else argv)]
     settings += [] if "--seed" in settings else ["--seed", str(options.seed)]

@@ -139,24 +139,31 @@ def change_pinned_setting(world: SoakStream) -> bool:
     return False
 
 
+def _pinned_settings(world: SoakStream) -> list[tuple[str, str]]:
+    """Return settings that decide about records, with other values than the stream has."""
+    database = world.database
+    settings = [
+        ("key.converter.schemas.enable", "false"),
+        ("message.key.columns", f"{database}.b:k1"),
+        ("table.exclude.list", f"{database}.s"),
+        ("column.exclude.list", f"{database}.a.v"),
+        ("tombstones.on.delete", "false"),
+        ("skipped.operations", "u"),
+        ("decimal.handling.mode", "string"),
+        ("topic.creation.default.partitions", "5"),
+    ]
+    if world.format == "ticdc":
+        settings += [("enable-tidb-extension", "false"), ("avro-decimal-handling-mode", "string")]
+    return settings
+
+
 def _change_inside_batch(world: SoakStream) -> str | None:
     """Change a setting inside a batch of which a part is committed; return what came of it, None when it was over."""
     epoch = kill_begun(world)
     if epoch is None:
         return None
-    before, database = dict(world.properties), world.database
-    name, value = world.rng.choice(
-        (
-            ("key.converter.schemas.enable", "false"),
-            ("message.key.columns", f"{database}.b:k1"),
-            ("table.exclude.list", f"{database}.s"),
-            ("column.exclude.list", f"{database}.a.v"),
-            ("tombstones.on.delete", "false"),
-            ("skipped.operations", "u"),
-            ("decimal.handling.mode", "string"),
-            ("topic.creation.default.partitions", "5"),
-        )
-    )
+    before = dict(world.properties)
+    name, value = world.rng.choice(_pinned_settings(world))
     world.properties[name] = value
     # Of a batch of which nothing is committed, and of the next one, it would decide rightly.
     changed = world.start(only=epoch)

@@ -23,11 +23,11 @@ class Servers:
 
     Args:
         folder: Folder of their data and logs.
-        avro: Whether there is a schema registry too.
+        with_registry: Whether there is a schema registry too.
     """
 
-    def __init__(self, folder: Path, *, avro: bool = False) -> None:
-        self.folder, self._avro = folder, avro
+    def __init__(self, folder: Path, *, with_registry: bool = False) -> None:
+        self.folder, self._with_registry = folder, with_registry
         self.registry_url: str | None = None
         self.info: StackInfo
         self.proxy: Proxy
@@ -37,7 +37,7 @@ class Servers:
         """Start them on free ports with new data, and a proxy in front of MySQL."""
         stop_stack(self.folder, wipe=True)
         self.info = ensure_stack(self.folder)
-        if self._avro:
+        if self._with_registry:
             self.registry_url = registry.start(self.folder / "registry").url
         self.proxy = Proxy(self.info.mysql_port)
 

@@ -14,18 +14,19 @@ from typing import Any
 from avrolib.wire import WireReader
 from confluent_kafka.admin import AdminClient
 from demolib import verify as reading
-from demolib.checks import TableCheck
+from demolib.checks import TableCheck, TableVerdict
 from demolib.events import Event, Layout, Record, RecordError, position_of
 
+from soaklib.binlog_facts import BinlogFacts, Gtid, read_binlog
 from soaklib.ddl import Journal
+from soaklib.row_check import RowCheck
 from soaklib.tables import AUDIT, KEYS
+from soaklib.ticdc import CommitTimes, FlatWire, TicdcReader
 
 _FIRST = 12
-_GTID = re.compile(r"'([^']+)'")
 _ADDED = re.compile(r"x\d+")
 # The server rewrites these two statements, with quoted names, which other statements may contain too.
 _BEGIN = {"create table select": "CREATE", "drop table": "DROP TABLE `"}
-Gtid = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -36,13 +37,22 @@ class StreamVerdict:
         events: Records read from the tables' topics.
         tables: Tables compared.
         transactions: Transactions whose changes were counted against their triggers' notes.
+        again: Rows that windows of incremental and interrupted snapshots have read.
         differences: Everything that is wrong, in words.
     """
 
     events: int = 0
     tables: int = 0
     transactions: int = 0
+    again: int = 0
     differences: list[str] = field(default_factory=list)
+
+    def add(self, table: TableVerdict) -> None:
+        """Take the verdict on a table."""
+        self.events += table.events
+        self.tables += 1
+        self.again += table.again
+        self.differences += table.lines()
 
 
 def final_layout(layout: Layout, table: str, columns: Mapping[tuple[str, str], str]) -> Layout:
@@ -157,13 +167,16 @@ class Topics:
         bootstrap: Kafka's addresses.
         prefix: ``topic.prefix``.
         database: The database.
-        wire: Reads the records when they are Avro; None for JSON.
+        wire: Reads the records when they are Confluent's Avro.
+        flat: Reads the records when they are TiCDC's Avro; without both they are JSON.
     """
 
     bootstrap: str
     prefix: str
     database: str
     wire: WireReader | None = None
+    flat: FlatWire | None = None
+    times: CommitTimes = field(default_factory=CommitTimes)
 
     def names(self) -> set[str]:
         """Return the tables that have a topic."""
@@ -175,33 +188,34 @@ class Topics:
         """Yield the committed records of a table's topic."""
         return reading.read_topic(self.bootstrap, f"{self.prefix}.{self.database}.{table}")
 
+    def events(self, layout: Layout, table: str) -> Iterator[Event | RecordError]:
+        """Yield the events of a table's topic.
+
+        Args:
+            layout: The table at the end.
+            table: The table's name in the topic.
+        """
+        if self.flat is not None:
+            return reading.events_of(TicdcReader(layout, self.flat, self.times), self.read(table))
+        return reading.read_events(layout, self.read(table), self.wire)
+
+    def check(self, layout: Layout, seen: set[bytes], facts: BinlogFacts, *, interrupted: bool) -> TableCheck:
+        """Return the check of a table.
+
+        Args:
+            layout: The table at the end.
+            seen: Identities so far, as hashes.
+            facts: What the binlog says.
+            interrupted: Whether the initial snapshot was interrupted.
+        """
+        if self.flat is None:
+            return TableCheck(layout, seen, facts.prepared, interrupted=interrupted)
+        truncations = facts.truncations.get(layout.name, ())
+        return RowCheck(layout, seen, facts.prepared, interrupted=interrupted, truncations=truncations)
+
     def statements(self) -> list[str]:
         """Return ``ddl`` of every schema change."""
         return [str(p.get("ddl") or "") for p in reading.schema_changes(self.bootstrap, self.prefix, self.wire)]
-
-
-def prepared_with_xa(conn: Any, since: str) -> set[str]:
-    """Return the transactions that the binlog holds up to an XA PREPARE: their rows come when they are committed.
-
-    The audit table does not contain all of them: a later view of an interrupted snapshot may have read that table
-    with the transaction's rows, while others were read without and their events follow.
-
-    Args:
-        conn: A root connection.
-        since: The first binlog file to look at.
-    """
-    found = set[str]()
-    with conn.cursor() as cursor:
-        cursor.execute("SHOW BINARY LOGS")
-        for file in sorted(row[0] for row in cursor.fetchall() if row[0] >= since):
-            cursor.execute(f"SHOW BINLOG EVENTS IN '{file}'")
-            gtid = None
-            for _, _, kind, _, _, info in cursor.fetchall():
-                if kind == "Gtid":
-                    gtid = _GTID.search(info)
-                elif kind == "XA_prepare" and gtid is not None and info.startswith("XA PREPARE"):
-                    found.add(gtid[1])
-    return found
 
 
 def verify(
@@ -230,8 +244,8 @@ def verify(
     audit = AuditCheck(after, journal.unaudited)
     with closing(connect()) as conn:
         stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
-        late = prepared_with_xa(conn, since)
-        audit_check = TableCheck(stored[AUDIT].layout, identities, late, interrupted=interrupted)
+        facts = read_binlog(conn, since, topics.database)
+        audit_check = topics.check(stored[AUDIT].layout, identities, facts, interrupted=interrupted)
         _audit(verdict, audit, conn, topics, stored[AUDIT], audit_check)
         topic_tables = {name: [name] for name in stored if name != AUDIT}
         final = next(name for name in reversed(journal.names) if name in stored)
@@ -240,22 +254,22 @@ def verify(
             label = "r" if name == final else name
             layout = final_layout(stored[name].layout, label, journal.columns)
             table = replace(stored[name], layout=layout)
-            check = TableCheck(layout, identities, late, interrupted=interrupted)
+            check = topics.check(layout, identities, facts, interrupted=interrupted)
             for topic in topic_table:
                 if topic not in there:
                     continue  # a table that never had a row has no topic either; rows of its own would show below
                 check.next_topic()
-                events = reading.read_events(layout, topics.read(topic), topics.wire)
-                check.feed(_counted(events, audit, label if label in KEYS else None))
+                check.feed(_counted(topics.events(layout, topic), audit, label if label in KEYS else None))
             found = check.finish(reading.read_rows(conn, topics.database, table))
-            verdict.events += found.events
-            verdict.tables += 1
-            verdict.differences += found.lines()
+            verdict.add(found)
     for topic in sorted(there - {AUDIT} - {t for life in topic_tables.values() for t in life}):
         verdict.events += _check_dropped_topic(verdict, topics, topic, identities)
     verdict.transactions, wrong = audit.finish()
     verdict.differences += wrong[:_FIRST]
-    verdict.differences += check_schema_changes(topics.statements(), journal)
+    if topics.flat is None:
+        verdict.differences += check_schema_changes(topics.statements(), journal)
+    else:
+        verdict.differences += topics.times.differences(facts.prepared)[:_FIRST]
     return verdict
 
 
@@ -276,14 +290,12 @@ def _audit(
 ) -> None:
     """Check the audit table itself, and take down what the triggers noted in it."""
     layout = table.layout
-    events = list(reading.read_events(layout, topics.read(AUDIT), topics.wire))
+    events = list(topics.events(layout, AUDIT))
     for event in events:
         if isinstance(event, Event) and (row := dict(zip(layout.columns, event.after or (), strict=False))):
             audit.note(event, row)
     found = check.feed(events).finish(reading.read_rows(conn, topics.database, table))
-    verdict.events += found.events
-    verdict.tables += 1
-    verdict.differences += found.lines()
+    verdict.add(found)
 
 
 def _check_dropped_topic(verdict: StreamVerdict, topics: Topics, topic: str, seen: set[bytes]) -> int:
@@ -293,9 +305,7 @@ def _check_dropped_topic(verdict: StreamVerdict, topics: Topics, topic: str, see
         count += 1
         identity = record.headers.get("cdc-id")
         if identity is None:
-            value = record.value if topics.wire is None else topics.wire.as_json(record.value)
-            payload = json.loads(value or b"{}").get("payload", {})
-            if payload.get("op") != "t":
+            if topics.flat is not None or not _is_truncation(topics, record):
                 verdict.differences.append(f"{topic}: {record.where}: the header cdc-id is missing")
             continue
         position_of(identity)
@@ -304,3 +314,8 @@ def _check_dropped_topic(verdict: StreamVerdict, topics: Topics, topic: str, see
             verdict.differences.append(f"{topic}: twice: {record.where}: {identity[-80:]!r} occurred before")
         seen.add(mark)
     return count
+
+
+def _is_truncation(topics: Topics, record: Record) -> bool:
+    value = record.value if topics.wire is None else topics.wire.as_json(record.value)
+    return bool(json.loads(value or b"{}").get("payload", {}).get("op") == "t")

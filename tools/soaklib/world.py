@@ -15,21 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import WireReader, from_registry
 from confluent_kafka.admin import AdminClient, NewTopic
 from stacklib import processes
 
 from soaklib import tables
 from soaklib.attempts import OWNER, Attempt, Attempts
+from soaklib.binlog_facts import Gtid
 from soaklib.ddl import DdlLoad
+from soaklib.formats import FORMATS, format_properties, stream_topics
 from soaklib.load import Load
 from soaklib.servers import Servers
-from soaklib.verify import Gtid, StreamVerdict, Topics, verify
+from soaklib.verify import StreamVerdict, verify
 
 Progress = Callable[[str], None]
 _ATTEMPT_TIMEOUT_S = 240.0
 _TRIES = 8
-_AVRO = "io.confluent.connect.avro.AvroConverter"
 _GRANT = 150
 _FREE = {
     "commit.bytes": ("100000", "400000", "2000000", "33554432"),
@@ -57,6 +57,7 @@ class SoakStream:
         ddl_every_s: Seconds between two DDL statements, about.
         ddl_late: Whether DDL begins only when the initial snapshot is complete.
         say: Takes a line for people.
+        formats: Formats of records; each stream has the next one.
     """
 
     servers: Servers
@@ -66,6 +67,7 @@ class SoakStream:
     ddl_every_s: float
     ddl_late: bool
     say: Progress
+    formats: tuple[str, ...] = FORMATS[:1]
     rng: random.Random = field(init=False)
     attempts: Attempts = field(init=False)
     fired: Counter[str] = field(default_factory=Counter)
@@ -101,6 +103,11 @@ class SoakStream:
         return f"soak{self.stream}"
 
     @property
+    def format(self) -> str:
+        """The format of the stream's records."""
+        return self.formats[(self.stream - 1) % len(self.formats)]
+
+    @property
     def kind(self) -> str:
         """The job that is next."""
         return "drain" if self.settled.is_set() else "snapshot"
@@ -134,9 +141,7 @@ class SoakStream:
             "signal.data.collection": tables.SIGNALS,
             **self.free_settings(),
         }
-        if self.servers.registry_url:
-            for part in ("key.converter", "value.converter"):
-                self.properties |= {part: _AVRO, f"{part}.schema.registry.url": self.servers.registry_url}
+        self.properties |= format_properties(self.format, self.servers.registry_url, self.prefix)
         self._one_partition("w")
         seed = self.seed * 1000 + self.stream
         self.load = Load(self.servers.connect, self.database, seed, self.rate)
@@ -173,9 +178,10 @@ class SoakStream:
                 break
         else:
             raise StreamStuckError("a hundred drains without a load did not come to an end")
-        url = self.servers.registry_url
-        wire = WireReader(from_registry(url)) if url else None
-        topics = Topics(self.servers.info.kafka, self.prefix, self.database, wire)
+        self.fired[f"stream: {self.format}"] += 1
+        self.fired["snapshot interrupted"] += self.interrupted
+        url, info = self.servers.registry_url, self.servers.info
+        topics = stream_topics(self.format, url, info.kafka, self.prefix, self.database)
         return verify(
             self.servers.connect, topics, self.ddl.journal, self.after, self.since, interrupted=self.interrupted
         )

@@ -26,6 +26,7 @@ def world(**more: Any) -> Any:
         epochs=set(),
         rng=random.Random(1),
         kind="drain",
+        format="json",
         **empty,
         **more,
     )

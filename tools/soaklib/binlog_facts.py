@@ -1,0 +1,58 @@
+"""What the server's binlog says about transactions of a stream, by SHOW BINLOG EVENTS."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+Gtid = tuple[str, int]
+
+_GTID = re.compile(r"'([^']+)'")
+_TRUNCATE = re.compile(r"use `([^`]+)`; TRUNCATE TABLE `?(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogFacts:
+    """What the verifier takes from the binlog.
+
+    Args:
+        prepared: Transactions (``source:number``) that end in XA PREPARE: their rows come when they are committed. The
+            audit table does not contain all of them: a later view of an interrupted snapshot may have read that table
+            with the transaction's rows, while others were read without and their events follow.
+        truncations: Transactions that truncated a table, by the table's name, oldest first.
+    """
+
+    prepared: set[str] = field(default_factory=set)
+    truncations: dict[str, list[Gtid]] = field(default_factory=lambda: defaultdict(list))
+
+
+def read_binlog(conn: Any, since: str, database: str) -> BinlogFacts:
+    """Return what the binlog says from a file on.
+
+    Args:
+        conn: A root connection.
+        since: The first binlog file to look at.
+        database: The stream's database.
+    """
+    facts = BinlogFacts()
+    with conn.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOGS")
+        for file in sorted(row[0] for row in cursor.fetchall() if row[0] >= since):
+            cursor.execute(f"SHOW BINLOG EVENTS IN '{file}'")
+            gtid = None
+            for _, _, kind, _, _, info in cursor.fetchall():
+                if kind == "Gtid":
+                    gtid = _GTID.search(info)
+                elif gtid is not None:
+                    _note_event(facts, gtid[1], kind, info, database)
+    return facts
+
+
+def _note_event(facts: BinlogFacts, gtid: str, kind: str, info: str, database: str) -> None:
+    if kind == "XA_prepare" and info.startswith("XA PREPARE"):
+        facts.prepared.add(gtid)
+    elif kind == "Query" and (truncated := _TRUNCATE.match(info)) is not None and truncated[1] == database:
+        source, _, number = gtid.rpartition(":")
+        facts.truncations[truncated[2]].append((source, int(number)))
