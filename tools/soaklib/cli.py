@@ -145,7 +145,10 @@ class Soak:
         """Return the kinds of faults and of DDL, and the ends of XA transactions, that did not occur."""
         world = self.world
         ends = [f"load: {end}" for end in ("xa committed", "xa rolled back") if not world.transactions[end]]
-        return [k for k in (*self._kinds, *(f"ddl: {k}" for k in DDL)) if not world.fired[k]] + ends
+        wanted = [*self._kinds, *(f"ddl: {k}" for k in DDL)]
+        if "incremental snapshot" in self._kinds:
+            wanted.append("incremental snapshot accepted")
+        return [k for k in wanted if not world.fired[k]] + ends
 
 
 def _counts(counts: Counter[str]) -> str:

@@ -198,7 +198,7 @@ def ask_incremental(world: SoakStream) -> bool:
     world.run(attempt, excused=True)
     if world.rng.random() < 0.25:
         world.signal("stop-snapshot", {"type": "incremental", "data-collections": names[:1]})
-    return True
+    return attempt.fired
 
 
 def no_fault(world: SoakStream) -> bool:

@@ -52,12 +52,13 @@ def triggers(table: str, label: str, mark: str) -> list[str]:
     ]
 
 
-def create(conn: Any, database: str) -> None:
+def create(conn: Any, database: str, user: str) -> None:
     """Make the database with its tables, rows and triggers.
 
     Args:
         conn: A root connection.
         database: Its name; it is dropped first when it is there.
+        user: The account of the jobs; it may write watermarks into the signal table.
     """
     with conn.cursor() as cursor:
         statements = [
@@ -66,6 +67,7 @@ def create(conn: Any, database: str) -> None:
             f"CREATE DATABASE IF NOT EXISTS {OTHER}",
             f"CREATE TABLE IF NOT EXISTS {OTHER}.noise (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(200))",
             f"CREATE TABLE IF NOT EXISTS {SIGNALS} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT)",
+            f"GRANT INSERT ON {SIGNALS} TO '{user}'@'%'",
             f"USE {database}",
             f"CREATE TABLE {AUDIT} "
             "(id BIGINT PRIMARY KEY AUTO_INCREMENT, tbl VARCHAR(9), op CHAR(1), mark VARCHAR(40))",

@@ -83,6 +83,7 @@ class SoakStream:
     after: Gtid = ("", 0)
     since: str = ""
     interrupted: bool = False
+    accepted: set[str] = field(default_factory=set)
     _signals: int = 0
     typical_s: float = 4.0
 
@@ -118,7 +119,7 @@ class SoakStream:
         self.settled, self.interrupted = threading.Event(), False
         (self.folder / "state.db").unlink(missing_ok=True)
         with closing(self.servers.connect()) as conn:
-            tables.create(conn, self.database)
+            tables.create(conn, self.database, self.servers.info.cdc_user)
             with conn.cursor() as cursor:
                 cursor.execute("RESET BINARY LOGS AND GTIDS") if self.stream == 1 else None
                 cursor.execute("SHOW BINARY LOG STATUS")
@@ -139,6 +140,8 @@ class SoakStream:
             "transaction.timeout.ms": "30000",
             "source.silence.timeout.ms": "15000",
             "signal.data.collection": tables.SIGNALS,
+            # Watermarks are rows of the signal table, or GTID sets.
+            "read.only": self.rng.choice(("false", "true")),
             **self.free_settings(),
         }
         self.properties |= format_properties(self.format, self.servers.registry_url, self.prefix)
@@ -269,6 +272,11 @@ class SoakStream:
 
     def note(self, attempt: Attempt, result: dict[str, Any]) -> None:
         """Take down what an attempt has reached."""
+        accepted, refused = attempt.signals()
+        self.fired["incremental snapshot accepted"] += len(accepted - self.accepted)
+        self.accepted |= accepted
+        for line in refused:
+            self.report_problem(line, attempt)
         self.interrupted |= attempt.kind == "snapshot" and not result.get("complete")
         if result.get("complete"):
             self.epochs.add((self.stream, int(result["epoch"])))
