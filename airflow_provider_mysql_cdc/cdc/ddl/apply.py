@@ -41,6 +41,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     UseDatabase,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
+from airflow_provider_mysql_cdc.cdc.ddl.views import dropped_views
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
 
@@ -111,7 +112,7 @@ def apply_ddl(state: SchemaState, sql: str, context: DdlContext, captures: Captu
     if cached is not None:
         return cached
     if not is_ddl(sql, context.sql_mode):
-        return DdlResult(state, (), "ignored")
+        return DdlResult(state.without_tables(*dropped_views(sql, context)), (), "ignored")
     try:
         return _apply_statements(state, sql, context)
     except DdlParseError:
@@ -217,7 +218,8 @@ def _parse_structure(state: SchemaState, table_id: TableId, unread: UnparsedTabl
 def _apply_create(step: _StatementStep, statement: CreateTable) -> SchemaState:
     state, context = step.state, step.context
     table_id = step.table_id(statement.name)
-    if statement.if_not_exists and state.has_table(table_id):
+    # The server logs it as an atomic change only if it created the table: what was known of the name was no table.
+    if statement.if_not_exists and state.has_table(table_id) and not context.atomic:
         step.add_change("NONE", table_id, None)
         return state
     if statement.like is not None:

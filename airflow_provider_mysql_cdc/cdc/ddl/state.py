@@ -51,7 +51,7 @@ class DdlContext:
         default_collation_for_utf8mb4: Collation id that ``CHARSET utf8mb4`` without COLLATE means, or None.
         explicit_defaults_for_timestamp: OFF gives TIMESTAMP columns NOT NULL and defaults of their own.
         temporary: Whether the binlog marks the statement as one that used a temporary table (``ddl.temporary``).
-        atomic: Of such a statement, whether the server logged it as an atomic change of its dictionary.
+        atomic: Whether the server logged the statement as an atomic change of its dictionary.
     """
 
     default_db: str = ""
@@ -90,7 +90,7 @@ class DdlContext:
             default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None) or None,
             explicit_defaults_for_timestamp=explicit_defaults_for_timestamp if explicit is None else explicit,
             temporary=temporary,
-            atomic=temporary and getattr(query, "ddl_xid", None) is not None,
+            atomic=getattr(query, "ddl_xid", None) is not None,
             connection_collation=connection if is_other else None,
         )
 

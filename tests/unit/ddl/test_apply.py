@@ -434,6 +434,22 @@ def test_signed_stays_in_the_type_word_and_bool_has_no_length() -> None:
     assert [declared_length(x) for x in (a, b, c)] == [None, None, 1]
 
 
+def test_a_table_is_created_where_only_a_view_was() -> None:
+    """CREATE TABLE IF NOT EXISTS of a view's name does nothing, and is no atomic change."""
+    created = [f"CREATE TABLE IF NOT EXISTS v (id INT PRIMARY KEY, {c} INT)" for c in ("a", "b", "c")]
+    atomic = DdlContext("db", atomic=True)
+    state = run(created[0]).state
+    assert run(created[1], state=state).state is state
+    state = run(created[1], state=state, context=atomic).state
+    assert [c.name for c in next(iter(state.tables.values())).columns] == ["id", "b"]
+    for gone in ("DROP VIEW v", "drop view other, `db` . `v` CASCADE", "/* x */ DROP VIEW v -- y"):
+        assert run(gone, created[2], state=state).changes[-1].kind == "CREATE"
+    for kept in ("DROP VIEW IF EXISTS v", "DROP VIEW other", "DROP VIEW IF EXISTS v, w", "DROP VIEW ,"):
+        assert run(kept, state=state).state is state
+    assert not run("DROP VIEW IF EXISTS v", state=state, context=atomic).state.tables
+    assert run("DROP VIEW IF EXISTS v, w", state=state, context=atomic).state is state
+
+
 GENERATED_KEY = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
 
 
