@@ -10,9 +10,11 @@ import pytest
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, changes, filled, interrupt
+from kit.window_rig import Places
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental import window_loop
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import unfinished_request
@@ -227,3 +229,25 @@ def test_the_backlog_is_drained_before_a_window_opens_its_views(
     first_range = next(n for n, line in enumerate(pipeline.lines) if "key range" in line and "row(s)" in line)
     batches = [line for line in pipeline.lines[:first_range] if line.startswith("batch ") and "writer(s)" in line]
     assert len(batches) >= 4, pipeline.lines
+
+
+@pytest.mark.req("SNAP-14")
+def test_rows_that_are_inserted_while_windows_go_on_are_not_read(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The stream has them: a table that grows as fast as it is read would never be read completely."""
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=90))
+    pipeline.properties["incremental.snapshot.chunk.size"] = "1"
+    pipeline.slots = 1
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    places = Places(monkeypatch)
+    places.die("incremental.after_commit", 2)
+    with pytest.raises(FaultRaised):
+        pipeline.snapshot()
+    execute(root, "INSERT INTO aa SELECT id + 1000, v FROM aa")
+    finish(pipeline)
+    assert not places.left
+    require_equal(pipeline, root, "aa")
+    values = [payload(r.value) for r in pipeline.records("aa") if r.value]
+    assert sorted(v["after"]["id"] for v in values if v["op"] == "r") == [*range(90)]
+    assert sorted(v["after"]["id"] for v in values if v["op"] == "c") == [*range(1000, 1090)]

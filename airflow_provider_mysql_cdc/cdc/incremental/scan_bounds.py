@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -138,6 +139,27 @@ def begin_scan(
     # The rows are those of the table that has the name now. An initial scan ends only when a view shows that the table
     # has none: a statement after the stream's position may have given its name to another table.
     return running.finish() if columns and last_key is None and not scan.initial else running
+
+
+def with_last_key(conn: Any, scan: TableScan) -> TableScan:
+    """Return a scan that continues, with the last key that its table has now if it has none yet.
+
+    The last chunk of an interrupted snapshot has no end. Without one, rows that are inserted meanwhile would be read
+    too, although the stream has them.
+
+    Args:
+        conn: An open connection to the source.
+        scan: The scan.
+
+    Raises:
+        SourceConnectionError: The connection broke.
+    """
+    if scan.state != "running" or scan.last_key is not None or not scan.columns:
+        return scan
+    try:
+        return replace(scan, last_key=_last_key(conn, scan, scan.table, scan.columns, scan.kinds))
+    except TableUnreadable:
+        return scan  # its next key range meets the same error
 
 
 def _last_key(

@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_renamed
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
-from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import resume_scan
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import resume_scan, with_last_key
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
@@ -252,6 +252,7 @@ class WindowDriver:
             cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}, max_execution_time = {max_query_ms}")
         resumed = [self._resume_scan(scan, window_scans[1], schema_state) for scan in scans]
         restarted = {scan.number for scan, now in zip(scans, resumed, strict=True) if now is not scan}
+        resumed = [scan if scan.number in restarted else with_last_key(self.conn, scan) for scan in resumed]
         after = before.with_advanced_cursors().with_scans(resumed).without_ranges(restarted).with_advanced_cursors()
         renamed = [(scan, name) for scan, name in window_scans[1].renamed(scans) if self.cfg.captures(name)]
         for scan, name in renamed:

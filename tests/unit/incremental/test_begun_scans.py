@@ -10,7 +10,12 @@ from kit.decode_builder import column, table
 from kit.store_contract import END
 
 from airflow_provider_mysql_cdc.cdc.incremental import scan_bounds
-from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import TableUnreadable, begin_scan, resume_scan
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import (
+    TableUnreadable,
+    begin_scan,
+    resume_scan,
+    with_last_key,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 
 KEYED = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))
@@ -60,6 +65,23 @@ def test_a_table_that_is_not_in_the_history_yet_waits(source: dict[str, Any]) ->
 
 def test_what_the_view_has_read_stays(source: dict[str, Any]) -> None:
     assert resume_scan(None, RUNNING, KEYED) is RUNNING and source["asked"] == []
+
+
+def test_what_continues_ends_with_the_last_key_that_the_table_has_now(
+    source: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last chunk of a snapshot has no end, but rows that are inserted later are in the stream."""
+    bounded = with_last_key(None, RUNNING)
+    assert bounded == replace(RUNNING, last_key=(99,)) and source["asked"] == [(("id",), True)]
+    for scan in (bounded, WAITING, replace(RUNNING, columns=(), kinds=()), RUNNING.finish()):
+        assert with_last_key(None, scan) is scan
+    assert len(source["asked"]) == 1
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise TableUnreadable("denied")
+
+    monkeypatch.setattr(scan_bounds, "find_bound", denied)
+    assert with_last_key(None, RUNNING) is RUNNING
 
 
 @pytest.mark.parametrize(
