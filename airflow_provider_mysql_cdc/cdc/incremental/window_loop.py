@@ -21,6 +21,7 @@ MAX_BATCHES_BEFORE = 10
 """Batches before a window, on a server that writes faster than it is drained; then its window opens all the same."""
 MAX_IDLE_WINDOWS = 3
 """Consecutive windows without progress of a scan after which the rest is left to the next drain."""
+_CONTINUES = "the ad-hoc snapshots continue in the next drain: {}"
 
 
 def run_windows(context: BatchContext) -> dict[str, int]:
@@ -37,7 +38,7 @@ def run_windows(context: BatchContext) -> dict[str, int]:
     """
     cfg, conn, job, log = context.cfg, context.conn, context.job, context.log
     totals: dict[str, int] = {}
-    idle_windows, deferred_scans = 0, frozenset[int]()
+    idle_windows, deferred_scans, reason = 0, frozenset[int](), ""
     ledger = job.latest()
     while True:
         context.require_lock()
@@ -49,11 +50,15 @@ def run_windows(context: BatchContext) -> dict[str, int]:
         _add(totals, _count_left_rows(context, state))
         if moved or not state.runnable_scans:
             return totals
+        if all(scan.reason and scan.number in deferred_scans for scan in state.runnable_scans):
+            # Only tables are left that a window of this drain could not read, and that somebody has to make readable.
+            log(_CONTINUES.format(reason))
+            return totals
         active_scan_numbers = {scan.number for scan in state.active_scans}
         result = WindowDriver(cfg, conn, job, context.runner, context.owner, log, context.weights, deferred_scans).run(
             ledger, state
         )
-        deferred_scans |= result.blocked_scans
+        deferred_scans, reason = deferred_scans | result.blocked_scans, result.reason
         _add(totals, result.counts)
         remaining_orders = (
             set[int]()
@@ -63,7 +68,7 @@ def run_windows(context: BatchContext) -> dict[str, int]:
         # Tables without rows and aborted scans have no key range.
         idle_windows = 0 if result.ranges_read or remaining_orders != active_scan_numbers else idle_windows + 1
         if idle_windows == MAX_IDLE_WINDOWS and remaining_orders:
-            log(f"the ad-hoc snapshots continue in the next drain: {result.reason}")
+            log(_CONTINUES.format(reason))
             return totals
         ledger = job.read()
 
