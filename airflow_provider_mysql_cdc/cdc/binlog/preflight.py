@@ -32,7 +32,7 @@ _MAX_KEYS_NAMED = 10
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
-    NATIVE_KEYS_VARIABLE,
+    "binlog_row_metadata", NATIVE_KEYS_VARIABLE,
 )  # fmt: skip
 # 8.0.22 brought the first form; 8.4 removed the second.
 _REPLICA_STATEMENTS = (("SHOW REPLICAS", "Server_Id"), ("SHOW SLAVE HOSTS", "Server_id"))
@@ -226,6 +226,18 @@ def _row_image(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
         )
 
 
+def _row_metadata(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
+    # MySQL 8.0.1 and later have it.
+    if facts.variables.get("binlog_row_metadata", "FULL").upper() != "FULL":
+        yield Finding(
+            WARNING,
+            f"binlog_row_metadata is {facts.variables['binlog_row_metadata']}",
+            "row events contain neither the names of columns nor members of ENUM and SET columns nor the primary key, "
+            "which are then known from DDL statements only; with FULL they are taken from the events",
+            "SET PERSIST binlog_row_metadata = 'FULL' (some bytes for each table of each transaction)",
+        )
+
+
 def _partial_json(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     if "PARTIAL_JSON" not in facts.variables.get("binlog_row_value_options", "").upper():
         return
@@ -379,6 +391,7 @@ _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] 
     _log_bin,
     _row_format,
     _row_image,
+    _row_metadata,
     _partial_json,
     _privileges,
     _locks,

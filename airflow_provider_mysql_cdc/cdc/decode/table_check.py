@@ -51,7 +51,12 @@ METADATA: dict[Metadata, Callable[[Column], tuple[int, ...]]] = {
 """Length and scale in the wire type of a column, by what TABLE_MAP holds of it."""
 
 
-def _expected_types(column: Column) -> list[WireType]:
+def expected_types(column: Column) -> list[WireType]:
+    """Return the types that TABLE_MAP may have for a column: in each of the formats of its type.
+
+    Args:
+        column: The column.
+    """
     formats = column.mysql_type.formats
     # Tables of MySQL 5.5 that were never rebuilt keep the old formats, which have no fraction.
     if column.length and len(formats) > 1 and formats[0].metadata is Metadata.FRACTION:
@@ -59,8 +64,15 @@ def _expected_types(column: Column) -> list[WireType]:
     return [WireType(form.code, *METADATA[form.metadata](column)) for form in formats]
 
 
-def _raise_mismatch(table: Table, what: str, why: str) -> NoReturn:
-    raise SchemaMismatchError(
+def mismatch_error(table: Table, what: str, why: str) -> SchemaMismatchError:
+    """Return the error for a difference between schema history and binlog.
+
+    Args:
+        table: The table in the schema history.
+        what: What differs.
+        why: What both have.
+    """
+    return SchemaMismatchError(
         f"{what} of table {table.id} in the binlog differs from the schema history",
         where=str(table.id),
         why=why,
@@ -69,6 +81,10 @@ def _raise_mismatch(table: Table, what: str, why: str) -> NoReturn:
             "or take a new snapshot of the table"
         ),
     )
+
+
+def _raise_mismatch(table: Table, what: str, why: str) -> NoReturn:
+    raise mismatch_error(table, what, why)
 
 
 def require_width(table: Table, width: int) -> None:
@@ -108,7 +124,7 @@ def _check(table: Table, table_map: TableMap) -> None:
     require_width(table, len(table_map.column_types))
     for column, code, meta in zip(table.columns, table_map.column_types, table_map.column_meta, strict=True):
         actual = wire_type(code, meta)
-        expected = _expected_types(column)
+        expected = expected_types(column)
         if actual not in expected:
             _raise_mismatch(
                 table,
@@ -162,7 +178,7 @@ def _check_members(table: Table, table_map: TableMap) -> None:
     for lists in (table_map.enum_members, table_map.set_members):
         for column, values in zip(table.columns, lists or (), strict=False):
             try:
-                members = () if values is None else tuple(_decoded_members(values, column))
+                members = () if values is None else decoded_members(values, column.charset)
             except UnicodeDecodeError as error:
                 _raise_mismatch(
                     table, f"Column {column.name}", f"its members are not text in {column.charset}: {error}"
@@ -173,7 +189,15 @@ def _check_members(table: Table, table_map: TableMap) -> None:
                 )
 
 
-def _decoded_members(values: Iterable[bytes], column: Column) -> Iterable[str]:
-    name = column.charset or "utf8mb4"
-    for value in values:
-        yield value.decode("latin-1") if name == "binary" else charset(name).decode(value)
+def decoded_members(values: Iterable[bytes], charset_name: str | None) -> tuple[str, ...]:
+    """Return the members of an ENUM or SET.
+
+    Args:
+        values: The members in TABLE_MAP.
+        charset_name: The column's character set.
+
+    Raises:
+        UnicodeDecodeError: They are not text in that character set.
+    """
+    name = charset_name or "utf8mb4"
+    return tuple(value.decode("latin-1") if name == "binary" else charset(name).decode(value) for value in values)

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange, app
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_history
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import (
     DdlParseError,
@@ -268,6 +269,18 @@ class DdlEventHandler:
             yield from self.schema_changes([change], event, writer_position)
         position = BinlogOffset(event.file, event.end_pos, writer_position.gtid, writer_position.boundary.server_uuid)
         yield from signaled_history(self._cfg, signaled, position, self._epoch)
+
+    def correction_records(self, change: TableChange, event: Event, writer_position: Any) -> Iterator[SideRecord]:
+        """Yield the records of a structure that a TABLE_MAP event corrected: schema change, then the history record.
+
+        Args:
+            change: The correction, as a change of the table.
+            event: The TABLE_MAP event; for rows of an XA transaction the event that commits it.
+            writer_position: The writer's position (GTID and commit time).
+        """
+        yield from self.schema_changes([change], event, writer_position)
+        position = BinlogOffset(event.file, event.end_pos, writer_position.gtid, writer_position.boundary.server_uuid)
+        yield correction_history(self._cfg, change, position, self._epoch)
 
     def non_structural_records(self, event: Event, query: QueryEvent, writer_position: Any) -> Iterator[SideRecord]:
         """Yield the schema change of a statement that changes no structure: FLUSH TABLES, DROP EVENT and the like.

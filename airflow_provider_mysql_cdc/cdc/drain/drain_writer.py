@@ -17,7 +17,9 @@ from airflow_provider_mysql_cdc.cdc.config.enums import Operation, UnloggedChang
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
+from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
@@ -172,8 +174,9 @@ class DrainWriter:
         rotate = ev.parse_rotate(event)
         self.position.move_to(rotate.file, rotate.position)
 
-    def _table_map(self, event: Event) -> None:
-        route = self.routes.of_table_map(event, self.state)
+    def _table_map(self, event: Event, xa_commit: Event | None = None) -> None:
+        correct = self._correct_table if xa_commit is None else partial(self._correct_table, xa_commit=xa_commit)
+        route = self.routes.of_table_map(event, self.state, correct)
         if self.whole_transactions is not None:
             self.whole_transactions.add_route(event, route)
 
@@ -238,7 +241,7 @@ class DrainWriter:
                 parsed = ev.parse_gtid(event)
                 position.gtid, position.commit_us = parsed.gtid, parsed.commit_us
             elif event.type == c.TABLE_MAP_EVENT:
-                self._table_map(event)
+                self._table_map(event, commit_event)
             elif event.type == c.ROWS_QUERY_LOG_EVENT:
                 self._rows_query(event)
             committer.after_event()
@@ -299,10 +302,40 @@ class DrainWriter:
                 self.output.produce_side(record)
         return True
 
+    def _correct_table(self, correction: TableCorrection, event: Event, xa_commit: Event | None = None) -> SchemaState:
+        """Give a table the structure that its TABLE_MAP event has, and record it as a change of the table.
+
+        Args:
+            correction: The structure.
+            event: The TABLE_MAP event.
+            xa_commit: The event that commits its XA transaction, or None.
+
+        Returns:
+            All structures.
+        """
+        table, position = correction.table, self.position
+        # It counts as a statement of the transaction, so that a marker says whether its records are committed.
+        position.statements += 1
+        self.state = self.state.with_table(table, self.state.non_unique_indexes.get(table.id, ()))
+        self.routes.on_correction()
+        self._forget_learned_tables()
+        change = TableChange("ALTER", table.id, None, table, "", table.id.db)
+        recorded_at = event if xa_commit is None else xa_commit
+        if self.context.window_keys is not None:
+            self.context.window_keys.on_statement([change], recorded_at)
+        if self.context.index == 0 and not position.statement_committed():
+            self.committer.note(correction_warning(correction, event.where()))
+            for record in self.ddl_events.correction_records(change, recorded_at, position):
+                self.output.produce_side(record)
+        return self.state
+
     def _replace_state(self, state: SchemaState, event: Event, changes: Sequence[TableChange]) -> None:
         previous_state, self.state = self.state, state
         self.shares.on_schema_change(previous_state, self.state, f"{event.file}:{event.start_pos}", changes)
         self.routes.on_schema_change()
+        self._forget_learned_tables()
+
+    def _forget_learned_tables(self) -> None:
         if self.whole_transactions is not None:
             self.whole_transactions.walker.forget()
 

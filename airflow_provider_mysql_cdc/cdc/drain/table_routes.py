@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
@@ -21,6 +21,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
 
 log = logging.getLogger(__name__)
+CorrectTable = Callable[[TableCorrection, Event], SchemaState]
+"""Records a corrected structure, and returns all structures with it."""
 MAX_UNCHECKED_ROUTES = 1_000
 """Routes that are cached before the cache is searched for tables that no longer exist."""
 
@@ -67,15 +69,21 @@ class TableRoutes:
         self._statements += 1
         self.by_id.clear()
 
-    def of_table_map(self, event: Event, state: SchemaState) -> TableRoute:
+    def on_correction(self) -> None:
+        """Check each cached route's structure before its next use; the ids in the statement stand for their tables."""
+        self._statements += 1
+
+    def of_table_map(self, event: Event, state: SchemaState, correct: CorrectTable) -> TableRoute:
         """Return the route of a TABLE_MAP event, and use it for the rows of its table id from now on.
 
         Args:
             event: The event.
             state: Table structures as of this event.
+            correct: Called with the structure in the event where the table has another one.
 
         Raises:
-            SchemaError: The schema history does not know the table, or knows another structure.
+            SchemaError: The schema history does not know the table, or knows another structure, which the event cannot
+                correct.
             SinkError: The table's topic cannot be created.
             RegistryError: The schema registry does not accept a schema.
         """
@@ -84,7 +92,7 @@ class TableRoutes:
         raw = buf[body + 6 : event.end]
         cached = self._cache.get(raw)
         if cached is None or (cached.statement_count != self._statements and not self._is_current(cached, state)):
-            route = self._build_route(event, state)
+            route, state = self._build_route(event, state, correct)
             self._evict_stale(state)
             cached = self._cache[raw] = _CachedRoute(route, state.tables.get(route.table), self._statements)
         route = self.by_id[table_id] = cached.route
@@ -134,16 +142,36 @@ class TableRoutes:
         cached.statement_count = self._statements
         return True
 
-    def _build_route(self, event: Event, state: SchemaState) -> TableRoute:
-        """Build the route of a TABLE_MAP event, with a reader of signals where the table is the signal table."""
+    def _build_route(self, event: Event, state: SchemaState, correct: CorrectTable) -> tuple[TableRoute, SchemaState]:
+        """Build the route of a TABLE_MAP event, with a reader of signals where the table is the signal table.
+
+        Returns:
+            The route, and the structures, in which the table's is the one in the event.
+        """
         table_map = parse_table_map(event)
         self._before_build()
+        correction = self._find_correction(table_map, state)
+        if correction is not None:
+            state = correct(correction, event)
         route = self._table_route(table_map, state, event)
         if self._signals is not None:
             reader = self._signals.row_reader(state.tables.get(route.table), table_map, event.where())
             if reader is not None:
-                return replace(route, signals=reader, headers={})
-        return route
+                return replace(route, signals=reader, headers={}), state
+        return route, state
+
+    def _find_correction(self, table_map: TableMap, state: SchemaState) -> TableCorrection | None:
+        """Return the structure in a TABLE_MAP event where the table has another one.
+
+        Each writer looks at all captured tables, also at those of which it produces nothing, so that all writers have
+        the same structures.
+        """
+        cfg, table_id = self._settings.cfg, TableId(table_map.db, table_map.table)
+        table = state.tables.get(table_id)
+        if table is None or not cfg.needs_schema(table_id):
+            return None
+        # A signal table that is not captured is read without the schema history if need be (``matching_structure``).
+        return find_correction(table, table_map) if table_map.names is not None or cfg.captures(table_id) else None
 
     def _table_route(self, table_map: TableMap, state: SchemaState, event: Event) -> TableRoute:
         """Build a table's route, and prepare the window's keys for its rows."""
@@ -160,7 +188,6 @@ class TableRoutes:
         if table is None:
             self._pass_unknown_table(table_id, event)
             return skipped_route(table_id, share)
-        check_table_map(table, table_map)
         return make_route(self._settings, table, table_map, share)
 
     def _pass_unknown_table(self, table: TableId, event: Event) -> None:

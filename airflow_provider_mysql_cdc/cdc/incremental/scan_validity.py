@@ -153,6 +153,8 @@ class ScanValidity:
 
 def _effects(record: HistoryRecord) -> tuple[Effect, ...] | None:
     """Return the effects of a statement on tables as a whole; None if it cannot be parsed."""
+    if record.structure is not None:  # the scan may have read with another primary key
+        return (Effect("structure", record.structure.id),)
     try:
         return statement_effects(record.ddl, record.context)
     except DdlParseError:

@@ -17,7 +17,8 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all, read_table_change
 
 _CONTEXT_DEFAULTS = asdict(DdlContext())
@@ -59,6 +60,7 @@ class HistoryRecord:
         table_changes: The tables it changed, in the format of schema change records; informative.
         snapshot: Whether a snapshot wrote it.
         between: Whether a signal between two batches provided it, so that it is not in the binlog.
+        structure: The structure of a table that was corrected without a statement; ``table_changes`` describes it too.
     """
 
     prefix: str
@@ -71,6 +73,7 @@ class HistoryRecord:
     table_changes: tuple[dict[str, Any], ...] = ()
     snapshot: bool = False
     between: bool = False
+    structure: Table | None = None
 
     @classmethod
     def of_statement(
@@ -102,6 +105,8 @@ class HistoryRecord:
     def to_bytes(self) -> bytes:
         """Return the record as JSON; the changes of a statement are omitted when they make the record too large."""
         data = self._json(self.table_changes)
+        if self.structure is not None and len(data) > _MAX_RECORD_BYTES:
+            return self._json(())
         return data if len(data) <= _MAX_RECORD_BYTES or not self.ddl else self._json(())
 
     def _json(self, table_changes: Sequence[dict[str, Any]]) -> bytes:
@@ -118,6 +123,8 @@ class HistoryRecord:
             "epoch": self.epoch,
             "context": context,
         }
+        if self.structure is not None:
+            data["structure"] = structure_json(self.structure)
         try:
             return orjson.dumps(data)
         except TypeError:  # a lone surrogate, in a name that the server wrote that way
@@ -158,20 +165,23 @@ class HistoryRecord:
             table_changes=tuple(change.as_dict() for change in record.objects("tableChanges", ())),
             snapshot=position.flag("snapshot", False),
             between=position.flag("between", False),
+            structure=None if "structure" not in record else read_structure(record.object("structure")),
         )
 
     def identity(self) -> tuple[str | None, str, int, str, str]:
         """Return the identity of the statement, which is the same whichever attempt wrote the record."""
         content = json.dumps(self.table_changes, sort_keys=True) if self.from_signal else self.ddl
+        if self.structure is not None:
+            content = json.dumps(structure_json(self.structure), sort_keys=True)
         return self.position.server_uuid, self.position.file, self.position.pos, self.db, content
 
     @property
     def from_signal(self) -> bool:
         """Whether a signal described the structure, without a statement."""
-        return not self.ddl and bool(self.table_changes)
+        return not self.ddl and bool(self.table_changes) and self.structure is None
 
     def apply_to(self, state: SchemaState, captures: CapturePredicate | None) -> SchemaState:
-        """Return the structures after the statement, or after the changes of a signal.
+        """Return the structures after the statement, the changes of a signal, or a correction.
 
         Args:
             state: Structures before it.
@@ -181,6 +191,8 @@ class HistoryRecord:
             DdlParseError: The statement cannot be parsed.
             SchemaError: The record is damaged.
         """
+        if (table := self.structure) is not None:
+            return state.with_table(table, state.non_unique_indexes.get(table.id, ()))
         if not self.from_signal:
             return apply_ddl(state, self.ddl, self.context, captures).state
         try:

@@ -38,6 +38,7 @@ VARIABLES = {
     "binlog_rows_query_log_events": "OFF",
     "binlog_expire_logs_seconds": "2592000",
     "gtid_mode": "ON",
+    "binlog_row_metadata": "FULL",
     "server_id": "1",
     "wait_timeout": "28800",
 }
@@ -87,6 +88,7 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
         ({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL", "binlog_row_image = 'FULL'"),
         ({"binlog_row_image": "noblob"}, "binlog_row_image is noblob", "binlog_row_image = 'FULL'"),
         ({"binlog_row_value_options": "PARTIAL_JSON"}, "PARTIAL_JSON", "nothing"),
+        ({"binlog_row_metadata": "MINIMAL"}, "binlog_row_metadata is MINIMAL", "binlog_row_metadata = 'FULL'"),
     ],
 )
 def test_images_that_leave_values_out_are_a_warning(change: dict[str, str], part: str, advice: str) -> None:

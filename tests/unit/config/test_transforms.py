@@ -21,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import row_layout
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
@@ -344,7 +343,6 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
     monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
     monkeypatch.setattr(topics_ahead, "describe_created", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
     announced = SimpleNamespace(db="db", table="t", column_types=MAP.column_types, column_meta=MAP.column_meta)
-    monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     shares = []
     for writer in range(3):
         state: Any = SimpleNamespace(tables={T.id: T})

@@ -16,7 +16,6 @@ from unit.drain.test_table_routes import AS_IT_IS, TOPIC, T, make
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain import table_route
-from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
@@ -119,7 +118,6 @@ def test_rows_are_selected_by_the_key_that_their_records_have(monkeypatch: pytes
     made: Any = SimpleNamespace(
         **dict.fromkeys(("write", "update", "delete", "partial_update")), table=table(column("id", "INT"))
     )
-    monkeypatch.setattr(routes, "check_table_map", lambda *_: None)
     monkeypatch.setattr(table_route, "create_avro_rows", lambda *_: None)
     monkeypatch.setattr(table_route, "compile_decoder", lambda *given: told.append(given[-1]) or made)
     form: Any = SimpleNamespace(id_headers=lambda: None)

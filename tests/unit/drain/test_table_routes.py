@@ -12,7 +12,7 @@ from kit.drain_rig import routes_of
 from kit.memory_job import config
 from kit.store_contract import plan
 
-from airflow_provider_mysql_cdc.cdc.drain import table_route
+from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
@@ -34,9 +34,8 @@ def announced(*wires: tuple[int, int]) -> Any:
         column_meta=tuple(meta for _, meta in wires),
         null_bits=b"\xff",
         layout=repr(wires).encode(),
-        column_names=None,
-        signed=None,
-        **dict.fromkeys(("default_charset", "column_charsets", "enum_values", "set_values", "primary_key"), None),
+        nullable=lambda _: True,
+        **dict.fromkeys(("names", "unsigned", "charsets", "enum_members", "set_members"), None),
     )
 
 
@@ -46,6 +45,10 @@ AS_IT_IS = announced((wt.LONG, 0), (wt.LONG, 0))
 def make(made: TableRoutes, table_map: Any, *tables: Any) -> Any:
     state: Any = SimpleNamespace(tables={t.id: t for t in tables})
     return made._table_route(table_map, state, EVENT)
+
+
+def no_correction(correction: TableCorrection, event: Any) -> Any:
+    pytest.fail(correction.differences())
 
 
 def of(**more: str) -> TableRoutes:
@@ -67,12 +70,9 @@ def test_rows_of_a_table_that_the_history_does_not_know_stop_by_default(mode: st
     [announced((wt.LONG, 0)), announced((wt.LONG, 0), (wt.VARCHAR, 80)), announced(*((wt.LONG, 0),) * 3)],
     ids=["fewer", "another type", "more"],
 )
-def test_rows_of_another_structure_are_not_decoded_with_the_historys(
-    monkeypatch: pytest.MonkeyPatch, table_map: Any
-) -> None:
-    monkeypatch.setattr(table_route, "compile_decoder", lambda *_: pytest.fail("a decoder is made"))
+def test_rows_of_another_structure_are_not_decoded_with_the_historys(table_map: Any) -> None:
     with pytest.raises(SchemaMismatchError):
-        make(of(), table_map, T)
+        of()._find_correction(table_map, SimpleNamespace(tables={T.id: T}))  # type: ignore[arg-type]
 
 
 def event(db: str, name: str) -> Any:
@@ -89,17 +89,17 @@ def test_a_route_stays_as_long_as_its_table_has_the_structure(monkeypatch: pytes
     made = of()
     new: Any = replace(T, columns=(T.columns[0], replace(T.columns[1], name="m")))
     state: Any = SimpleNamespace(tables={T.id: T})
-    first = made.of_table_map(event("db", "t"), state)
+    first = made.of_table_map(event("db", "t"), state, no_correction)
     for _ in range(2):
         made.on_schema_change()
-        assert made.of_table_map(event("db", "t"), state) is first
+        assert made.of_table_map(event("db", "t"), state, no_correction) is first
     changed: Any = SimpleNamespace(tables={T.id: new})
     made.on_schema_change()
-    second = made.of_table_map(event("db", "t"), changed)
+    second = made.of_table_map(event("db", "t"), changed, no_correction)
     assert second.decoder is not None and second.decoder.table is new
     made.on_schema_change()
     with pytest.raises(SchemaError, match="does not know"):
-        made.of_table_map(event("db", "t"), SimpleNamespace(tables={}))  # type: ignore[arg-type]
+        made.of_table_map(event("db", "t"), SimpleNamespace(tables={}), no_correction)  # type: ignore[arg-type]
 
 
 def test_rows_are_unused_of_tables_of_which_nothing_is_read() -> None:
@@ -108,7 +108,7 @@ def test_rows_are_unused_of_tables_of_which_nothing_is_read() -> None:
     for named, unused in (("t", False), ("foreign", True)):
         made = of(table__include__list=r"db\.t")
         assert not made.is_unused(1), "no TABLE_MAP event announced it"
-        made.of_table_map(event("db", named), state)
+        made.of_table_map(event("db", named), state, no_correction)
         assert made.is_unused(1) is unused
         made.by_id[1] = replace(made.by_id[1], signals=SimpleNamespace())  # type: ignore[arg-type]
         assert not made.is_unused(1)
@@ -125,5 +125,5 @@ def test_routes_of_tables_that_are_gone_do_not_pile_up(monkeypatch: pytest.Monke
     for n in range(40):
         state: Any = SimpleNamespace(tables={TableId("db", f"x{n}"): T})
         made.on_schema_change()
-        made.of_table_map(event("db", f"x{n}"), state)
+        made.of_table_map(event("db", f"x{n}"), state, no_correction)
     assert len(made._cache) <= 5

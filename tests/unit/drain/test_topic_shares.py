@@ -12,7 +12,6 @@ from kit.store_contract import plan
 from unit.drain.test_table_routes import AS_IT_IS, BATCH, TOPIC, T, make
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
-from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -26,7 +25,6 @@ def test_a_topic_born_in_the_batch_is_written_down_as_it_is_found(monkeypatch: p
     monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
     monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
     monkeypatch.setattr(topics_ahead, "describe_created", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
-    monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     side_records: list[SideRecord] = []
     share = make(routes_of(config(), plan(writers=1), side_records=side_records), AS_IT_IS, T).share
     assert (share.partitions, share.all_assigned) == (3, True)

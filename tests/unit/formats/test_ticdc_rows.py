@@ -20,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.decoders import choose_decoder as decoder_of
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
-from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
@@ -205,7 +204,6 @@ def test_a_producer_gets_the_partition() -> None:
 
 
 def test_rows_of_a_batch_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes_module, "check_table_map", lambda *_: None)
     cfg = ConnectorConfig.from_properties(TICDC)
     start = BinlogOffset("b.000001", 4)
     plan = BatchPlan(1, "drain", start, start, 1, partitions={"shop.db.t": 3}, assignment={"shop.db.t": (0,)})

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import restart_scan
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange, TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 T = TableId("shop", "t")
@@ -68,6 +68,12 @@ def test_a_statement_that_gives_the_name_other_rows_counts(ddl: str) -> None:
 )
 def test_any_other_does_not(record: HistoryRecord) -> None:
     assert found(record) == {}
+
+
+def test_a_corrected_structure_counts_for_its_table() -> None:
+    """The scan may have read with another primary key."""
+    assert set(found(replace(said(""), structure=Table(T, (Column("id", 1, "INT"),))))) == {0}
+    assert found(replace(said(""), structure=Table(TableId("shop", "x"), (Column("id", 1, "INT"),)))) == {}
 
 
 @pytest.mark.req("INC-17")

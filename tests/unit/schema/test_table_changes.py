@@ -171,3 +171,29 @@ def test_a_damaged_one_is_named() -> None:
     wrong = HistoryRecord("p", place(1), 1, 0, "d", "", table_changes=({"type": "ALTER", "id": "d.t"},))
     with pytest.raises(SchemaError, match="history record is damaged"):
         replay([wrong], until=place(9), epoch=2)
+
+
+def test_a_corrected_structure_is_replayed_as_it_is() -> None:
+    """Also what the format of table changes does not have, and columns of another order."""
+    base = [statement(100, "CREATE TABLE t (id INT, n VARCHAR(9) COLLATE utf8mb4_bin UNIQUE INVISIBLE, KEY k (id))")]
+    state = replay(base, until=place(100), epoch=2)
+    table = state.tables[T]
+    corrected = replace(table, columns=tuple(replace(c, position=3 - c.position) for c in reversed(table.columns)))
+    correction = HistoryRecord("p", place(200), 1, 0, "d", "", table_changes=({"id": "x"},), structure=corrected)
+    read = HistoryRecord.from_bytes(correction.to_bytes())
+    assert read == correction and read.identity() != replace(read, structure=table).identity()
+    later = replay([*base, read, statement(300, "ALTER TABLE t ADD x INT")], until=place(300), epoch=2)
+    assert [c.name for c in later.tables[T].columns] == ["n", "id", "x"]
+    replayed = replay([*base, read], until=place(200), epoch=2)
+    assert replayed.tables[T] == corrected and replayed.non_unique_indexes == state.non_unique_indexes
+    wide = replace(read, table_changes=({"id": "x" * 600_000},))
+    assert HistoryRecord.from_bytes(wide.to_bytes()).structure == corrected and len(wide.to_bytes()) < 10_000
+
+
+@pytest.mark.parametrize("damage", [{"columns": [{"name": 1}]}, {"id": None}, {"columns": [{}]}, {"comment": 7}])
+def test_a_damaged_structure_is_named(damage: dict[str, Any]) -> None:
+    correction = HistoryRecord("p", place(1), 1, 0, "d", "", structure=made("CREATE TABLE t (id INT)").tables[T])
+    data = json.loads(correction.to_bytes())
+    data["structure"] |= damage
+    with pytest.raises(SchemaError, match="history record is damaged"):
+        HistoryRecord.from_bytes(json.dumps(data).encode())

@@ -1,0 +1,71 @@
+"""A table's structure as JSON, with everything that the schema history knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, is_integer
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
+
+
+def structure_json(table: Table) -> dict[str, Any]:
+    """Return a structure as plain JSON.
+
+    Args:
+        table: The structure.
+    """
+    return asdict(table)
+
+
+def read_structure(members: Members) -> Table:
+    """Read what ``structure_json`` wrote; members of later versions are ignored.
+
+    Args:
+        members: The structure's members.
+
+    Raises:
+        DamagedRecordError: It is something else.
+    """
+    indexes = members.objects("unique_keys", ())
+    values = _read_fields(Table, members, skip=("id", "columns", "unique_keys"))
+    return Table(
+        id=TableId(**_read_fields(TableId, members.object("id"))),
+        columns=tuple(Column(**_read_fields(Column, each)) for each in members.objects("columns")),
+        unique_keys=tuple(UniqueIndex(**_read_fields(UniqueIndex, each)) for each in indexes),
+        **values,
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)  # a name that the server wrote may have a lone surrogate
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_text, value))
+
+
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (_is_text, "a text"),
+    "str | None": (lambda value: value is None or _is_text(value), "a text or null"),
+    "int": (is_integer, "a whole number"),
+    "int | None": (lambda value: value is None or is_integer(value), "a whole number or null"),
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "tuple[str, ...]": (_is_texts, "a list of texts"),
+}
+"""Checks of values and what they should be, by the annotation of their fields."""
+
+
+def _read_fields(cls: type[Any], members: Members, skip: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the values of a dataclass's fields; those that are missing keep their defaults."""
+    values: dict[str, Any] = {}
+    for each in fields(cls):
+        has_default = each.default is not MISSING
+        if each.name in skip or (has_default and each.name not in members):
+            continue
+        value, (is_valid, expected) = members.value(each.name), _CHECKS[str(each.type)]
+        if not is_valid(value):
+            raise members.member_error(each.name, expected)
+        values[each.name] = tuple(value) if isinstance(value, list) else value
+    return values

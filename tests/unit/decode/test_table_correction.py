@@ -1,0 +1,96 @@
+"""A structure is corrected by the metadata of its TABLE_MAP event (``tests/property/test_structure_correction.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.decode_builder import column, table
+from kit.table_maps import full_table_map
+
+from airflow_provider_mysql_cdc.cdc.decode.table_correction import corrected_table, find_correction
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model.table import Table, UniqueIndex
+
+UTF8 = {"charset": "utf8mb4", "collation": "utf8mb4_0900_ai_ci"}
+T = table(
+    column("id", "BIGINT", unsigned=True, nullable=False, comment="the key"),
+    column("flag", "TINYINT", declared_type="BOOL", length=1, has_default=True, default="1"),
+    column("mood", "ENUM", enum_values=("😀", "ok"), has_default=True, **UTF8),
+    column("note", "VARCHAR", length=20, has_default=True, **UTF8),
+    key=("id",),
+)
+
+
+def corrected(history: Table, truth: Table = T) -> Table:
+    correction = find_correction(history, full_table_map(truth))
+    assert correction is not None
+    return correction.table
+
+
+def changed(column_name: str, /, **changes: Any) -> Table:
+    return replace(T, columns=tuple(replace(c, **changes) if c.name == column_name else c for c in T.columns))
+
+
+def test_names_in_another_order_take_their_attributes_along() -> None:
+    columns = tuple(replace(each, position=5 - each.position) for each in reversed(T.columns))
+    assert corrected(replace(T, columns=columns)) == T
+
+
+def test_a_name_that_was_read_wrongly_keeps_what_else_is_known() -> None:
+    history = replace(changed("flag", name="drapeau"), unique_keys=(UniqueIndex("u", ("drapeau",)),))
+    assert corrected(history) == replace(T, unique_keys=(UniqueIndex("u", ("flag",)),))
+
+
+def test_a_column_that_the_history_lacks_is_made_of_the_event() -> None:
+    made = corrected(replace(T, columns=T.columns[:1])).columns[1]
+    assert (made.type_name, made.length, made.has_default, made.default) == ("TINYINT", None, True, None)
+
+
+def test_an_index_of_a_column_that_is_gone_is_gone() -> None:
+    """Else it might become the key of the records."""
+    history = replace(T, columns=(*T.columns, column("x", "INT", 5)), unique_keys=(UniqueIndex("u", ("x",)),))
+    assert corrected(history) == T
+
+
+def test_a_default_is_lost_with_the_null_that_was_wrong() -> None:
+    truth = replace(changed("note", nullable=False, has_default=False))
+    assert corrected(T, truth) == truth
+    assert corrected(truth) == T
+
+
+def test_tables_with_equal_columns_are_compared_by_their_keys_too() -> None:
+    table_map = full_table_map(T, layout=b"one layout")
+    assert find_correction(T, table_map) is None
+    assert find_correction(replace(T, primary_key=("flag",)), table_map) is not None
+
+
+def test_differences_are_named_up_to_a_number() -> None:
+    correction = find_correction(changed("mood", enum_values=("??", "ok")), full_table_map(T))
+    assert correction is not None
+    assert correction.differences() == (
+        "enum_values of column mood is ('??', 'ok') in the schema history, ('😀', 'ok') in the binlog"
+    )
+    wrong = [replace(each, nullable=not each.nullable, invisible=True) for each in T.columns]
+    correction = find_correction(replace(T, columns=tuple(wrong)), full_table_map(T))
+    assert correction is not None and "; and 3 more" in correction.differences()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"names": None}, {"names": ("id", "flag", "mood", "!hidden!k!0!0")}],
+    ids=["no names", "hidden column of a functional index"],
+)
+def test_without_names_of_columns_a_difference_is_an_error(more: dict[str, Any]) -> None:
+    history = changed("note", length=30)
+    with pytest.raises(SchemaMismatchError):
+        find_correction(history, full_table_map(T, **more))
+
+
+def test_what_cannot_be_read_is_an_error() -> None:
+    members = full_table_map(T, enum_members=(None, None, (b"\xff",), None))
+    with pytest.raises(SchemaMismatchError, match="members are not text"):
+        corrected_table(T, members)
+    with pytest.raises(SchemaMismatchError, match="type of column note"):
+        corrected_table(changed("note", type_name="INT"), full_table_map(T, charsets=(None, None, 255, 4_000)))
