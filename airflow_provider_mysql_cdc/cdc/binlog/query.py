@@ -54,6 +54,7 @@ class QueryEvent(NamedTuple):
         sql_require_primary_key: The session's setting.
         temporary: Whether it is marked as one that used a temporary table of its session. CONNECTION_ID() in a
             statement or in a default of its table marks it too.
+        written_by_server: Whether the server wrote the statement (``statement_text.is_written_by_server``).
     """
 
     thread_id: int
@@ -74,6 +75,7 @@ class QueryEvent(NamedTuple):
     default_collation_for_utf8mb4: int | None = None
     sql_require_primary_key: bool | None = None
     temporary: bool = False
+    written_by_server: bool = False
 
 
 @event_parser("a QUERY event")
@@ -95,11 +97,21 @@ def parse_query(event: Event) -> QueryEvent:
     values = _status_variables(buf[status_pos:db_pos]) if status_length else {}
     db_name = buf[db_pos : db_pos + db_length].decode("utf-8", "surrogateescape")
     statement, temporary = bytes(buf[sql_pos:end]), bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
-    if is_written_by_server(statement, temporary=temporary):
+    written_by_server = is_written_by_server(statement, temporary=temporary)
+    if written_by_server:
         values |= {"client_charset": SERVER_COLLATION, "collation_connection": SERVER_COLLATION}
         values["sql_mode"] = values.get("sql_mode", 0) & ~NO_BACKSLASH_ESCAPES
     sql = decode_statement(statement, values.get("client_charset"), values.get("sql_mode", 0))
-    return QueryEvent(thread_id, exec_time, error_code, db_name, sql, **values, temporary=temporary)
+    return QueryEvent(
+        thread_id,
+        exec_time,
+        error_code,
+        db_name,
+        sql,
+        **values,
+        temporary=temporary,
+        written_by_server=written_by_server,
+    )
 
 
 def begin_thread_id(event: Event) -> int | None:

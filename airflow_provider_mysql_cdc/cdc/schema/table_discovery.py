@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.schema.enum_members import with_members
 
 MANY_TABLES = 1_000
 """Tables that are not captured, from which on a line says that their structures are read: a second or more."""
@@ -172,7 +173,7 @@ def read_definitions(
             cursor.execute(f"SHOW CREATE DATABASE {quote_name(db)}")
             databases[db] = str(cursor.fetchone()[1])
         for table in tables:
-            create_statements[table] = _create_table(cursor, table)
+            create_statements[table] = _create_table(conn, table)
         cursor.execute(
             "SELECT schema_name, default_character_set_name, default_collation_name FROM information_schema.schemata "
             "ORDER BY schema_name"
@@ -200,16 +201,17 @@ def _many_tables_line(cfg: ConnectorConfig, tables: Collection[TableId]) -> str:
     )
 
 
-def _create_table(cursor: Any, table: TableId) -> str:
-    cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")
-    return str(cursor.fetchone()[1])
+def _create_table(conn: Any, table: TableId) -> str:
+    with conn.cursor() as cursor:
+        cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")
+        statement = str(cursor.fetchone()[1])
+    return with_members(conn, table, statement) or statement
 
 
 def _uncaptured_statements(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
     """Return the statements of tables that are not locked; one that is dropped or cannot be shown is skipped."""
     statements = {}
-    with conn.cursor() as cursor:
-        for table in tables:
-            with contextlib.suppress(pymysql.MySQLError):
-                statements[table] = _create_table(cursor, table)
+    for table in tables:
+        with contextlib.suppress(pymysql.MySQLError):
+            statements[table] = _create_table(conn, table)
     return statements

@@ -1,0 +1,72 @@
+"""Members that the server shows as ?: which columns may have them, and how they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, with_members
+
+TABLE = TableId("d", "t`t")
+STATEMENT = (
+    "CREATE TABLE `t` (\n  `id` int NOT NULL COMMENT '?',\n  `mo``od` enum('?','o''k\\\\','?') DEFAULT 0xF09F98A1,\n"
+    "  `plain` enum('a','b') DEFAULT NULL,\n  tags set('?','x') DEFAULT NULL\n) COMMENT='?'"
+)
+
+
+class Server:
+    """Answer the queries for members with those of one column after the other."""
+
+    def __init__(self, *answers: tuple[str, ...] | Exception) -> None:
+        self.answers, self.queries = list(answers), list[str]()
+
+    def cursor(self) -> Server:
+        return self
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        pass
+
+    def execute(self, sql: str) -> None:
+        self.queries.append(sql)
+
+    def fetchall(self) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return [(member,) for member in answer]
+
+
+def test_members_take_the_place_of_what_is_shown() -> None:
+    server = Server(("😀", "o'k\\", "?"), ("🍕", "x"))
+    expected = STATEMENT.replace("enum('?'", "enum('😀'").replace("set('?'", "set('🍕'")
+    assert with_members(server, TABLE, STATEMENT) == expected
+    assert "t.`mo``od`" in server.queries[0] and "`d`.`t``t`" in server.queries[0] and "number < 3" in server.queries[0]
+    assert "t.`tags`" in server.queries[1] and "1 << number" in server.queries[1]
+
+
+def test_many_members_need_a_deeper_query() -> None:
+    server = Server(tuple(["😀"] * 1200))
+    members = ",".join(["'?'"] * 1200)
+    assert with_members(server, TABLE, f"(\n  `e` enum({members})\n)") is not None
+    assert server.queries[0] == "SET SESSION cte_max_recursion_depth = 1201"
+
+
+@pytest.mark.parametrize("code", [1146, 1049, 1054, 1265])
+def test_a_table_that_has_changed_is_told(code: int) -> None:
+    assert with_members(Server(pymysql.err.OperationalError(code, "x")), TABLE, STATEMENT) is None
+    assert with_members(Server(("😀", "other", "?")), TABLE, STATEMENT) is None
+    with pytest.raises(pymysql.MySQLError):
+        with_members(Server(pymysql.err.OperationalError(2013, "x")), TABLE, STATEMENT)
+
+
+def test_only_members_count() -> None:
+    assert has_hidden_members(STATEMENT)
+    assert not has_hidden_members("CREATE TABLE `t` (\n  `a` int COMMENT '?',\n  `b` enum('x') COMMENT '?'\n)")
+    server = Server()
+    assert with_members(server, TABLE, "CREATE TABLE `t` (\n  `b` enum('x')\n)") and not server.queries
