@@ -161,6 +161,10 @@ class TableCheck:
         for state in self._keys.values():
             state.partition = None
 
+    def present_keys(self) -> set[Row]:
+        """Return the keys whose rows are in the compacted topic."""
+        return {key for key, state in self._keys.items() if state.row is not None}
+
     def finish(self, rows: Iterable[Row]) -> TableVerdict:
         """Compare with the table.
 

@@ -20,8 +20,6 @@ from soaklib.nursery import ForkServer
 
 OWNER = "soak/run/task/-1"
 _EPOCH = re.compile(r"\] epoch (\d+): ")
-_ACCEPTED = re.compile(r"\] signal (\S+): incremental snapshot of \d+ table")
-_REFUSED = re.compile(r"\] (signal \S+ .* is refused: .*)")
 _TAG = "MYSQL_CDC_SOAK"
 
 
@@ -104,15 +102,11 @@ class Attempt:
     @property
     def epoch(self) -> int | None:
         """The batch it went about, as it says in its output."""
-        epochs = _EPOCH.search(self._output())
+        epochs = _EPOCH.search(self.output())
         return int(epochs[1]) if epochs else None
 
-    def signals(self) -> tuple[set[str], list[str]]:
-        """Return the ids of the incremental snapshots that it began, and its lines about signals that it refused."""
-        output = self._output()
-        return set(_ACCEPTED.findall(output)), _REFUSED.findall(output)
-
-    def _output(self) -> str:
+    def output(self) -> str:
+        """Return its output."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
     def tail(self, lines: int = 25) -> str:

@@ -192,12 +192,12 @@ def ask_incremental(world: SoakStream) -> bool:
     if world.kind != "drain":
         return False
     names = [f"{world.database}.{name}" for name in world.rng.sample(("a", "b", "s", "c", "e", "big"), 3)]
-    world.signal("execute-snapshot", {"type": "incremental", "data-collections": names})
+    world.request_snapshot(names)
     world.properties["incremental.snapshot.chunk.size"] = world.rng.choice(("30", "200", "1024"))
     attempt = world.start(fault=point(world, "kill-self", WINDOW_POINTS))
     world.run(attempt, excused=True)
     if world.rng.random() < 0.25:
-        world.signal("stop-snapshot", {"type": "incremental", "data-collections": names[:1]})
+        world.stop_snapshot(names[:1])
     return attempt.fired
 
 

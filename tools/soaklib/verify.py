@@ -19,6 +19,7 @@ from demolib.events import Event, Layout, Record, RecordError, position_of
 
 from soaklib.binlog_facts import BinlogFacts, Gtid, read_binlog
 from soaklib.ddl import Journal
+from soaklib.incremental_requests import ReadAgainCheck
 from soaklib.row_check import RowCheck
 from soaklib.tables import AUDIT, KEYS
 from soaklib.ticdc import CommitTimes, FlatWire, TicdcReader
@@ -226,6 +227,7 @@ def verify(
     since: str,
     *,
     interrupted: bool = False,
+    read_after: Mapping[str, Gtid] | None = None,
 ) -> StreamVerdict:
     """Compare everything that is in Kafka with the database and the journal.
 
@@ -236,6 +238,7 @@ def verify(
         after: GTID source and number at the end of the initial snapshot.
         since: The binlog file at the stream's beginning.
         interrupted: Whether the initial snapshot was interrupted.
+        read_after: Tables that incremental snapshots have read (``IncrementalRequests.read_after``).
 
     Raises:
         demolib.verify.VerifyError: A topic cannot be read to its end.
@@ -245,6 +248,7 @@ def verify(
     with closing(connect()) as conn:
         stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
         facts = read_binlog(conn, since, topics.database)
+        again = ReadAgainCheck(read_after or {}, facts.prepared)
         audit_check = topics.check(stored[AUDIT].layout, identities, facts, interrupted=interrupted)
         _audit(verdict, audit, conn, topics, stored[AUDIT], audit_check)
         topic_tables = {name: [name] for name in stored if name != AUDIT}
@@ -259,9 +263,9 @@ def verify(
                 if topic not in there:
                     continue  # a table that never had a row has no topic either; rows of its own would show below
                 check.next_topic()
-                check.feed(_counted(topics.events(layout, topic), audit, label if label in KEYS else None))
-            found = check.finish(reading.read_rows(conn, topics.database, table))
-            verdict.add(found)
+                check.feed(_counted(topics.events(layout, topic), audit, again, label))
+            verdict.add(check.finish(reading.read_rows(conn, topics.database, table)))
+            verdict.differences += again.differences(label, check)
     for topic in sorted(there - {AUDIT} - {t for life in topic_tables.values() for t in life}):
         verdict.events += _check_dropped_topic(verdict, topics, topic, identities)
     verdict.transactions, wrong = audit.finish()
@@ -273,10 +277,13 @@ def verify(
     return verdict
 
 
-def _counted(events: Iterable[Event | RecordError], audit: AuditCheck, label: str | None) -> Iterator[Any]:
+def _counted(
+    events: Iterable[Event | RecordError], audit: AuditCheck, again: ReadAgainCheck, label: str
+) -> Iterator[Any]:
     for event in events:
-        if label is not None and isinstance(event, Event):
+        if label in KEYS and isinstance(event, Event):
             audit.change(label, event)
+            again.note(label, event)
         yield event
 
 

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from soaklib.attempts import OWNER, Attempt, Attempts
 from soaklib.binlog_facts import Gtid
 from soaklib.ddl import DdlLoad
 from soaklib.formats import FORMATS, format_properties, stream_topics
+from soaklib.incremental_requests import IncrementalRequests
 from soaklib.load import Load
 from soaklib.servers import Servers
 from soaklib.verify import StreamVerdict, verify
@@ -83,7 +84,7 @@ class SoakStream:
     after: Gtid = ("", 0)
     since: str = ""
     interrupted: bool = False
-    accepted: set[str] = field(default_factory=set)
+    requests: IncrementalRequests = field(default_factory=IncrementalRequests)
     _signals: int = 0
     typical_s: float = 4.0
 
@@ -117,6 +118,7 @@ class SoakStream:
         """Make a new stream and start its load."""
         self.stream += 1
         self.settled, self.interrupted = threading.Event(), False
+        self.requests = IncrementalRequests()
         (self.folder / "state.db").unlink(missing_ok=True)
         with closing(self.servers.connect()) as conn:
             tables.create(conn, self.database, self.servers.info.cdc_user)
@@ -183,25 +185,39 @@ class SoakStream:
             raise StreamStuckError("a hundred drains without a load did not come to an end")
         self.fired[f"stream: {self.format}"] += 1
         self.fired["snapshot interrupted"] += self.interrupted
+        self.fired["incremental snapshot accepted"] += len(self.requests.accepted)
+        self.fired += Counter(f"table of an incremental snapshot: {end}" for end in self.requests.ended.values())
         url, info = self.servers.registry_url, self.servers.info
         topics = stream_topics(self.format, url, info.kafka, self.prefix, self.database)
-        return verify(
-            self.servers.connect, topics, self.ddl.journal, self.after, self.since, interrupted=self.interrupted
+        verdict = verify(
+            self.servers.connect,
+            topics,
+            self.ddl.journal,
+            self.after,
+            self.since,
+            interrupted=self.interrupted,
+            read_after=self.requests.read_after(),
         )
+        verdict.differences += self.requests.differences()
+        return verdict
 
-    def signal(self, kind: str, data: dict[str, Any]) -> None:
-        """Write a row into the signal table.
+    def request_snapshot(self, names: Sequence[str]) -> None:
+        """Request an incremental snapshot of tables in the signal table."""
+        before = self.last_transaction()
+        self.requests.sent[self._signal("execute-snapshot", names)] = names, before
 
-        Args:
-            kind: Its type.
-            data: Its data.
-        """
+    def stop_snapshot(self, names: Sequence[str]) -> None:
+        """Stop the incremental snapshots of tables in the signal table."""
+        self._signal("stop-snapshot", names)
+        self.requests.stop(names)
+
+    def _signal(self, kind: str, names: Sequence[str]) -> str:
         self._signals += 1
+        signal_id = f"{self.prefix}-{self._signals}"
+        data = json.dumps({"type": "incremental", "data-collections": list(names)})
         with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO {tables.SIGNALS} VALUES (%s, %s, %s)",
-                (f"{self.prefix}-{self._signals}", kind, json.dumps(data)),
-            )
+            cursor.execute(f"INSERT INTO {tables.SIGNALS} VALUES (%s, %s, %s)", (signal_id, kind, data))
+        return signal_id
 
     def free(self) -> str:
         """Return the settings that may change, as text."""
@@ -272,10 +288,7 @@ class SoakStream:
 
     def note(self, attempt: Attempt, result: dict[str, Any]) -> None:
         """Take down what an attempt has reached."""
-        accepted, refused = attempt.signals()
-        self.fired["incremental snapshot accepted"] += len(accepted - self.accepted)
-        self.accepted |= accepted
-        for line in refused:
+        for line in self.requests.note(attempt.output()):
             self.report_problem(line, attempt)
         self.interrupted |= attempt.kind == "snapshot" and not result.get("complete")
         if result.get("complete"):
@@ -284,14 +297,18 @@ class SoakStream:
                 self.typical_s = 0.7 * self.typical_s + 0.3 * (time.monotonic() - attempt.began)
         done = result.get("complete") or result.get("nothing")
         if attempt.kind == "snapshot" and done and not self.settled.is_set():
-            with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
-                cursor.execute("SELECT @@server_uuid, @@gtid_executed")
-                uuid, executed = cursor.fetchone()
-            parts = [p for p in executed.replace("\n", "").split(",") if p.strip().startswith(uuid)]
-            self.after = uuid, int(parts[0].rpartition(":")[2].rpartition("-")[2])
+            self.after = self.last_transaction()
             self.settled.set()
             if self.ddl_late:
                 self.ddl.start(self.ddl_every_s)
+
+    def last_transaction(self) -> Gtid:
+        """Return the server's last transaction."""
+        with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
+            cursor.execute("SELECT @@server_uuid, @@gtid_executed")
+            uuid, executed = cursor.fetchone()
+        parts = [p for p in executed.replace("\n", "").split(",") if p.strip().startswith(uuid)]
+        return uuid, int(parts[0].rpartition(":")[2].rpartition("-")[2])
 
     def recover(self) -> None:
         """Run undisturbed attempts until one is complete.

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from soaklib import faults, spark_faults, steps
-from soaklib.attempts import Attempt as RealAttempt
 from soaklib.cli import Soak
 from soaklib.ddl import DDL
 from soaklib.xa_fault import commit_first
@@ -120,20 +119,6 @@ def test_a_setting_that_decides_changes_only_inside_a_batch_of_which_a_part_is_c
     assert begun[0]["fault"]["point"] == "writer.after_commit" and begun[1] == {"only": 7}
     assert len(begun) == 8 and there.properties == {"tombstones.on.delete": "true"}
     assert not there.fired
-
-
-def test_an_incremental_snapshot_counts_when_a_job_has_accepted_it_and_a_refused_signal_is_shown(
-    tmp_path: Path,
-) -> None:
-    log = tmp_path / "0001-drain.log"
-    attempt = RealAttempt(1, "drain", SimpleNamespace(pid=0), log, log, log, "", "")  # type: ignore[arg-type]
-    assert attempt.signals() == (set(), [])
-    log.write_text(
-        "[mysql-cdc] signal soak1-1: incremental snapshot of 3 table(s)\n"
-        "[mysql-cdc] signal soak1-2 (execute-snapshot, channel source) is refused: INSERT denied\n"
-    )
-    refused = "signal soak1-2 (execute-snapshot, channel source) is refused: INSERT denied"
-    assert attempt.signals() == ({"soak1-1"}, [refused])
 
 
 def test_the_verdict_names_incremental_snapshots_that_no_job_accepted() -> None:
