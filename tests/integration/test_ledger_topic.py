@@ -204,7 +204,7 @@ def hang(settings: dict[str, str], ledger: Ledger, unique: str, of: BatchPlan) -
     """Leave a transaction open in the ledger, and commit a marker behind it."""
     dead = writer(settings, f"{unique}.1")
     dead.produce(*marker(of, 1).record(ledger.topic)[:3], 0)
-    dead._client().flush(10)
+    dead._kafka.producer.flush(10)
     with writer(settings, f"{unique}.0") as w:
         w.commit([marker(of, 0, 77).record(ledger.topic)])
     return dead

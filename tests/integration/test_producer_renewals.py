@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
 from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.sink import adaptive_linger as pace
-from airflow_provider_mysql_cdc.cdc.sink import writer
+from airflow_provider_mysql_cdc.cdc.sink import producer_client
 
 TABLES = 12
 
@@ -72,14 +72,14 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
 def lingers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how long the clients wait that are made for writer 0."""
     found: list[int] = []
-    make = writer.make_producer
+    make = producer_client.make_producer
 
     def noted(settings: Any, *more: Any) -> Any:
         if settings["transactional.id"].endswith(".0"):
             found.append(settings["linger.ms"])
         return make(settings, *more)
 
-    monkeypatch.setattr(writer, "make_producer", noted)
+    monkeypatch.setattr(producer_client, "make_producer", noted)
     return found
 
 

@@ -205,7 +205,7 @@ def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka
     left_open = kafka_clients.record_writer(cfg, 0)
     left_open.init()
     left_open.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
-    left_open._client().flush(10)
+    left_open._kafka.producer.flush(10)
     state = ledger.read(fence_after_s=1)
     assert state is not None and state.plan is not None and state.plan.epoch == 3
 

@@ -188,7 +188,7 @@ w.init()
 w.produce(sys.argv[2], b"k", b"committed", 0)
 w.commit()
 w.produce(sys.argv[2], b"k", b"open when killed", 0)
-w._producer.flush(10)
+w._kafka.producer.flush(10)
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -237,6 +237,21 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
         w.produce(topic, b"small", b"next", 1)
         w.commit()
     assert values(settings, topic) == [b"next"]
+
+
+def test_a_record_that_the_broker_has_refused_is_named_when_the_next_one_is_written(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    """The client refuses every record from then on; its report of the refused one waits to be read."""
+    with writer(settings | {"compression.type": "none"}, f"{unique}.0") as w:
+        w.produce(topic, b"key", b"x" * 200_000, 0)
+        deadline = time.monotonic() + 20
+        with pytest.raises(RecordTooLargeError) as caught:
+            while time.monotonic() < deadline:
+                w.produce(topic, b"next", b"x", 1)
+                time.sleep(0.01)
+        assert f"topic {topic}, partition 0, key key" in caught.value.where and "200003 bytes" in caught.value.why
+        assert caught.value.what.endswith("while writing")
 
 
 def test_a_batch_that_is_larger_than_the_broker_takes_says_how_to_make_it_smaller(
@@ -331,7 +346,7 @@ def test_a_full_queue_holds_the_writer_back(
                     w.produce_all(topic, rows, [("h", b"1")], part)
                 for key, data, _, _, header, _ in rows if at_once == 1 else ():
                     w.produce(topic, key, data, part, [header, ("h", b"1")])
-            most = max(most, len(w._client()))
+            most = max(most, len(w._kafka.producer))
         assert w.records_pending == 5_000
         assert w.bytes_pending == 5_000 * len(value) + sum(len(b"%d" % n) for n in range(5_000))
         w.commit()
@@ -349,7 +364,7 @@ def test_a_transaction_that_timed_out_is_refused_loudly(settings: dict[str, str]
     # The broker looks for expired transactions every ten seconds.
     with writer(settings, f"{unique}.0", transaction_timeout_ms=2000) as w:
         w.produce(topic, b"k", b"too late", 0)
-        w._client().flush(5)
+        w._kafka.producer.flush(5)
         deadline = time.monotonic() + 40
         while True:
             try:

@@ -80,6 +80,11 @@ class DeliveryFailures:
         if self.purged_record is None or size > self.purged_record[1]:
             self.purged_record = location, size
 
+    @property
+    def knows_record(self) -> bool:
+        """Whether a record was reported that was not delivered."""
+        return self._undelivered is not None
+
     def on_refused(self, error: KafkaException, topic: str, partition: int, size: int) -> None:
         """Note a record that the producer refused.
 
@@ -118,3 +123,24 @@ class DeliveryFailures:
             remedy=sink_error.remedy,
             retriable=sink_error.can_retry,
         )
+
+
+def outlived_timeout(error: CdcError, action: str, age_s: float, timeout_s: float) -> CdcError:
+    """Return the error of a transaction that was open for longer than it may be.
+
+    Errors about fencing, timeouts and unknown ids all follow from this.
+
+    Args:
+        error: The error that the client reported.
+        action: What the call was doing, as the end of a sentence.
+        age_s: Seconds since the transaction began.
+        timeout_s: Seconds after which the broker aborts it.
+    """
+    return type(error)(
+        f"a Kafka transaction outlived its timeout, {action}",
+        where=error.where,
+        why=f"it was open for {age_s:.0f} s and transaction.timeout.ms is {timeout_s * 1000:.0f}: "
+        f"this process was suspended, or Kafka did not accept the records in time; {error.why}",
+        remedy="run the task again: nothing of the transaction is visible, and it continues from the last commit",
+        retriable=True,
+    )

@@ -14,27 +14,23 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.model.records import PARTITION, Headers, RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
-from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
+from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES
+from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text, outlived_timeout
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
-from airflow_provider_mysql_cdc.cdc.sink.request_limit import (
-    limit_records,
-    oversized_batch,
-    record_too_large,
-    reports_batches,
-)
+from airflow_provider_mysql_cdc.cdc.sink.producer_client import ProducerClient, ProducerOptions
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import oversized_batch, record_too_large
 
 SHORT_TIMEOUT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes little; the brokers' maximum may be lower."""
 _SERVE_BYTES = 1 << 20
 _BATCH_DIVISOR, _MIN_BATCH_BYTES = 10, 100
 _PAUSE_S, _FLUSH_S, _PAUSES_BEFORE_FLUSH = 0.005, 0.002, 4
-_WATCH_S = 1.0
+_WATCH_S = _REPORT_S = 1.0
 
 
 class TransactionalWriter:
@@ -70,32 +66,26 @@ class TransactionalWriter:
         self._timeout_s = transaction_timeout_ms / 1000
         self._where = f"{transactional_id} at {broker_addresses(kafka_settings)}"
         self._request_max_bytes = request_max_bytes
-        self._producer_arguments = kafka_settings, transactional_id, transaction_timeout_ms
         self._linger = AdaptiveLinger(
             single_partition=single_partition, fixed=not LINGER_NAMES.isdisjoint(kafka_settings)
         )
-        self._batch_bytes: int | None = None
         self._failures = DeliveryFailures(self._where)
         self._open = False
         self._began = 0.0
         self._serve_at = _SERVE_BYTES
-        self._producer: Producer | None = self._create_producer()
-        self._produce = self._producer.produce
+        self._kafka = ProducerClient(
+            ProducerOptions(kafka_settings, transactional_id, transaction_timeout_ms, request_max_bytes),
+            self._linger,
+            self._failures,
+            self._on_statistics,
+        )
+        self._produce = self._kafka.producer.produce
 
     def _replace(self) -> None:
         self.close()
-        self._producer = self._create_producer()
-        self._produce = self._producer.produce
+        self._kafka.create()
+        self._produce = self._kafka.producer.produce
         self._reset()
-
-    def _create_producer(self) -> Producer:
-        batch_size = {} if self._batch_bytes is None else {"batch.size": self._batch_bytes}
-        settings = producer_settings(*self._producer_arguments, linger_ms=self._linger.linger_ms) | batch_size
-        self._record_max_bytes = settings["message.max.bytes"]
-        self._settings = limit_records(settings, self._request_max_bytes)
-        self._watches_batches = reports_batches(self._settings, self._request_max_bytes)
-        callbacks = self._failures.on_client_error, self._failures.on_undelivered
-        return make_producer(self._settings, *callbacks, self._on_statistics if self._watches_batches else None)
 
     def _on_statistics(self, statistics: str) -> None:
         if self._request_max_bytes is not None and self._open:
@@ -108,17 +98,9 @@ class TransactionalWriter:
         Raises:
             RecordTooLargeError: A batch is larger than any request that the brokers read.
         """
-        try:
-            self._client().poll(timeout_s)
-        except KafkaException as error:  # a fatal error; the next call fails and reports it
-            self._failures.on_client_error(unwrap_error(error))
+        self._kafka.poll(timeout_s)
         if self._failures.oversized_batch is not None:
             raise self._oversized_error(*self._failures.oversized_batch) from None
-
-    def _client(self) -> Producer:
-        if self._producer is None:
-            raise StateError("this writer is closed", where=self._where)
-        return self._producer
 
     def init(self, timeout_s: float = 60.0) -> None:
         """Fence every older producer of this transactional id; its open transaction is aborted.
@@ -133,7 +115,7 @@ class TransactionalWriter:
             SinkAuthorizationError: Kafka refuses the account or the transactional id.
             SinkError: Kafka refuses for another reason.
         """
-        client, deadline = self._client(), time.monotonic() + timeout_s
+        client, deadline = self._kafka.producer, time.monotonic() + timeout_s
         while True:
             try:
                 client.init_transactions(max(0.1, min(1.0, deadline - time.monotonic())))
@@ -153,7 +135,7 @@ class TransactionalWriter:
         Raises:
             StateError: A transaction is open, or the writer is closed.
         """
-        self._client()
+        self._kafka.require_open()
         if self._open:
             raise StateError("a writer's client cannot be replaced inside a transaction", where=self._where)
         self._linger.switch()
@@ -173,11 +155,10 @@ class TransactionalWriter:
         Returns:
             The new ``batch.size`` in bytes; None if smaller batches would not help.
         """
-        before = int(self._settings["batch.size"])
-        smaller = max(before // _BATCH_DIVISOR, self._failures.largest_refused, _MIN_BATCH_BYTES)
-        if smaller >= before:
+        smaller = max(self._kafka.batch_bytes // _BATCH_DIVISOR, self._failures.largest_refused, _MIN_BATCH_BYTES)
+        if smaller >= self._kafka.batch_bytes:
             return None
-        self._batch_bytes = smaller
+        self._kafka.batch_bytes = smaller
         self._replace()
         return smaller
 
@@ -300,7 +281,7 @@ class TransactionalWriter:
             self._serve(_PAUSE_S)
             pauses += 1
             if pauses % _PAUSES_BEFORE_FLUSH == 0:
-                self._flush(_FLUSH_S)
+                self._kafka.flush(_FLUSH_S)
             try:
                 self._produce(topic, value, key, partition, None, None, 0, headers)
                 return
@@ -312,18 +293,9 @@ class TransactionalWriter:
             except KafkaException as error:
                 raise self._produce_error(error, topic, key, value, partition, headers) from None
 
-    def _flush(self, timeout_s: float) -> int:
-        """Flush the queue, as the client may wait for more records than fit into it; return the records left."""
-        try:
-            left: int = self._client().flush(timeout_s)
-            return left
-        except KafkaException as error:  # as in _serve
-            self._failures.on_client_error(unwrap_error(error))
-            return 0
-
     def _begin(self) -> None:
         try:
-            self._client().begin_transaction()
+            self._kafka.producer.begin_transaction()
         except KafkaException as error:
             raise self._to_error(error, "while beginning a transaction") from None
         self._open, self._began = True, time.monotonic()
@@ -357,9 +329,9 @@ class TransactionalWriter:
             self.produce(topic, key, value, 0, headers)
         if not self._open:
             return
-        client, deadline = self._client(), time.monotonic() + self._timeout_s
+        client, deadline = self._kafka.producer, time.monotonic() + self._timeout_s
         # A commit that is under way cannot be aborted, so batches that cannot be sent are noticed before.
-        while self._watches_batches and self._flush(_WATCH_S) and time.monotonic() < deadline:
+        while self._kafka.watches_batches and self._kafka.flush(_WATCH_S) and time.monotonic() < deadline:
             self._serve(0)
         while True:
             try:
@@ -383,7 +355,7 @@ class TransactionalWriter:
         if not self._open:
             return
         try:
-            self._client().abort_transaction(30.0)
+            self._kafka.producer.abort_transaction(30.0)
         except KafkaException as error:
             raise self._to_error(error, "while aborting") from None
         finally:
@@ -391,22 +363,9 @@ class TransactionalWriter:
 
     def close(self) -> None:
         """Close the client. An open transaction is aborted if Kafka answers soon."""
-        client, self._producer = self._producer, None
-        if client is None:
-            return
         self._produce = None
-        try:
-            if self._open:
-                client.abort_transaction(5.0)
-        except KafkaException:
-            pass  # the broker aborts it at its timeout, or the next attempt fences it
-        finally:
-            self._open = False
-            # A producer in a fatal state raises its error again from every call. Earlier commits are confirmed, and the
-            # error that ended the work is already being raised.
-            with contextlib.suppress(KafkaException):
-                client.purge()
-                client.flush(0)
+        self._kafka.close(abort=self._open)
+        self._open = False
 
     def __enter__(self) -> TransactionalWriter:
         return self
@@ -432,26 +391,25 @@ class TransactionalWriter:
         cause, size = unwrap_error(error), len(value or b"") + len(key or b"")
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             # The client itself refuses the record, whatever the batch size is.
-            self._failures.largest_refused = int(self._settings["batch.size"])
+            self._failures.largest_refused = self._kafka.batch_bytes
             size += sum(len(name) + len(content or b"") for name, content in headers or ())
-            lowered = self._settings["message.max.bytes"] != self._record_max_bytes
             location = f"topic {topic}{key_text(key)}"
-            return record_too_large(
-                location, size, self._record_max_bytes, self._request_max_bytes if lowered else None
-            )
+            limit = self._request_max_bytes if self._kafka.limits_records else None
+            return record_too_large(location, size, self._kafka.record_max_bytes, limit)
         self._failures.on_refused(error, topic, partition, size)
-        return self._abort_and_wrap(error, f"while writing to {topic}")
+        # In a transaction that has failed, the record that failed is another one.
+        earlier = cause.code() == KafkaError._STATE
+        return self._abort_and_wrap(error, "while writing" if earlier else f"while writing to {topic}")
 
     def _oversized_error(self, topic: str, batch_bytes: int) -> CdcError:
         """Give up the transaction, and return the error that names the largest record of the topic that was left."""
-        client = self._client()
         with contextlib.suppress(KafkaException):  # otherwise fencing or the transaction timeout ends it
-            client.abort_transaction(30.0)
-        self._flush(_WATCH_S)
+            self._kafka.producer.abort_transaction(30.0)
+        self._kafka.flush(_WATCH_S)
         location, size = self._failures.purged_record or (f"topic {topic}", batch_bytes)
         self._reset()
         self._failures.largest_refused = max(self._failures.largest_refused, size)
-        return record_too_large(location, size, self._record_max_bytes, self._request_max_bytes, batch_bytes)
+        return record_too_large(location, size, self._kafka.record_max_bytes, self._request_max_bytes, batch_bytes)
 
     def _abort_and_wrap(self, error: KafkaException, action: str) -> CdcError:
         """Return the error to raise for a failed transaction, after aborting it if possible."""
@@ -459,25 +417,25 @@ class TransactionalWriter:
         if cause.code() in (KafkaError._STATE, KafkaError._FATAL):
             # The transaction failed in the background; only another call of the transaction API returns the cause.
             try:
-                self._client().commit_transaction(0.1)
+                self._kafka.producer.commit_transaction(0.1)
             except KafkaException as reported:
                 error = reported
+            if unwrap_error(error).code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                self._await_report()
         sink_error = self._to_error(error, action)
         if unwrap_error(error).txn_requires_abort():
             with contextlib.suppress(CdcError):  # otherwise fencing or the transaction timeout ends it
                 self.abort()
         return sink_error
 
+    def _await_report(self) -> None:
+        """Wait for the report that names the record which a broker refused; the error comes a moment earlier."""
+        deadline = time.monotonic() + _REPORT_S
+        while not self._failures.knows_record and time.monotonic() < deadline:
+            self._kafka.poll(_PAUSE_S)
+
     def _to_error(self, error: KafkaException, action: str) -> CdcError:
         sink_error, age = self._failures.to_error(error, action), time.monotonic() - self._began
         if not self._open or age < self._timeout_s or not sink_error.can_retry:
             return sink_error
-        # Errors about fencing, timeouts and unknown ids all follow from this.
-        return type(sink_error)(
-            f"a Kafka transaction outlived its timeout, {action}",
-            where=sink_error.where,
-            why=f"it was open for {age:.0f} s and transaction.timeout.ms is {self._timeout_s * 1000:.0f}: "
-            f"this process was suspended, or Kafka did not accept the records in time; {sink_error.why}",
-            remedy="run the task again: nothing of the transaction is visible, and it continues from the last commit",
-            retriable=True,
-        )
+        return outlived_timeout(sink_error, action, age, self._timeout_s)

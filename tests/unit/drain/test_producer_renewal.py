@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal, require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
-from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
+from airflow_provider_mysql_cdc.cdc.sink import producer_client
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 HERE = BinlogOffset("b.000001", 500)
@@ -85,7 +85,7 @@ def test_a_client_is_replaced_between_two_transactions_only(monkeypatch: pytest.
         names = ("begin_transaction", "commit_transaction", "abort_transaction", "produce", "purge", "flush", "poll")
         return SimpleNamespace(**{name: lambda *_, _name=name: calls.append(_name) for name in names})
 
-    monkeypatch.setattr(sink_writer, "make_producer", make)
+    monkeypatch.setattr(producer_client, "make_producer", make)
     writer = TransactionalWriter({"bootstrap.servers": "k:1"}, "p.0")
     writer.produce("t", None, b"1", 0)
     with pytest.raises(StateError, match="inside a transaction"):

@@ -13,6 +13,7 @@ from kit.drain_rig import Rig
 
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink import producer_client
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import (
     SHARED_LINGER_MS,
@@ -94,7 +95,7 @@ def clients(monkeypatch: pytest.MonkeyPatch, **more: int) -> list[Client]:
         made.append(Client(settings, **more))
         return made[-1]
 
-    monkeypatch.setattr(sink_writer, "make_producer", make)
+    monkeypatch.setattr(producer_client, "make_producer", make)
     monkeypatch.setattr(sink_writer, "_PAUSE_S", 0)
     return made
 

@@ -39,8 +39,8 @@ def test_every_producer_takes_a_users_times(times: dict[str, str], timeout_ms: i
     given = {f"kafka.{name}": value for name, value in times.items()}
     for settings in (ConnectorConfig.from_properties(BASE | given).kafka_settings(), times):
         with TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms) as writer:
-            assert writer._settings["transaction.timeout.ms"] == timeout_ms
-            assert isinstance(writer._producer, Producer), "the client has taken the settings"
+            assert writer._kafka.settings["transaction.timeout.ms"] == timeout_ms
+            assert isinstance(writer._kafka.producer, Producer), "the client has taken the settings"
 
 
 def test_times_are_shortened_only_as_far_as_the_transaction_asks() -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
-from airflow_provider_mysql_cdc.cdc.sink import request_limit, writer
+from airflow_provider_mysql_cdc.cdc.sink import producer_client, request_limit
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import (
     limit_records,
@@ -31,7 +31,7 @@ def plain_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     def create(settings: dict[str, Any], *_: object) -> Producer:
         return Producer({name: settings[name] for name in LARGE})
 
-    monkeypatch.setattr(writer, "make_producer", create)
+    monkeypatch.setattr(producer_client, "make_producer", create)
     monkeypatch.setattr(TransactionalWriter, "_begin", lambda self: None)
 
 
@@ -123,7 +123,7 @@ def test_a_compressed_record_that_no_request_holds_ends_the_transaction_and_is_n
     client: Any = Client(sink._failures, sink._on_statistics)
     sink._on_statistics(json.dumps({"topics": {"t": {"batchsize": {"max": 4_000_000}}}}))
     assert sink._failures.oversized_batch is None, "it was of the last transaction"
-    sink._producer, sink._open = client, True
+    sink._kafka._producer, sink._open = client, True
     with pytest.raises(RecordTooLargeError) as caught:
         sink.commit()
     assert client.calls == ["flush", "abort", "flush"]
