@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.incremental_rig import unfinished_request
 from kit.private_mysql import PrivateServer
 from kit.records import compacted, payload
 from kit.sql import execute, rows
@@ -16,7 +17,6 @@ from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import unfinished_request
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.incremental_rig import unfinished_request
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, changes, filled, interrupt
@@ -17,7 +18,6 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental import window_loop
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import unfinished_request
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 PROPERTIES = FLAT

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.incremental_rig import ask_for, books
+from kit.incremental_rig import ask_for, books, unfinished_request
 from kit.records import payload
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, filled, interrupt
@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental import watermarks, window_loop
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
-from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted, unfinished_request
+from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, require_readable
 

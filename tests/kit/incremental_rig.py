@@ -13,11 +13,13 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     IncrementalState,
     read_incremental_state,
     state_changes,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import active_initial_request
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import SnapshotRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -36,6 +38,11 @@ FLAT = {
 def books(pipeline: Pipeline) -> IncrementalState:
     """Return what the ledger says of ad-hoc snapshots."""
     return read_incremental_state(kafka_clients.ledger(pipeline.cfg).read() or LedgerState())
+
+
+def unfinished_request(cfg: ConnectorConfig) -> str | None:
+    """Return the request whose scans finish an interrupted snapshot; None when there is none."""
+    return active_initial_request(read_incremental_state(kafka_clients.ledger(cfg).peek()).with_advanced_cursors())
 
 
 def ask_for(pipeline: Pipeline, tables: Iterable[str], name: str = "s1", **more: Any) -> None:

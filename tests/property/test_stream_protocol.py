@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from first_seeds import WALKS, breaks_a_promise
+from kit.incremental_rig import unfinished_request
 from memo import read_once
 from stream_interleaving import random_walk
 from stream_stage import ModelWriter, on_stage
@@ -29,8 +30,8 @@ from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
-from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, reset_offset
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 BLOCK_WALKS = WALKS // 10
@@ -142,7 +143,7 @@ def _rest_of_a_snapshot_before_a_pending_one(patch: pytest.MonkeyPatch) -> None:
     finish = before_snapshot.finish_interrupted
 
     def also_behind_a_plan(cfg: Any, *given: Any) -> str | None:
-        return finish(cfg, *given) or interrupted_snapshot.unfinished_request(cfg)
+        return finish(cfg, *given) or unfinished_request(cfg)
 
     patch.setattr(before_snapshot, "finish_interrupted", also_behind_a_plan)
 

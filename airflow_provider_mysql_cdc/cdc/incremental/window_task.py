@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import LOCK_WAIT_S, require_server
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server, set_view_limits
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 
 
@@ -86,9 +86,7 @@ def _open_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str
     table from the end of the batch on (MySQL manual, "Metadata Locking"). A statement before that is in the binlog
     before the end of the batch.
     """
-    with conn.cursor() as cursor:
-        cursor.execute("SET SESSION wait_timeout = 2147483, net_write_timeout = 3600")
-        cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+    set_view_limits(conn)
     window = READY.arrive(channel).start
     if window is None:
         return None

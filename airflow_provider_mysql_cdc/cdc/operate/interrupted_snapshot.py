@@ -21,7 +21,6 @@ from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -103,19 +102,6 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
             remedy=f"set {F.SNAPSHOT_MODE.name} back until the snapshot is complete",
         )
     return request
-
-
-def unfinished_request(cfg: ConnectorConfig) -> str | None:
-    """Return the request whose scans finish an interrupted snapshot; None when there is none.
-
-    Args:
-        cfg: The connector's configuration.
-
-    Raises:
-        SinkError: Kafka does not answer.
-    """
-    ledger = kafka_clients.ledger(cfg).peek()
-    return active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
 
 
 def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan: BatchPlan, log: Log) -> None:

@@ -63,6 +63,18 @@ def require_server(conn: Any, server_uuid: str | None) -> None:
         )
 
 
+def set_view_limits(conn: Any) -> None:
+    """Keep the session of a view while nothing is read in it, and limit its wait for a table that a statement holds.
+
+    Args:
+        conn: A task's connection, before its view is opened.
+    """
+    with conn.cursor() as cursor:
+        cursor.execute(
+            f"SET SESSION wait_timeout = 2147483, net_write_timeout = 3600, lock_wait_timeout = {LOCK_WAIT_S}"
+        )
+
+
 def hold_tables(conn: Any, tables: Sequence[TableId]) -> None:
     """Lock tables against statements that change their structure, until the view of the connection is closed.
 

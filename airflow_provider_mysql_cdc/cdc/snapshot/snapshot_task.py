@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import LOCK_WAIT_S, hold_tables, require_server
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import hold_tables, require_server, set_view_limits
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import (
     RangeFaultPoints,
     RangeWriter,
@@ -116,9 +116,7 @@ def snapshot_task(index: int, arguments: StageArguments[SnapshotInputs]) -> dict
 
 def _join_view(conn: Any, channel: CoordinatorClient, tables: Sequence[TableId]) -> OpenedView | None:
     """Open this task's view at the same time as all other tasks; None if the driver discards the views."""
-    with conn.cursor() as cursor:
-        cursor.execute("SET SESSION wait_timeout = 2147483, net_write_timeout = 3600")
-        cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+    set_view_limits(conn)
     READY.arrive(channel)
     opened = OPENED
     while True:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.incremental_rig import unfinished_request
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, START, plan
@@ -96,7 +97,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 def test_what_is_read_stays_and_the_rest_becomes_scans_of_the_drain(rig: Rig) -> None:
     rig.read(A0)
-    assert rig.finish() == "snapshot-1" == interrupted.unfinished_request(rig.cfg)
+    assert rig.finish() == "snapshot-1" == unfinished_request(rig.cfg)
     assert rig.checked == ["mode", "binlog"]
     assert rig.scans == [("a", "running"), ("b", "waiting")]
     ledger = rig.ledger
