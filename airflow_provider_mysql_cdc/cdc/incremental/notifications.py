@@ -101,6 +101,18 @@ def ended(before: IncrementalState, after: IncrementalState) -> Iterator[Notific
             )
 
 
+def log_lines(notifications: Iterable[Notification]) -> Iterator[str]:
+    """Yield a line for each notification that has a result or a list of tables.
+
+    Args:
+        notifications: From ``ended``.
+    """
+    for notification in notifications:
+        if notification.additional_data:
+            text = ", ".join(f"{name}={value}" for name, value in notification.additional_data.items())
+            yield f"snapshot {notification.id}: {text}"
+
+
 def _status(scan: TableScan) -> ScanStatus:
     if scan.state == "done" and not scan.reason:
         return ScanStatus.SUCCEEDED if scan.rows or scan.last_key is not None else ScanStatus.EMPTY

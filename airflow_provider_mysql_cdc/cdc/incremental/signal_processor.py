@@ -327,10 +327,11 @@ def process_signals(
     before = read_incremental_state(ledger)
     state = before.with_advanced_cursors()
     # Also those that an earlier run has read completely, and whose end it did not write.
-    processor = SignalProcessor(cfg, conn, job, ledger, log, state, list(notices.ended(before, state)))
+    ended = list(notices.ended(before, state))
+    processor = SignalProcessor(cfg, conn, job, ledger, log, state, ended)
     pending = pending_signals(ledger.signals)
     polled = poll_signals(cfg, ledger)
-    for line in polled.log_lines:
+    for line in (*notices.log_lines(ended), *polled.log_lines):
         log(line)
     for signal in in_time_order(
         [signal for _, signal in (*pending, *polled.signals)], lambda s: s.sequence, lambda s: s.sent_ms

@@ -294,12 +294,9 @@ class WindowDriver:
 
     def _state_records(self, before: IncrementalState, after: IncrementalState) -> list[SideRecord]:
         """Return the records of the state and its notifications."""
-        for notification in (notifications := list(notices.ended(before, after))):
-            if notification.additional_data:
-                self.log(
-                    f"snapshot {notification.id}: "
-                    + ", ".join(f"{k}={v}" for k, v in notification.additional_data.items())
-                )
+        notifications = list(notices.ended(before, after))
+        for line in notices.log_lines(notifications):
+            self.log(line)
         done_ranges = self._queue.done_ranges if self._queue is not None else []
         notifications = [*notices.progress(after, done_ranges), *notifications]
         return state_records(self.cfg, self.job, before, after, notifications)

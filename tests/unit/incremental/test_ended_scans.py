@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kit.memory_job import config, memory_job
+from kit.memory_kafka import MemoryKafka
+from kit.store_contract import plan
 
-from airflow_provider_mysql_cdc.cdc.incremental import notifications
+from airflow_provider_mysql_cdc.cdc.incremental import notifications, signal_processor
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     UNCAPTURED_REASON,
@@ -18,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import PollResult
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
 
 ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
@@ -56,6 +60,19 @@ def test_the_end_of_a_scan_is_published_by_the_run_after_a_crash(running: Increm
     before = replace(running, done_ranges=(done(0, None, 90, 3, final=True),))
     kinds = [n.type for n in notifications.ended(before, before.with_advanced_cursors())]
     assert kinds == [NotificationType.TABLE_SCAN_COMPLETED]
+
+
+def test_the_end_of_a_scan_is_logged_by_the_run_after_a_crash(
+    running: IncrementalState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, lines = replace(running, done_ranges=(done(0, None, 90, 3, final=True),)), list[str]()
+    monkeypatch.setattr(signal_processor, "read_incremental_state", lambda ledger: before)
+    monkeypatch.setattr(signal_processor, "poll_signals", lambda *_: PollResult([]))
+    cfg = config()
+    job = memory_job(monkeypatch, cfg, MemoryKafka())
+    job.begin(plan(1, writers=1))
+    signal_processor.process_signals(cfg, None, job, job.read(), lines.append)
+    assert lines == ["snapshot ask: scanned_collection=shop.orders, total_rows_scanned=3, status=SUCCEEDED"]
 
 
 def test_the_scan_of_a_table_that_is_not_captured_any_more_ends(running: IncrementalState) -> None:
