@@ -14,6 +14,8 @@ first plan pending  the same topic, empty; or no topic    ``resume``: the plan n
 epoch n pending     complete at n - 1, same offset        ``resume``: the plan never reached the ledger
 epoch n pending     epoch n, not complete                 ``resume`` (the ledger's plan)
 epoch n pending     epoch n, complete                     ``finish-commit``
+epoch n pending     epoch n with an earlier end           as above: the ledger's plan was ended before a schema that
+                                                          was refused (``drain.refused_schemas``)
 epoch n committed   epoch n, complete, same offset        ``none``
 epoch n             epoch above n, not complete           ``resume`` (the stored state is an older copy)
 epoch n             epoch above n, complete               ``finish-commit`` (an older copy, or a reset by hand)
@@ -181,9 +183,7 @@ def _both_pending(
         raise _mismatch_error(
             stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different offsets"
         )
-    # Two runs planned at the same time, and a store without compare-and-swap kept the plan that the ledger refused;
-    # only the ledger's plan has produced records.
-    note = "" if same_plan else "; the stored plan was another run's and was never started"
+    note = "" if same_plan else _other_plan_note(pending, plan)
     state = _state_from_ledger(ledger, stored, plan, at_ms)
     if state.pending is None:
         reason = f"epoch {plan.epoch} is complete in Kafka; the stored offset moves to {state.committed}{note}"
@@ -191,6 +191,15 @@ def _both_pending(
     missing = list(ledger.missing_writers())
     reason = f"epoch {plan.epoch} is not complete, writers {missing} are missing{note}"
     return Reconciliation(state, "resume", reason, _without_topics(state) != _without_topics(stored))
+
+
+def _other_plan_note(pending: BatchPlan, plan: BatchPlan) -> str:
+    """Return why the stored plan is not the ledger's; only the ledger's plan has produced records."""
+    same_origin = (pending.owner, pending.created_ms) == (plan.owner, plan.created_ms)
+    if same_origin and pending.same_work(replace(plan, end=pending.end)):
+        return f"; it was ended earlier, before a schema that was refused, at {plan.end} instead of {pending.end}"
+    # Two runs planned at the same time, and a store without compare-and-swap kept the plan that the ledger refused.
+    return "; the stored plan was another run's and was never started"
 
 
 def _without_topics(state: StoredState) -> StoredState:

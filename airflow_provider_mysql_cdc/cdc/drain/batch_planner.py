@@ -169,6 +169,18 @@ def _with_fingerprint(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end:
     return with_fingerprint(conn, cfg.connection_settings(), end)
 
 
+def with_end(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, end: BinlogOffset) -> BatchPlan:
+    """Return a plan that ends earlier.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        plan: The plan.
+        end: A transaction boundary inside of it.
+    """
+    return replace(plan, end=_with_fingerprint(conn, cfg, plan.start, end))
+
+
 def with_assignments(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
     """Return a plan with the topics that exist now, assigned to its writers; the batch has not begun yet.
 

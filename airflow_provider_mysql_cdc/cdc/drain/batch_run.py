@@ -15,13 +15,18 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
+    PROGRESS,
+    SCHEMA_REFUSED,
+    RefusedSchema,
+    WriterReport,
+)
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
@@ -31,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import delete_chunk_records
@@ -59,11 +65,14 @@ class WriterInputs:
         state: Table structures as of the batch's start.
         run_id: Id of the run, for the context headers.
         server: Variables of the source (``server_variables``).
+        commit_before_refusal: Whether a writer that meets a refused schema commits what it has produced before; where
+            the batch can be shortened to a transaction boundary, this would prevent it.
     """
 
     state: SchemaState
     run_id: str
     server: dict[str, int]
+    commit_before_refusal: bool = False
 
 
 def begin_batch(
@@ -200,6 +209,9 @@ def _write_once(
     def report(writer_report: WriterReport) -> None:
         channel.call(PROGRESS, writer_report)
 
+    def report_refusal(before: BinlogOffset, error: CdcError) -> None:
+        channel.call(SCHEMA_REFUSED, RefusedSchema(before, error))
+
     def renew(last_marker: Marker) -> None:
         sink.renew()
         require_unchanged_marker(join_plan(ledger, plan, sink, index).marker(index, plan.epoch), last_marker)
@@ -218,5 +230,7 @@ def _write_once(
         progress=report,
         formats=RecordFormats.from_config(cfg, ask_driver(channel)),
         renew_producer=renew,
+        report_refusal=report_refusal,
+        commit_before_refusal=inputs.commit_before_refusal,
     )
     return create_writer(context).run()

@@ -115,6 +115,11 @@ class Committer:
         if self.sink.bytes_pending and time.monotonic() - self._committed_at + seconds > self._transaction_limit_s:
             self._commit(done=False)
 
+    def commit_pending(self) -> None:
+        """Commit what was produced up to the last event, before the writer ends with an error."""
+        if self.sink.bytes_pending and not self.position.is_before_resume():
+            self._commit(done=False)
+
     def finish(self) -> None:
         """Commit the remaining records, with the marker that says that the batch is done."""
         self._heartbeat(time.monotonic())

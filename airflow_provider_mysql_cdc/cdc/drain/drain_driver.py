@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,17 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import nothing_new, plan_drain
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, begin_batch, finish_batch, write_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
+    StartedBatch,
+    WriterInputs,
+    begin_batch,
+    finish_batch,
+    write_batch,
+)
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -32,6 +39,7 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, StageRunner, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import compare_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,21 @@ class BatchContext:
     require_lock: Callable[[], None]
     weights: dict[str, int]
     drain_more: Callable[[], dict[str, int] | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """Hold what a completed batch has written.
+
+    Args:
+        plan: The plan that is complete; its end may be before the planned one.
+        counts: Records by topic.
+        refusal: The error with which the run ends after it, because it was ended before a refused schema.
+    """
+
+    plan: BatchPlan
+    counts: dict[str, int]
+    refusal: CdcError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +195,16 @@ def _complete_batch(
     plan = planned.plan
     try:
         with named_errors(cfg):
-            counts = _run_batch(cfg, conn, job, planned, runner, log, other_work)
+            result = _run_batch(cfg, conn, job, planned, runner, log, other_work)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
     faults.fault_point("driver.before_outcome")
     lock.require()
-    job.write_outcome(plan, counts=counts)
-    return counts
+    job.write_outcome(result.plan, counts=result.counts)
+    if result.refusal is not None:
+        raise result.refusal
+    return result.counts
 
 
 def _drain_more(
@@ -207,17 +232,42 @@ def _run_batch(
     runner: TaskRunner,
     log: JobLog,
     other_work: OtherWork = NO_OTHER_WORK,
-) -> dict[str, int]:
+) -> BatchResult:
     batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
     other_work.run_before_writers(cfg, job, batch.ledger, log)
-    plan, progress = batch.plan, DrainProgress(batch.plan, log)
-    inputs = WriterInputs(batch.state, new_run_id(), server_variables(conn))
-    StageRunner(cfg, runner, job.schema_ids).run(
-        writer_task, plan.writers, DrainInputs(plan, inputs), [PROGRESS.handled_by(progress.update)]
-    )
+    batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log)
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
-    return totals
+    return BatchResult(batch.plan, totals, refusal)
+
+
+def _write_records(
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, batch: StartedBatch, runner: TaskRunner, log: JobLog
+) -> tuple[StartedBatch, DrainProgress, CdcError | None]:
+    """Run the writers; where a schema is refused, run them again to end the batch before its first record.
+
+    Returns:
+        The batch as it was completed, its progress, and the error of the refused schema.
+    """
+    inputs = WriterInputs(batch.state, new_run_id(), server_variables(conn))
+    stage, refusal_error = StageRunner(cfg, runner, job.schema_ids), None
+    while True:
+        plan, progress, refusals = batch.plan, DrainProgress(batch.plan, log), RefusedSchemas()
+        handlers = [PROGRESS.handled_by(progress.update), SCHEMA_REFUSED.handled_by(refusals.add)]
+        try:
+            stage.run(writer_task, plan.writers, DrainInputs(plan, inputs), handlers)
+            return batch, progress, refusal_error
+        except CdcError as error:
+            refusal = refusals.first(error)
+            if refusal is None or inputs.commit_before_refusal or compare_offsets(refusal.before, plan.start) <= 0:
+                raise
+        batch, shortened = shorten_batch(cfg, conn, job, batch, refusal.before)
+        if shortened:
+            refusal_error = refusal.error
+            log(f"batch {plan.epoch} ends at {refusal.before}, before a schema that is refused: {refusal.error}")
+        else:
+            # Another writer has committed later changes, or the transaction around the record is committed in part.
+            inputs = replace(inputs, commit_before_refusal=True)
 
 
 def _next_plan(

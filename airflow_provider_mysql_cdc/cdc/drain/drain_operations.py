@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import from_json as error_from_json
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +41,29 @@ class WriterReport:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedSchema:
+    """Report that a table version cannot be written, because its schema is refused.
+
+    Args:
+        before: The last transaction boundary before its first record.
+        error: The error with which the writer ends.
+    """
+
+    before: BinlogOffset
+    error: CdcError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"before": self.before.to_json(), "error": self.error.to_json()}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> RefusedSchema:
+        """Read what ``to_json`` wrote."""
+        return cls(BinlogOffset.from_json(members["before"]), error_from_json(members["error"]))
+
+
 PROGRESS = TaskOperation("progress", WriterReport, EmptyMessage)
 """A writer reports how far it is, every few seconds."""
+SCHEMA_REFUSED = TaskOperation("schema_refused", RefusedSchema, EmptyMessage)
+"""A writer reports that it ends before a table version whose schema is refused."""

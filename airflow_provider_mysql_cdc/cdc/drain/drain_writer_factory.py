@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
@@ -43,7 +44,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
     shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
     signals = SignalRows.for_writer(cfg, plan.epoch, context.index, side_records, on_watermark)
-    routes = _table_routes(context, settings, shares, signals, committer)
+    routes = _table_routes(context, settings, shares, signals, committer, position, tracker)
     metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
     return DrainWriter(
         context=context,
@@ -110,6 +111,8 @@ def _table_routes(
     shares: TopicShares,
     signals: SignalRows | None,
     committer: Committer,
+    position: WriterPosition,
+    tracker: GtidTracker,
 ) -> TableRoutes:
     formats = context.formats
 
@@ -117,7 +120,12 @@ def _table_routes(
         if formats is not None:
             committer.commit_before_delay(formats.max_wait_s)
 
-    return TableRoutes(settings, shares, signals, context.window_keys, before_build)
+    def on_refused(error: CdcError) -> None:
+        if context.commit_before_refusal:
+            committer.commit_pending()
+        context.report_refusal(position.reached(tracker.text()).offset, error)
+
+    return TableRoutes(settings, shares, signals, context.window_keys, before_build, on_refused)
 
 
 def _row_event_handler(

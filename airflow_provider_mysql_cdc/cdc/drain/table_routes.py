@@ -16,7 +16,16 @@ from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrecti
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogCorruptError,
+    CdcError,
+    ConfigError,
+    RegistryAuthError,
+    RegistryConnectionError,
+    RegistryError,
+    SchemaError,
+    SchemaIdChangedError,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
 
@@ -25,6 +34,10 @@ CorrectTable = Callable[[TableCorrection, Event], SchemaState]
 """Records a corrected structure, and returns all structures with it."""
 MAX_UNCHECKED_ROUTES = 1_000
 """Routes that are cached before the cache is searched for tables that no longer exist."""
+
+_REFUSALS = (SchemaError, RegistryError, ConfigError)
+_REFUSALS_OF_ALL_TABLES = (RegistryAuthError, RegistryConnectionError, SchemaIdChangedError)
+"""Errors of a schema registry that say nothing about one table version."""
 
 
 @dataclass(slots=True)
@@ -45,6 +58,7 @@ class TableRoutes:
         signals: Reads the signal table; None where no signal or watermark comes from it.
         window_keys: Is prepared for each version of a table under incremental snapshot; None outside of a window.
         before_build: Called before a route is built, which may wait for the schema registry.
+        on_refused: Called when records of a table version cannot be written as configured, with the error.
 
     Attributes:
         by_id: Routes by the table ids that TABLE_MAP events announced.
@@ -57,9 +71,10 @@ class TableRoutes:
         signals: SignalRows | None = None,
         window_keys: WindowKeys | None = None,
         before_build: Callable[[], None] = lambda: None,
+        on_refused: Callable[[CdcError], None] = lambda error: None,
     ) -> None:
         self._settings, self._shares, self._signals = settings, shares, signals
-        self._window_keys, self._before_build = window_keys, before_build
+        self._window_keys, self._before_build, self._on_refused = window_keys, before_build, on_refused
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
@@ -188,7 +203,12 @@ class TableRoutes:
         if table is None:
             self._pass_unknown_table(table_id, event)
             return skipped_route(table_id, share)
-        return make_route(self._settings, table, table_map, share)
+        try:
+            return make_route(self._settings, table, table_map, share)
+        except _REFUSALS as error:
+            if not isinstance(error, _REFUSALS_OF_ALL_TABLES):
+                self._on_refused(error)
+            raise
 
     def _pass_unknown_table(self, table: TableId, event: Event) -> None:
         """Refuse rows of an unknown table, unless ``inconsistent.schema.handling.mode`` skips them (STRM-24)."""

@@ -11,7 +11,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
@@ -34,6 +36,9 @@ class WriterContext:
         formats: Gives each table its record format; None when all records are JSON.
         renew_producer: Replaces the producer's Kafka client after a commit, and takes its transactional id over; None
             keeps the client.
+        report_refusal: Called when the schema of a table version is refused, with the last transaction boundary before
+            its first record and the error with which the writer ends.
+        commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
     """
 
     cfg: ConnectorConfig
@@ -49,3 +54,5 @@ class WriterContext:
     recorded_topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
     formats: RecordFormats | None = None
     renew_producer: Callable[[Marker], None] | None = None
+    report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None
+    commit_before_refusal: bool = False

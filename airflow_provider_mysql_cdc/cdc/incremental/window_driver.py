@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
@@ -175,6 +175,8 @@ class WindowDriver:
             ROWS_UNWRITTEN.handled_by(self._add_unwritten),
             barrier.handler(DRAINED),
             PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
+            # The batch of a window is continued, and shortened, by a drain.
+            SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
             NEXT_RANGE.handled_by(lambda task, request: self._required_queue().next(task, request)),
             RANGE_DONE.handled_by(lambda task, request: self._required_queue().mark_done(task, request)),
             RANGE_RETURNED.handled_by(lambda task, request: self._required_queue().mark_unreadable(task, request)),

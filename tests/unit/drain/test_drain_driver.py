@@ -203,7 +203,8 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         schema_ids=SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {})),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
-    assert drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None)) == {"t": 6}
+    result = drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None))
+    assert (result.plan, result.counts, result.refusal) == (batch, {"t": 6}, None)
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
         drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None))
