@@ -153,6 +153,31 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         "INSERT INTO w (id, debit, credit) VALUES (1, 100, 7)",
         "INSERT INTO x VALUES (1, 2)",
     ),
+    "auto-increment columns that may be NULL": (
+        "CREATE TABLE s (id SERIAL NULL, v INT)",
+        "INSERT INTO s VALUES (NULL, 1), (5, 2)",
+        "CREATE TABLE u (a INT(7) ZEROFILL AUTO_INCREMENT NULL UNIQUE COMMENT 'AUTO_INCREMENT')",
+        "CREATE TABLE n (a BIGINT NULL SERIAL DEFAULT VALUE COMMENT 'x')",
+        "CREATE TEMPORARY TABLE t LIKE s",
+        "CREATE TABLE l LIKE t",
+        "INSERT INTO l VALUES (NULL, 1)",
+    ),
+    "words and lengths that are rarely written": (
+        "CREATE TABLE t (id INT PRIMARY KEY, y SQL_TSI_YEAR(4), d DECIMAL(19.5), v VARCHAR(9.), f FLOAT(7.9))",
+        "INSERT INTO t VALUES (1, 2020, 1, 'x', 2)",
+        "CREATE TABLE n (a TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP( /* c */ 3) ON UPDATE NOW( -- x\n 3 ), "
+        "b DATETIME(2) DEFAULT LOCALTIME(2 /*!80000 */), c TIMESTAMP DEFAULT NOW(/**/), d DATETIME DEFAULT NOW(0))",
+    ),
+    "defaults that the server writes otherwise": (
+        "SET sql_mode = ''",
+        "CREATE TABLE e (a TEXT DEFAULT '', b BLOB DEFAULT '', c LONGTEXT NOT NULL DEFAULT '', d TEXT DEFAULT \"\")",
+        "INSERT INTO e (c) VALUES ('')",
+        "CREATE TABLE y (a DATE DEFAULT '70-01-02', b DATETIME DEFAULT '69-01-02 03:04:05', c YEAR DEFAULT '70', "
+        "d YEAR DEFAULT 69, e YEAR DEFAULT 0, f YEAR DEFAULT '0', g YEAR DEFAULT 1, h DATE DEFAULT 700102, "
+        "i DATE DEFAULT 102, j DATETIME DEFAULT '700102030405', k DATETIME DEFAULT 102030405, l YEAR DEFAULT '2030', "
+        "m TIMESTAMP DEFAULT '99-01-02 03:04:05', n DATE DEFAULT 0, o DATE DEFAULT '2001-02-03', p YEAR DEFAULT '00')",
+        "ALTER TABLE y ALTER a SET DEFAULT '10-11-12', ALTER d SET DEFAULT 70",
+    ),
     "what only Python takes for space, case and digits": (
         "CREATE TABLE t (id INT PRIMARY KEY, \u3000 INT)",
         "ALTER TABLE t ADD \u00a0price INT DEFAULT 5",

@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_E
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import create_statement
 from kit.create_statement import parse_create
 
 MODES = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES, "REAL_AS_FLOAT": REAL_AS_FLOAT}
@@ -150,12 +151,13 @@ def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> No
     )[0]
     assert (table.collation, table.charset) == (collation, COLLATIONS_BY_NAME[collation].charset), where
     assert (table.comment or "") == comment, where
-    text = fetch(cursor, f"SHOW CREATE TABLE {table.id.quoted()}")[0][1]
+    text = create_statement(cursor.connection, table.id, print)
     session = context(cursor, table.id.db)
     # The server escapes with backslashes here even under NO_BACKSLASH_ESCAPES, and implies no timestamp defaults.
     session = replace(session, sql_mode=session.sql_mode & ~NO_BACKSLASH_ESCAPES, explicit_defaults_for_timestamp=True)
     shown = parse_create(text, session, DefaultCharset("latin7", "latin7_bin"))
     check_columns(cursor, shown, f"{where} from SHOW CREATE TABLE")
+    assert [c.enum_values for c in shown.columns] == [c.enum_values for c in table.columns], where
     assert shown.primary_key == table.primary_key, where
     assert {replace(i) for i in shown.unique_keys} == set(table.unique_keys), where
     assert (shown.charset, shown.collation, shown.comment) == (table.charset, table.collation, table.comment), where

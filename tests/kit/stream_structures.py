@@ -11,11 +11,13 @@ from airflow_provider_mysql_cdc.cdc.binlog.query import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, with_members
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 _SERVER_ID = 790_011
@@ -60,6 +62,10 @@ class StructureStream:
         return self.state
 
     def _apply(self, query: Any) -> None:
+        if query.written_by_server and has_hidden_members(query.sql):
+            context = DdlContext.from_query(query)
+            table = classify_ddl(query.sql, context, lambda _: True).tables[0]
+            query = query._replace(sql=with_members(self.admin, table, query.sql))
         context = DdlContext.from_query(
             query,
             lower_case_table_names=self._variables["lower_case_table_names"],

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
     SERVER_COLLATION,
     decode_statement,
     is_written_by_server,
+    with_null,
 )
 
 _LOAD_HEADER_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
@@ -102,6 +103,7 @@ def parse_query(event: Event) -> QueryEvent:
         values |= {"client_charset": SERVER_COLLATION, "collation_connection": SERVER_COLLATION}
         values["sql_mode"] = values.get("sql_mode", 0) & ~NO_BACKSLASH_ESCAPES
     sql = decode_statement(statement, values.get("client_charset"), values.get("sql_mode", 0))
+    sql = with_null(sql) if written_by_server else sql
     return QueryEvent(
         thread_id,
         exec_time,

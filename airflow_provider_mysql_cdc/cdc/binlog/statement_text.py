@@ -24,6 +24,10 @@ _NAME = rb"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\"(.]+)"
 # How the server writes out a table (MySQL source, store_create_info); sql_quote_show_create=OFF leaves quotes out.
 _LAYOUT = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?(?:%b\.)?%b \(\n  (?=\S)" % (_NAME, _NAME))
 _GENERATED_KEY = re.compile(rb"[`\"]?my_row_id[`\"]? bigint unsigned NOT NULL AUTO_INCREMENT /\*!80023 INVISIBLE \*/")
+_TEXT_NAME = _NAME.decode()
+_NULLABLE_KEY = re.compile(
+    rf"^  {_TEXT_NAME} [a-z]+(?:\([0-9,]+\))?(?: unsigned)?(?: zerofill)? AUTO_INCREMENT\b", re.MULTILINE
+)
 _OF_SELECT = b"\n) START TRANSACTION"
 
 
@@ -42,6 +46,15 @@ def is_written_by_server(data: bytes, *, temporary: bool) -> bool:
     if layout is None:
         return False
     return temporary or _OF_SELECT in data or _GENERATED_KEY.match(data, layout.end()) is not None
+
+
+def with_null(statement: str) -> str:
+    """Return a statement with NULL where the server leaves it out: AUTO_INCREMENT alone means NOT NULL to its parser.
+
+    Args:
+        statement: CREATE TABLE, as the server wrote it.
+    """
+    return _NULLABLE_KEY.sub(r"\g<0> NULL", statement)
 
 
 def decode_statement(data: bytes, collation: int | None, sql_mode: int = 0) -> str:

@@ -69,7 +69,7 @@ def _arguments(cur: Cursor, spec: ColumnSpec) -> None:
             members.append(parse_literal(cur))
         spec.members = tuple(members)
     else:
-        spec.length = cur.number()
+        spec.length = cur.length()
         if cur.accept(","):
             spec.scale = cur.number()
     cur.expect(")")
@@ -82,6 +82,10 @@ def _bool(cur: Cursor, spec: ColumnSpec) -> None:
 def _serial(cur: Cursor, spec: ColumnSpec) -> None:
     spec.declared_type, spec.unsigned = "BIGINT", True
     spec.nullable, spec.auto_increment, spec.unique = False, True, True
+
+
+def _year(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.declared_type = "YEAR"  # SQL_TSI_YEAR is a slip of the server's grammar, and no word of Debezium's
 
 
 def _float(cur: Cursor, spec: ColumnSpec) -> None:
@@ -105,6 +109,7 @@ _TYPE_PARSERS: dict[str, _AttributeParser] = {
     "BOOL": _bool,
     "BOOLEAN": _bool,
     "SERIAL": _serial,
+    "SQL_TSI_YEAR": _year,
     "FLOAT": _float,
     "REAL": _real,
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC", "FIXED"), _decimal),
@@ -160,10 +165,11 @@ def parse_current_timestamp(cur: Cursor) -> str:
     """
     if not cur.accept_one_of(*_NOW_FUNCTIONS):
         return ""
-    if cur.matches("("):
-        digits = cur.skip_parentheses()[1:-1].strip()
-        return f"CURRENT_TIMESTAMP({digits})" if digits not in ("", "0") else "CURRENT_TIMESTAMP"
-    return "CURRENT_TIMESTAMP"
+    digits = 0
+    if cur.accept("("):
+        digits = 0 if cur.matches(")") else cur.number()
+        cur.expect(")")
+    return f"CURRENT_TIMESTAMP({digits})" if digits else "CURRENT_TIMESTAMP"
 
 
 def parse_default(cur: Cursor) -> Default:

@@ -133,6 +133,19 @@ class Cursor:
         self.pos += 1
         return int(token.text or "0", base)
 
+    def length(self) -> int:
+        """Read the length of a type; the server takes ``19.5`` for 19.
+
+        Raises:
+            DdlParseError: No number is next.
+        """
+        whole, point, fraction = self.token.text.partition(".")
+        is_decimal = point and whole.isdigit() and (not fraction or fraction.isdigit()) and len(whole) <= MAX_DIGITS
+        if not is_decimal or self.token.kind is not TokenKind.NUMBER:
+            return self.number()
+        self.pos += 1
+        return int(whole)
+
     def table_name(self) -> NameParts:
         """Read ``table``, ``database.table`` or ``.table``."""
         if self.accept("."):

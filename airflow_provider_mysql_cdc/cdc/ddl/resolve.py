@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _TEXT_CAPACITIES = ((255, 0), (65535, 1), (16777215, 2))
 _MAX_VARCHAR_BYTES = 65535
+_WITHOUT_DEFAULT = frozenset((*TEXT_BY_SIZE, *BLOB_BY_SIZE))
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
 
@@ -174,7 +175,9 @@ def with_default(column: Column, default: Default | None, context: DdlContext) -
     """
     if column.generated or column.auto_increment:
         return replace(column, has_default=False, default=None, default_is_expression=False)
-    if default is None or default.kind is DefaultKind.NULL:
+    # Without strict mode TEXT and BLOB may have DEFAULT '', which the server drops.
+    is_dropped = default is not None and default.kind is DefaultKind.TEXT and column.type_name in _WITHOUT_DEFAULT
+    if default is None or is_dropped or default.kind is DefaultKind.NULL:
         return replace(column, has_default=column.nullable, default=None, default_is_expression=False)
     expression = default.kind is DefaultKind.EXPRESSION
     text = default.text if expression else default_text(default, column, context)

@@ -2,7 +2,8 @@
 
 A server prints members in utf8mb3 (SHOW CREATE TABLE, information_schema, and the statements that it writes into the
 binlog itself), so of a character beyond U+FFFF only ``?`` is left (MySQL 8.0.15, 9.7.4). It has them unharmed, and a
-recursive query whose column has the type of the table's column turns numbers into members.
+recursive query whose column has the type of the table's column turns numbers into members (9.7.4; to
+8.0.15 it is a column of text).
 """
 
 from __future__ import annotations

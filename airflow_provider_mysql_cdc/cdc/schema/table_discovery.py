@@ -11,6 +11,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.statement_text import with_null
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
@@ -173,7 +174,7 @@ def read_definitions(
             cursor.execute(f"SHOW CREATE DATABASE {quote_name(db)}")
             databases[db] = str(cursor.fetchone()[1])
         for table in tables:
-            create_statements[table] = _create_table(conn, table)
+            create_statements[table] = create_statement(conn, table, log)
         cursor.execute(
             "SELECT schema_name, default_character_set_name, default_collation_name FROM information_schema.schemata "
             "ORDER BY schema_name"
@@ -201,11 +202,28 @@ def _many_tables_line(cfg: ConnectorConfig, tables: Collection[TableId]) -> str:
     )
 
 
-def _create_table(conn: Any, table: TableId) -> str:
+def create_statement(conn: Any, table: TableId, log: Log) -> str:
+    """Return a table's CREATE TABLE statement, with what SHOW CREATE TABLE leaves out of it.
+
+    Args:
+        conn: An open connection to the source.
+        table: The table.
+        log: Receives one line of text if the members of a column cannot be read.
+
+    Raises:
+        pymysql.MySQLError: The table does not exist or may not be read, or the connection broke.
+    """
     with conn.cursor() as cursor:
         cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")
         statement = str(cursor.fetchone()[1])
-    return with_members(conn, table, statement) or statement
+    statement = with_null(statement)
+    if (completed := with_members(conn, table, statement)) is not None:
+        return completed
+    log(
+        f"{table} has members of ENUM or SET that the server shows as ?; this server cannot be asked for characters "
+        "beyond U+FFFF in them, so events may have ? as well"
+    )
+    return statement
 
 
 def _uncaptured_statements(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
@@ -213,5 +231,5 @@ def _uncaptured_statements(conn: Any, tables: list[TableId]) -> dict[TableId, st
     statements = {}
     for table in tables:
         with contextlib.suppress(pymysql.MySQLError):
-            statements[table] = _create_table(conn, table)
+            statements[table] = create_statement(conn, table, lambda _: None)
     return statements

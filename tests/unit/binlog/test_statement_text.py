@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.binlog.statement_text import decode_statement, is_written_by_server
+from airflow_provider_mysql_cdc.cdc.binlog.statement_text import decode_statement, is_written_by_server, with_null
 
 LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251 = 8, 255, 63, 13, 25, 51
 NO_BACKSLASH_ESCAPES, ANSI_QUOTES = 0x100000, 0x4
@@ -30,6 +30,16 @@ COLUMNS = "\n  `id` int NOT NULL,\n  `ä` enum('ä') DEFAULT NULL\n)"
 )
 def test_what_the_server_wrote_has_its_marks(text: str, expected: bool) -> None:
     assert is_written_by_server(text.encode(), temporary=False) is expected
+
+
+def test_null_is_written_where_the_server_leaves_it_out() -> None:
+    lines = [
+        "  `i``d` int(7) unsigned zerofill AUTO_INCREMENT",
+        "  b bigint AUTO_INCREMENT COMMENT 'int AUTO_INCREMENT'",
+    ]
+    text = f"CREATE TABLE `t` (\n{lines[0]},\n{lines[1]},\n  `c` int NOT NULL AUTO_INCREMENT\n)"
+    expected = text.replace("fill AUTO_INCREMENT", "fill AUTO_INCREMENT NULL").replace(" COMMENT", " NULL COMMENT")
+    assert with_null(text) == expected
 
 
 def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:

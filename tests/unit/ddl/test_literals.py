@@ -54,6 +54,52 @@ def test_defaults(definition: str, client: int, default: str) -> None:
     assert column(definition, client).default == default
 
 
+@pytest.mark.parametrize(
+    ("definition", "default"),
+    [
+        ("DATE DEFAULT '70-1-2'", "1970-1-2"),
+        ("DATE DEFAULT '69/01/02'", "2069/01/02"),
+        ("DATETIME DEFAULT '10.11.12'", "2010.11.12"),
+        ("DATE DEFAULT '2010-11-12'", "2010-11-12"),
+        ("DATE DEFAULT '1-1-1'", "1-1-1"),
+        ("DATE DEFAULT 700102", "1970-01-02"),
+        ("DATE DEFAULT '700102'", "1970-01-02"),
+        ("DATE DEFAULT 102", "2000-01-02"),
+        ("DATE DEFAULT 20100102", "20100102"),
+        ("TIMESTAMP DEFAULT '700102030405'", "1970-01-02 03:04:05"),
+        ("DATETIME(2) DEFAULT '100102030405.12'", "2010-01-02 03:04:05.12"),
+        ("DATETIME DEFAULT 102030405", "2000-01-02 03:04:05"),
+        ("DATE DEFAULT 0", "0"),
+        ("DATE DEFAULT '0000-00-00'", "0000-00-00"),
+        ("YEAR DEFAULT '70'", "1970"),
+        ("YEAR DEFAULT 69", "2069"),
+        ("YEAR DEFAULT 1", "2001"),
+        ("YEAR DEFAULT '0'", "2000"),
+        ("YEAR DEFAULT 0", "0"),
+        ("YEAR DEFAULT '2010'", "2010"),
+        ("TIME DEFAULT '10:11:12'", "10:11:12"),
+        ("TEXT DEFAULT ''", None),
+        ("BLOB NOT NULL DEFAULT ''", None),
+        ("VARCHAR(9) DEFAULT ''", ""),
+    ],
+)
+def test_defaults_that_the_server_writes_otherwise(definition: str, default: str | None) -> None:
+    assert column(definition, UTF8MB4).default == default
+
+
+def test_lengths_and_fractions() -> None:
+    lengths = {"DECIMAL(19.5)": 19, "VARCHAR(9.)": 9, "SQL_TSI_YEAR(4)": 4, "INT(07)": 7}
+    assert {definition: column(definition, UTF8MB4).length for definition in lengths} == lengths
+    assert column("SQL_TSI_YEAR", UTF8MB4).declared_type == "YEAR"
+    for text, expected in (
+        ("NOW(/**/)", ""),
+        ("NOW( /* c */ 3 )", "(3)"),
+        ("LOCALTIME( -- x\n2)", "(2)"),
+        ("NOW(0)", ""),
+    ):
+        assert column(f"TIMESTAMP(3) DEFAULT {text}", UTF8MB4).default == f"CURRENT_TIMESTAMP{expected}"
+
+
 def test_names_and_comments_are_in_the_basic_plane() -> None:
     context, body = DdlContext("d", client_collation=UTF8MB4), "(`a😀` INT COMMENT 'b😀') COMMENT 'c😀'"
     for sql in (f"CREATE TABLE `t😀` {body}", f"CREATE TABLE IF NOT EXISTS t😀 {body}"):
