@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import shorten_batch
-from airflow_provider_mysql_cdc.cdc.errors import IncompatibleSchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import IncompatibleSchemaError, SchemaError, StateError
 
 FORMATS = ("avro", "ticdc")
 RULES = json.dumps([{"matcher": ["*.*"], "topic": "refused_{schema}_{table}", "partition": "index-value"}])
@@ -163,8 +164,82 @@ def test_writers_that_are_further_finish_and_the_one_that_is_refused_commits_wha
     assert refusing.ids("t") == [1, 2, 3] and all(refusing.ids(name) == [1, 2] for name in names)
 
 
-def stop_before(refusing: Refusing) -> IncompatibleSchemaError:
-    """Let the registry refuse a version of t under which a row stands."""
-    refusing.execute("ALTER TABLE t ADD b INT NOT NULL", "INSERT INTO t VALUES (2, 2)", "INSERT INTO u VALUES (2)")
-    error: IncompatibleSchemaError = refusing.refused()
-    return error
+CHANGES = {
+    "a new column": ("ALTER TABLE t ADD b INT NOT NULL", "INSERT INTO t VALUES (3, 1, 3)"),
+    "another type": ("ALTER TABLE t MODIFY a VARCHAR(10) NOT NULL", "INSERT INTO t VALUES (3, 'x')"),
+}
+UNDONE = {"a new column": "ALTER TABLE t ALTER b SET DEFAULT 0", "another type": "ALTER TABLE t MODIFY a TEXT"}
+COLUMNS = {"a new column": "b", "another type": "a"}
+
+
+def relax(refusing: Refusing, change: str) -> None:
+    refusing.level("NONE")
+
+
+def delete_the_subject(refusing: Refusing, change: str) -> None:
+    refusing.readers.client.delete_subject(refusing.subject())
+
+
+def leave_the_column_out(refusing: Refusing, change: str) -> None:
+    refusing.job.properties |= {"column.exclude.list": f"{refusing.database}.t.{COLUMNS[change]}"}
+
+
+WAYS_OUT: dict[str, Callable[[Refusing, str], None]] = {
+    "PUT /config/": relax,
+    "DELETE /subjects/": delete_the_subject,
+    "column.exclude.list": leave_the_column_out,
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+@pytest.mark.parametrize("named", list(WAYS_OUT))
+def test_each_way_out_that_the_error_names_lets_the_stream_go_on(refusing: Refusing, named: str, change: str) -> None:
+    refusing.level("NONE")
+    refusing.execute("ALTER TABLE t ADD a INT NOT NULL DEFAULT 1", "INSERT INTO t (id) VALUES (2)")
+    assert refusing.job.drain() is not None
+    refusing.level("BACKWARD")
+    refusing.execute(*CHANGES[change])
+    refusing.execute("INSERT INTO u VALUES (2)")
+    error = refusing.refused()
+    assert named in error.remedy
+    # What the error says of the table: a row stands under the refused version, whatever the table becomes.
+    refusing.execute(UNDONE[change])
+    refusing.refused()
+    WAYS_OUT[named](refusing, change)
+    assert refusing.job.drain() is not None
+    assert (refusing.ids("t"), refusing.ids("u")) == ([1, 2, 3], [1, 2])
+    column = COLUMNS[change]
+    written = refusing.rows("t")[-1].get(column)
+    assert written == (None if named == "column.exclude.list" else {"a": "x", "b": 3}[column])
+    level = refusing.readers.client.get_compatibility(subject_name=refusing.subject())
+    assert level == ("NONE" if named == "PUT /config/" else "BACKWARD")
+
+
+def test_the_column_comes_back_once_readers_can_read_it(refusing: Refusing) -> None:
+    refusing.execute("ALTER TABLE t ADD b INT NOT NULL", "INSERT INTO t VALUES (2, 2)")
+    refusing.refused()
+    leave_the_column_out(refusing, "a new column")
+    refusing.execute("ALTER TABLE t MODIFY b INT", "INSERT INTO t VALUES (3, 3)")
+    assert refusing.job.drain() is not None
+    del refusing.job.properties["column.exclude.list"]
+    refusing.execute("INSERT INTO t VALUES (4, 4)")
+    assert refusing.job.drain() is not None
+    assert [row.get("b") for row in refusing.rows("t")] == [None, None, None, 4]
+
+
+def test_names_that_become_equal_or_are_not_allowed_are_left_out_or_adjusted(refusing: Refusing) -> None:
+    refusing.execute("INSERT INTO u VALUES (2)", "ALTER TABLE t ADD `a-b` INT, ADD a_b INT")
+    refusing.execute("INSERT INTO t VALUES (2, 2, 2)", "INSERT INTO u VALUES (3)")
+    error = refusing.refused(SchemaError)
+    assert refusing.ids("u") == [1, 2]
+    # Renaming one does not help: a row stands under both names.
+    refusing.execute("ALTER TABLE t RENAME COLUMN `a-b` TO c")
+    refusing.refused(SchemaError)
+    if not refusing.ticdc:
+        assert "field.name.adjustment.mode" in error.remedy
+        refusing.job.properties |= {f"{n}.name.adjustment.mode": "avro" for n in ("schema", "field")}
+        error = refusing.refused(SchemaError)
+    assert "column.exclude.list" in error.remedy
+    refusing.job.properties |= {"column.exclude.list": f"{refusing.database}.t.a-b"}
+    assert refusing.job.drain() is not None
+    assert (refusing.ids("t"), refusing.ids("u")) == ([1, 2], [1, 2, 3])

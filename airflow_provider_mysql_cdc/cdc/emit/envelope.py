@@ -58,7 +58,8 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
                     f"columns {column_by_field[name]} and {column.name} would have the same field name {name}",
                     where=str(table.id),
                     why=f"field.name.adjustment.mode is {options.field_names}",
-                    remedy="rename one, leave one out with column.exclude.list, or use another mode",
+                    remedy="leave one of them out (column.exclude.list) or use another mode, and run the task again; "
+                    "renaming one helps a snapshot, but not a stream that has rows with both names",
                 )
             column_by_field[name] = column.name
     for name in added:

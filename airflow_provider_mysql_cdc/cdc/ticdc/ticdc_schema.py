@@ -98,6 +98,7 @@ def _require_unique_names(table: Table, columns: Sequence[Column], modes: TicdcM
                 f"columns {owner_by_field[name]} and {column.name} would have the same field name {name}",
                 where=f"table {table.id}",
                 why="Avro names have letters, digits and underscores only; other characters become underscores",
-                remedy="rename one of them, or leave one out (column.exclude.list)",
+                remedy="leave one of them out (column.exclude.list) and run the task again; renaming one helps a "
+                "snapshot, but not a stream that has rows with both names",
             )
         owner_by_field[name] = column.name

@@ -230,7 +230,7 @@ def test_a_refused_schema_names_table_and_columns_with_both_types(fake):
     assert "reader has no default for b" in error.why
     assert "column a was int, is string; column b is new: int" in error.why
     assert not error.can_retry
-    assert "default" in error.remedy
+    assert "DELETE /subjects/t-value" in error.remedy and "column.exclude.list" in error.remedy
 
 
 @pytest.mark.parametrize(
