@@ -168,7 +168,7 @@ impl TemporalFormat {
     fn number(&self, out: &mut Vec<u8>, value: i128) -> Option<()> {
         match i64::try_from(value) {
             Ok(short) => json_text::signed(out, short),
-            Err(_) if self.nullable => out.extend_from_slice(&self.null),
+            // Python writes null for it, and reports it.
             Err(_) => return None,
         }
         Some(())
@@ -265,7 +265,7 @@ impl TemporalFormat {
                 without_zeros(out, from);
                 out.extend_from_slice(b"Z\"");
             }
-            _ if self.nullable => out.extend_from_slice(&self.null),
+            // Python writes null for a time outside of a day, and reports it.
             _ => return None,
         }
         Some(())

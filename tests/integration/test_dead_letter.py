@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from kit.incremental_rig import ask_for
 from kit.records import payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 
@@ -35,6 +37,52 @@ def pipeline(properties: dict[str, str], unique: str) -> Pipeline:
             "errors.deadletterqueue.topic.name": f"dead.{unique}",
         }
     )
+
+
+@pytest.mark.req("TYPE-46", "TYPE-47")
+@pytest.mark.parametrize("metadata", ["false", "true"], ids=["own rows", "all rows"])
+@pytest.mark.parametrize("mode", ["connect", "nanoseconds"])
+def test_values_that_no_type_can_hold_are_null_counted_and_logged_once(
+    pipeline: Pipeline, root: Any, database: str, mode: str, metadata: str
+) -> None:
+    pipeline.properties |= {
+        "time.precision.mode": mode,
+        "event.processing.failure.handling.mode": "fail",
+        "provide.transaction.metadata": metadata,
+        "topic.creation.default.partitions": "3",
+        "drain.writers": "2",
+        "drain.small.batch.bytes": "0",
+        "incremental.snapshot.chunk.size": "100",
+    }
+    kind, values = {
+        "connect": ("TIME", ("100:00:00", "03:00:00", "-00:00:01")),
+        "nanoseconds": ("DATETIME", ("9000-01-01 00:00:00", "2024-01-01 00:00:00", "1500-01-01 00:00:00")),
+    }[mode]
+    table, counted = f"`{database}`.clock", pipeline.table_topic("clock") + NULLED_SUFFIX
+    execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, t {kind}, note VARCHAR(9))")
+    rows = [f"({n}, '{values[n % 3]}', 'a'), ({n + 100}, NULL, 'b')" for n in range(30)]
+    execute(root, f"INSERT INTO {table} VALUES {', '.join(rows)}")
+
+    def said() -> list[str]:
+        lines = [line for line in pipeline.lines if "cannot represent it" in line]
+        pipeline.lines.clear()
+        return lines
+
+    assert pipeline.snapshot().counts[counted] == 20
+    (line,) = said()
+    assert f"column t of table {database}.clock" in line and "snapshot of" in line and "time.precision.mode" in line
+    assert any(value in line for value in values)
+    execute(root, f"UPDATE {table} SET note = 'c' WHERE id < 6", f"DELETE FROM {table} WHERE id IN (6, 7, 101)")
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.counts[counted] == 9, "four updates with two images, and a delete"
+    lines = said()
+    assert 1 <= len(lines) <= 2 and all("binlog" in line and values[0] in line for line in lines), "one of each writer"
+    ask_for(pipeline, ["clock"])
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.counts[counted] == 19 and len(said()) == 1
+    after = [v["after"] for r in pipeline.records("clock") if (v := payload(r.value)) and v["after"]]
+    assert {row["t"] is None for row in after if row["id"] < 100 and row["id"] % 3 != 1} == {True}
+    assert {row["t"] is None for row in after if row["id"] < 100 and row["id"] % 3 == 1} == {False}
 
 
 def script(root: Any, database: str, *statements: str) -> None:

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, nati
 from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_walk
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import MarkedContext
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import KeyReader
@@ -90,6 +91,7 @@ class _Both:
         if rows < 0 and natively:
             raise Difference(f"declined with {rows} and yet left {natively!r}")
         made = len(out)
+        NULLED.take()
         try:
             wanted = python(buf, pos, end, ctx, out)
         except Exception as error:
@@ -108,7 +110,7 @@ class _Both:
         why = {
             KEY_CHANGE: lambda: any(record[3] == 2 for record in records),
             INCOMPLETE: lambda: not self.python._images_complete(buf, pos, 2 if op == "u" else 1),
-        }.get(rows, lambda: not asked)
+        }.get(rows, lambda: not asked or bool(NULLED.values))  # values that become null are noted in Python
         if not why():
             raise Difference(f"the kernel declines rows that Python decodes ({rows}): {records!r}")
 
@@ -146,6 +148,7 @@ class _Texts:
         if rows == PANIC:
             raise Difference("the kernel panicked")
         made = len(out)
+        NULLED.take()
         try:
             self.python(packet, pos, ctx, out)
         except Exception as error:
@@ -153,7 +156,7 @@ class _Texts:
                 raise Difference(f"Python says {error!r}, the kernel {natively!r}") from error
             raise
         # Of a damaged row Python reads more, such as a number with a blank.
-        if rows < 0 and self.sound and type(ctx.first_row) is int:
+        if rows < 0 and self.sound and type(ctx.first_row) is int and not NULLED.values:
             raise Difference(f"the kernel declines a row that Python reads ({rows}): {out[made:]!r}")
         if natively != (out[made:] if rows >= 0 else []):
             raise Difference(f"Python: {out[made:]!r}\nkernel: {rows} {natively!r}")

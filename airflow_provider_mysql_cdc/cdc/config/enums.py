@@ -166,12 +166,12 @@ class TimePrecisionMode(DocEnum):
     )
     CONNECT = (
         "connect",
-        "Connect's Date, Time and Timestamp in milliseconds; a TIME outside the day is null, and cannot be read if the "
-        "column is NOT NULL",
+        "Connect's Date, Time and Timestamp in milliseconds; a TIME outside the day is null (it is counted, and the "
+        "first one of a column is logged), and cannot be read if the column is NOT NULL",
     )
     ISOSTRING = "isostring", "ISO 8601 text; a TIME outside the day as with connect"
     MICROSECONDS = "microseconds", "always microseconds"
-    NANOSECONDS = "nanoseconds", "always nanoseconds"
+    NANOSECONDS = "nanoseconds", "always nanoseconds; a DATETIME beyond the years 1677 to 2262 as a TIME with connect"
 
 
 class NameAdjustmentMode(DocEnum):

@@ -135,7 +135,7 @@ def _prefixed(request: ColumnRequest, form: WireFormat) -> Op:
 
 def _clock(request: ColumnRequest, form: WireFormat) -> Op:
     kind, column, options = form.native_op, request.column, request.options
-    temporal_request = TemporalRequest(request.wire, options, column.nullable, request.null, column.length or 0)
+    temporal_request = TemporalRequest(request.wire, options, request.null, column)
     iso, digits, day_mode = temporal_request.mode == "isostring", request.wire.length, 0
     if kind.endswith("time") and not kind.endswith("datetime"):
         unit = 0 if temporal_request.mode in TIMES_OF_DAY else time_unit(temporal_request.mode, digits)

@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.rows_header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.table_shape import KEY_PREFIX, KEY_SUFFIX, VALUE_PREFIX, fill_marks
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_row_source import (
@@ -70,6 +71,7 @@ class PythonTextDecoder:
                 raise self._error(error, data, pos, ctx) from error
         else:
             return
+        NULLED.values.clear()
         self._fallback(data, pos, ctx, out)
 
     def _error(self, error: Exception, data: bytes, pos: int, ctx: EventContext) -> ValueDecodeError:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import (
     PartialRow,
     PartialRowDecoder,
@@ -94,11 +95,13 @@ class TolerantDecoder:
             return decode(buf, pos, end, ctx, out)
         except ValueDecodeError as error:
             del out[record_count:]
+            NULLED.values.clear()
             width = len(self._decoder.table.columns)
             size = (width + 7) // 8 * (2 if kind in "up" else 1)
             bitmaps = bytes(buf[pos - size : pos])
             shape = row_layout(bitmaps, width, 2 if kind in "up" else 1, partial=kind == "p")
             rows = self._partial_rows(bytes(buf[pos:end]), shape, error)
+            NULLED.values.clear()
             first = ctx.first_row
             try:
                 at = 0
@@ -135,11 +138,11 @@ class TolerantDecoder:
         ctx: EventContext,
         out: list[RowRecord],
     ) -> None:
-        record_count = len(out)
+        record_count, nulled_count = len(out), len(NULLED.values)
         try:
             decode(row_event, size, len(row_event), ctx, out)
         except ValueDecodeError as error:
-            del out[record_count:]
+            del out[record_count:], NULLED.values[nulled_count:]
             images = [_object(image) for image in row.images]
             self._failed.append(
                 BadRow(

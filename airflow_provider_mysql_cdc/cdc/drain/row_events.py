@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import GtidEvent
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import FLAGS_END, TABLE_ID_BYTES
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED, NulledValue, nulled_warning
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
@@ -21,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class RowEventHandler:
     window_keys: WindowKeys | None = None
     with_sequence_numbers: bool = False
     ctx: EventContext = field(default_factory=EventContext)
+    _nulled_columns: set[tuple[TableId, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if self.metadata is not None:
@@ -99,6 +102,8 @@ class RowEventHandler:
         route.write_source_block(ctx, route.source, event, position)
         records: list[RowRecord] = []
         route.decode[operation](buf, pos, end, ctx, records)
+        if NULLED.values:
+            self._report_nulled(route, NULLED.take(), skipping=skipping)
         if self.failed_rows:
             self._report_failed_rows(route, skipping=skipping)
         if self.metadata is not None:
@@ -108,6 +113,16 @@ class RowEventHandler:
         for bad_row in self.output.produce_rows(route, records, ctx.where):
             self._report(route, bad_row)
         self.committer.after_rows()
+
+    def _report_nulled(self, route: TableRoute, values: list[NulledValue], *, skipping: bool) -> None:
+        """Count the values of an event that are null in its records, and log the first one of each column."""
+        if skipping or not route.counts_values:
+            return
+        self.output.counts.add_nulled(route.topic, len(values))
+        for value in values:
+            if (route.table, value.column) not in self._nulled_columns:
+                self._nulled_columns.add((route.table, value.column))
+                self.committer.note(nulled_warning(route.table, value, self.ctx.where), once=True)
 
     def _report_failed_rows(self, route: TableRoute, *, skipping: bool) -> None:
         """Report the rows of an event that could not be decoded, those of this writer's partitions."""

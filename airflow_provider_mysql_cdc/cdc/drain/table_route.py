@@ -57,6 +57,8 @@ class TableRoute:
             which carry their partition.
         id_headers: Headers with schema ids that records get in addition to their other ones, or None.
         write_source_block: Puts the source block of an event into the decoder's context.
+        counts_values: Whether this writer counts values that are null in records for want of a type. Where writers
+            decode the rows of all partitions, the one with the first partition does.
         headers: The bytes before the rows of most events, by event type (``common_headers``); empty where each event's
             header is parsed.
     """
@@ -72,6 +74,7 @@ class TableRoute:
     record_format: RecordFormat | None = None
     id_headers: IdHeaders | None = None
     write_source_block: Callable[..., None] = source_of.fill
+    counts_values: bool = True
     headers: Mapping[int, bytes] = field(default_factory=dict)
 
 
@@ -174,6 +177,7 @@ def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share
     decoder = format_decoder or compile_decoder(
         *decoder_args, settings.tally, settings.owned_keys(share) if record_format is None else None
     )
+    decodes_own_rows = settings.owned_keys(share) is not None and (record_format is None or format_decoder is not None)
     return TableRoute(
         table.id,
         share.topic,
@@ -185,6 +189,7 @@ def make_route(settings: RouteSettings, table: Table, table_map: TableMap, share
         record_format=record_format if format_decoder is None or isinstance(format_decoder, TicdcRows) else None,
         id_headers=None if record_format is None else record_format.id_headers(),
         write_source_block=write_source_block,
+        counts_values=decodes_own_rows or 0 in share.assigned,
         headers=common_headers(len(table.columns)),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
@@ -67,6 +68,15 @@ class WriterCounts:
             table: The table, as ``database.table``.
         """
         self.add_side_record(table + UNLOGGED_SUFFIX)
+
+    def add_nulled(self, topic: str, count: int) -> None:
+        """Count values that are null in records because no type of the contract can hold them.
+
+        Args:
+            topic: The topic of the records.
+            count: Their number.
+        """
+        self.by_topic[topic + NULLED_SUFFIX] = self.by_topic.get(topic + NULLED_SUFFIX, 0) + count
 
     def records(self) -> int:
         """Return the number of records."""

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_indexes, selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
@@ -96,6 +97,7 @@ class AvroRows:
                     return append(buf, pos, end, ctx, out)
             except FallbackToJson as reason:
                 del out[start:]
+                NULLED.values.clear()
                 self._log_fallback(reason)
             return self._append_via_json(getattr(self._json_decoder, name), buf, pos, end, ctx, out)
 

@@ -125,7 +125,15 @@ class KeyRangeReader:
     def __post_init__(self) -> None:
         headers = table_options.headers(self.cfg, self.run_id)
         self.writer = RangeWriter(
-            self.cfg, self.plan, self.index, self.conn, self.sink, headers, FAULT_POINTS, self._report_retry
+            self.cfg,
+            self.plan,
+            self.index,
+            self.conn,
+            self.sink,
+            headers,
+            FAULT_POINTS,
+            self._report_line,
+            self._report_line,
         )
 
     def run(self) -> dict[str, int]:
@@ -139,8 +147,8 @@ class KeyRangeReader:
                 self.channel.call(RANGE_DONE, RangeDone(done_range))
         return self.writer.counts
 
-    def _report_retry(self, note: str) -> None:
-        self.channel.call(PROGRESS, WriterReport(str(self.plan.end), 0, once=note))
+    def _report_line(self, line: str) -> None:
+        self.channel.call(PROGRESS, WriterReport(str(self.plan.end), 0, once=line))
 
     def _write_range(self, key_range: KeyRange, options: RangeReadOptions) -> DoneKeyRange:
         compiled = self._compiled_table(key_range, options)

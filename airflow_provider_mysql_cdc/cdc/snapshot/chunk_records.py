@@ -18,6 +18,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
@@ -140,6 +141,7 @@ def count_rows(cfg: ConnectorConfig, job: JobLedger, done: Mapping[str, dict[str
         for counter, name, n in (
             (counts, topic, int(record["rows"])),
             (counts, topic + SKIPPED_SUFFIX, int(record.get("left_out", 0))),
+            (counts, topic + NULLED_SUFFIX, int(record.get("nulled", 0))),
             (tables, table.path(), int(record["rows"])),
         ):
             if n:

@@ -8,7 +8,7 @@ batches of the current size, the range is read and written again with smaller ba
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +17,13 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX, NulledValue, nulled_warning
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
@@ -63,11 +64,13 @@ class RowCounts:
         written: Rows written.
         unreadable: Rows left out because a value could not be read.
         changed: Rows left out because an event of the stream changed them.
+        nulled: Values that are null in their records because no type of the contract can hold them.
     """
 
     written: int = 0
     unreadable: int = 0
     changed: int = 0
+    nulled: int = 0
 
     @property
     def read(self) -> int:
@@ -186,6 +189,7 @@ class RangeWriter:
         headers: Headers of every record.
         fault_points: Fault points that each range passes.
         report_retry: Called with a line of text when a range is written again with smaller batches.
+        report_line: Called with other lines of text.
         counts: Records by topic, of committed ranges.
     """
 
@@ -197,7 +201,9 @@ class RangeWriter:
     headers: list[tuple[str, bytes]]
     fault_points: RangeFaultPoints
     report_retry: Callable[[str], object]
+    report_line: Callable[[str], object]
     counts: dict[str, int] = field(default_factory=dict)
+    _nulled_columns: set[tuple[TableId, str]] = field(default_factory=set)
 
     def write(self, row_range: RowRange) -> RowCounts:
         """Write one range and commit it; return its rows.
@@ -254,7 +260,18 @@ class RangeWriter:
             produced += block.rows
         written = produced - emitter.left_out
         counts[emitter.topic] = counts.get(emitter.topic, 0) + written
-        return RowCounts(written, emitter.left_out, spool.rows - produced)
+        if emitter.nulled:
+            self._report_nulled(row_range, emitter.nulled)
+            counts[emitter.topic + NULLED_SUFFIX] = len(emitter.nulled)
+        return RowCounts(written, emitter.left_out, spool.rows - produced, len(emitter.nulled))
+
+    def _report_nulled(self, row_range: RowRange, values: Sequence[NulledValue]) -> None:
+        """Report the first value of each column that is null in its record although the row has another one."""
+        table = row_range.select.table.id
+        for value in values:
+            if (table, value.column) not in self._nulled_columns:
+                self._nulled_columns.add((table, value.column))
+                self.report_line(nulled_warning(table, value, row_range.where))
 
     def _emitter(self, row_range: RowRange, counts: dict[str, int]) -> RowEmitter:
         select = row_range.select

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED, NulledValue
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import DecodeTextRows, TextDecoder
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
@@ -171,6 +172,7 @@ class RowEmitter:
             else None
         )
         self.left_out = 0
+        self.nulled: list[NulledValue] = []
 
     def emit_block(self, block: RowBlock, rows_before: int, edge_markers: Mapping[int, str]) -> None:
         """Produce rows.
@@ -239,7 +241,10 @@ class RowEmitter:
             context = ctx.as_json()
             bad_row = self._partial_rows.describe(self._rows - 1, error, packet, context)
             self._dead_letters.report(self.topic, bad_row, context, target.headers)
+            NULLED.values.clear()
             return
+        if NULLED.values:
+            self.nulled += NULLED.take()
         for number, (key, value, *_) in enumerate(records):
             headers: Headers = target.headers
             if self._id_prefix is not None:

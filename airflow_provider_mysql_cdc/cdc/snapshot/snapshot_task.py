@@ -169,12 +169,20 @@ class SnapshotTask:
 
     def __post_init__(self) -> None:
         self.writer = RangeWriter(
-            self.cfg, self.plan, self.index, self.conn, self.sink, self.headers, FAULT_POINTS, self._report_retry
+            self.cfg,
+            self.plan,
+            self.index,
+            self.conn,
+            self.sink,
+            self.headers,
+            FAULT_POINTS,
+            self._report_retry,
+            self._report_line,
         )
 
     def run(self) -> dict[str, int]:
         """Request chunks and write them; return rows per topic."""
-        self.channel.call(NOTE, LogLine(f"rows are decoded by {kernel().text}"))
+        self._report_line(f"rows are decoded by {kernel().text}")
         while (assigned := self.channel.call(NEXT_CHUNK, EMPTY).assigned) is not None:
             written = self.writer.write(self._row_range(assigned))
             self.channel.call(CHUNK_DONE, ChunkRows(assigned.chunk.id, written.read))
@@ -225,6 +233,7 @@ class SnapshotTask:
             "ts_ms": self.view.ts_ms,
             "rows": written.written,
             "left_out": written.unreadable,
+            **({"nulled": written.nulled} if written.nulled else {}),
             "writer": self.index,
             "attempt": self.plan.attempt,
             **self._new_native_counts().members(),
@@ -233,7 +242,10 @@ class SnapshotTask:
 
     def _report_retry(self, note: str) -> None:
         self._new_native_counts()
-        self.channel.call(NOTE, LogLine(note))
+        self._report_line(note)
+
+    def _report_line(self, line: str) -> None:
+        self.channel.call(NOTE, LogLine(line))
 
     def _new_native_counts(self) -> NativeCounts:
         """Return the counts of the native kernel since the last call."""

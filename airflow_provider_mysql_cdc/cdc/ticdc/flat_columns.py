@@ -94,7 +94,7 @@ def _bit(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
 
 def _temporal(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     column = request.column
-    temporal = TemporalRequest(request.wire, request.options, column.nullable, request.null, column.length or 0)
+    temporal = TemporalRequest(request.wire, request.options, request.null, column)
     wire, quoted = literal_temporal_renderers.RENDERERS[request.wire.code](temporal)
 
     def render(emitter: Emitter, names: list[str]) -> str:

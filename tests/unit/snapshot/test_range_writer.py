@@ -51,7 +51,9 @@ def test_a_range_that_is_written_again_counts_once(monkeypatch: pytest.MonkeyPat
     sink: Any = Sink(kafka, "p.0")
     sink.init()
     points = RangeFaultPoints("snapshot.chunk_read", "writer.before_commit", "snapshot.after_chunk")
-    writer = RangeWriter(CFG, replace(plan(writers=1), attempt="a1"), 0, None, sink, [], points, reports.append)
+    writer = RangeWriter(
+        CFG, replace(plan(writers=1), attempt="a1"), 0, None, sink, [], points, reports.append, reports.append
+    )
     written = writer.write(
         RowRange(
             where="snapshot of db.t/0",

@@ -125,10 +125,7 @@ def time_text(micros: int, digits: int) -> str:
         micros: Microseconds since midnight, below zero too.
         digits: Fraction digits of the column.
     """
-    seconds, fraction_micros = divmod(abs(micros), 1_000_000)
-    fraction = f".{fraction_micros:06d}"[: digits + 1] if digits else ""
-    clock = _clock(seconds // 3600, seconds // 60 % 60, seconds % 60)
-    return f'"{"-" if micros < 0 else ""}{clock}{fraction}"'
+    return f'"{temporal.clock_text(micros, 1_000_000, digits)}"'
 
 
 def _old_datetime(value: int) -> str:

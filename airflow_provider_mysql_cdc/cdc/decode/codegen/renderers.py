@@ -389,14 +389,10 @@ def _json_string(data: bytes) -> str:
 
 
 def _temporal(request: ColumnRequest) -> ColumnRenderer:
-    column, code = request.column, request.wire.code
+    code = request.wire.code
     literals = literal_temporal_renderers.RENDERERS if request.options.flat else {}
     build = literals.get(code) or temporal_renderers.RENDERERS[code]
-    return build(
-        temporal_renderers.TemporalRequest(
-            request.wire, request.options, column.nullable, request.null, column.length or 0
-        )
-    )
+    return build(temporal_renderers.TemporalRequest(request.wire, request.options, request.null, request.column))
 
 
 RENDERERS: dict[Family, Callable[[ColumnRequest], ColumnRenderer]] = {

@@ -9,8 +9,10 @@ from functools import partial
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
+from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 Fields = tuple[tuple[str, str], ...]
 FRACTION_FIELDS: dict[int, Fields] = {0: (), 1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H"))}
@@ -29,16 +31,23 @@ class TemporalRequest:
     Args:
         wire: Wire type; ``a`` is the number of fraction digits of the types that have them.
         options: Modes.
-        nullable: Whether the column may be NULL.
         null: JSON text of NULL.
-        digits: Declared fraction digits.
+        column: The column.
     """
 
     wire: WireType
     options: DecoderOptions
-    nullable: bool
     null: str
-    digits: int
+    column: Column
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the column may be NULL."""
+        return self.column.nullable
+
+    def unique(self, hint: str) -> str:
+        """Return a name for an object that belongs to this column."""
+        return f"{hint}_{self.column.position}"
 
     @property
     def mode(self) -> str:
@@ -138,22 +147,32 @@ def _datetime_number(request: TemporalRequest, digits: int, size: int) -> Render
         emitter.line(f"if {value} is None: {value} = {zero!r}")
         emitter.line(f"else: {value} += {seconds}[({top} & 15) << 8 | {low}]{fraction}")
         if unit == _NANOS:
-            limit = emitter.bind(f"int64_{request.nullable}", partial(within_int64, request.nullable))
+            limit = emitter.bind(request.unique("int64"), partial(within_int64, request.column, request.options))
             emitter.line(f"{value} = {limit}({value}, {request.null!r})")
         return f"{{{value}}}"
 
     return render
 
 
-def within_int64(nullable: bool, value: int | str, null: str) -> int | str:
+def within_int64(column: Column, options: DecoderOptions, value: int | str, null: str) -> int | str:
     """Return a number of nanoseconds that fits int64, else NULL as Debezium does.
+
+    Args:
+        column: The column.
+        options: Modes.
+        value: The number, or the text of a zero date.
+        null: JSON text of NULL.
 
     Raises:
         ValueError: When it does not fit and the column is NOT NULL.
     """
     if isinstance(value, str) or _INT64[0] <= value <= _INT64[1]:
         return value
-    if nullable:
+    if column.nullable:
+        day, rest = divmod(value, DAY_MICROS * 1000)
+        NULLED.note(
+            column, options, f"{temporal.date_text(day)} {temporal.clock_text(rest, _NANOS, column.length or 0)}"
+        )
         return null
     raise ValueError("the date does not fit 64-bit nanoseconds: use another time.precision.mode")
 
@@ -241,31 +260,32 @@ def _time_value(emitter: Emitter, request: TemporalRequest, name: str, packed: s
     emitter.line(f"{name} = {table}[{packed}]")
     if is_time_of_day:
         check = emitter.bind(
-            f"in_day_{request.mode}_{digits}_{request.nullable}",
-            partial(time_of_day_text, request.mode, digits, request.nullable),
+            request.unique("in_day"), partial(time_of_day_text, request.column, request.options, digits)
         )
         emitter.line(f"{name} = {check}({name}, {request.null!r})")
     return f"{{{name}}}"
 
 
-def time_of_day_text(mode: str, digits: int, nullable: bool, value: int, null: str) -> str:
-    """Return a TIME for the modes that can only hold a time of day.
+def time_of_day_text(column: Column, options: DecoderOptions, digits: int, value: int, null: str) -> str:
+    """Return a TIME for the modes that can only hold a time of day, ``connect`` and ``isostring``.
 
     Args:
-        mode: ``connect`` or ``isostring``.
-        digits: Fraction digits of the column.
-        nullable: Whether a time that the mode cannot hold may be NULL.
+        column: The column; if it may be NULL, a time that the mode cannot hold is.
+        options: Modes.
+        digits: Its fraction digits.
         value: The time in microseconds; in milliseconds the last one before midnight would be 0, a time of the day.
         null: JSON text of NULL.
 
     Raises:
         ValueError: When it is outside 00:00 to 24:00 and the column is NOT NULL.
     """
+    mode = options.time_mode
     if mode == "connect" and 0 <= value <= DAY_MICROS:
         return str(value // 1000)
     if mode == "isostring" and 0 <= value < DAY_MICROS:
         return f'"{temporal.time_iso(value, digits)}"'
-    if nullable:
+    if column.nullable:
+        NULLED.note(column, options, temporal.clock_text(value, _MICROS, digits))
         return null
     raise ValueError(f"time.precision.mode={mode} cannot represent a TIME outside of one day: use another mode")
 
@@ -286,9 +306,9 @@ def _old_datetime(request: TemporalRequest) -> ColumnRenderer:
             return zero
         if iso:
             return f'"{hours[epoch_seconds // 3600]}{seconds[epoch_seconds % 3600]}Z"'
-        return str(within_int64(request.nullable, epoch_seconds * unit, request.null))
+        return str(within_int64(request.column, request.options, epoch_seconds * unit, request.null))
 
-    return WireLayout((("<", "Q"),)), _function(f"old_datetime_{request.nullable}_{len(request.null)}", text)
+    return WireLayout((("<", "Q"),)), _function(request.unique("old_datetime"), text)
 
 
 def _old_time(request: TemporalRequest) -> ColumnRenderer:
@@ -297,10 +317,10 @@ def _old_time(request: TemporalRequest) -> ColumnRenderer:
     def text(low: int, high: int) -> str:
         seconds = temporal.old_time(low + (high << 16))
         if request.mode in TIMES_OF_DAY:
-            return time_of_day_text(request.mode, 0, request.nullable, seconds * _MICROS, request.null)
+            return time_of_day_text(request.column, request.options, 0, seconds * _MICROS, request.null)
         return str(temporal.within_time_type(seconds * unit, unit))
 
-    return WireLayout((("<", "H"), ("", "b"))), _function(f"old_time_{request.nullable}_{len(request.null)}", text)
+    return WireLayout((("<", "H"), ("", "b"))), _function(request.unique("old_time"), text)
 
 
 def _function(hint: str, text: Callable[..., str]) -> Render:

@@ -16,6 +16,7 @@ import orjson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
+    DAY_MICROS,
     TIMES_OF_DAY,
     datetime_unit,
     time_of_day_text,
@@ -180,15 +181,25 @@ def _date(request: TextRequest) -> TextCode:
 
 def _time(request: TextRequest) -> TextCode:
     mode, digits = request.options.time_mode, request.column.length or 0
+    if mode in TIMES_OF_DAY:
+        return _time_of_day(request, digits)
     unit = time_unit(mode, digits)
+    return _memo(request, "TIMES", lambda text: str(text_values.time_value(text, unit)))
+
+
+def _time_of_day(request: TextRequest, digits: int) -> TextCode:
+    """Return the code of a TIME in a mode of times of day; one outside of a day is noted each time it is met."""
+    column, options = request.column, request.options
 
     def compute(text: str) -> str:
-        if mode in TIMES_OF_DAY:
-            micros = text_values.time_value(text, 1_000_000)
-            return time_of_day_text(mode, digits, request.column.nullable, micros, request.null)
-        return str(text_values.time_value(text, unit))
+        return time_of_day_text(column, options, digits, text_values.time_value(text, 1_000_000), request.null)
 
-    return _memo(request, "TIMES", compute)
+    def of_the_day(text: str) -> str:
+        micros = text_values.time_value(text, 1_000_000)
+        return compute(text) if 0 <= micros <= DAY_MICROS - (options.time_mode == "isostring") else ""
+
+    memo = _memo(request, "TIMES", of_the_day)
+    return TextCode((), f"{memo.result} or {request.bind(f'outside_day_{column.position}', compute)}(s)")
 
 
 def _datetime(request: TextRequest) -> TextCode:
@@ -206,7 +217,7 @@ def _datetime(request: TextRequest) -> TextCode:
     fraction = f" + int(s[20:]){factor}" if digits else ""
     value = f"u + {seconds}[s[14:19]]{fraction}"
     if unit == _NANO:
-        limit = request.bind(f"int64_{request.column.nullable}", partial(within_int64, request.column.nullable))
+        limit = request.bind(f"int64_{request.column.position}", partial(within_int64, request.column, request.options))
         value = f"{limit}({value}, {request.null!r})"
     return TextCode((f"u = {hours}[s[:13]]",), f"{request.zero('0')!r} if u is None else {value}")
 

@@ -67,6 +67,19 @@ def full_year(year: int) -> int:
     return year + (2000 if year < 70 else 1900)
 
 
+def clock_text(units: int, unit: int, digits: int) -> str:
+    """Return a time as ``[-]hh:mm:ss[.f]``.
+
+    Args:
+        units: Units since midnight, below zero too.
+        unit: Units a second, 1,000,000 or 1,000,000,000.
+        digits: Fraction digits.
+    """
+    seconds, fraction = divmod(abs(units), unit)
+    text = f".{fraction * (1_000_000_000 // unit):09d}"[: digits + 1] if digits else ""
+    return f"{'-' if units < 0 else ''}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{text}"
+
+
 def days_or_none(year: int, month: int, day: int, adjust: bool) -> int | None:
     """Return days since the epoch, or None where MySQL's date has a zero year, month or day (TYPE-53).
 
