@@ -71,7 +71,11 @@ def ids(pipeline: Pipeline) -> list[int]:
 
 def told(pipeline: Pipeline) -> list[tuple[str, str, str]]:
     values = [payload(r.value) for r in pipeline.read(f"{pipeline.properties['topic.prefix']}.notes")]
-    return [(v["id"], v["type"], v["additional_data"].get("direction", "")) for v in values]
+    return [
+        (v["id"], v["type"], v["additional_data"].get("direction", ""))
+        for v in values
+        if v["aggregate_type"] != "Initial Snapshot"
+    ]
 
 
 def reason(pipeline: Pipeline, id_: str) -> str:

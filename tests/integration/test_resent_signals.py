@@ -53,12 +53,12 @@ def send(pipeline: Pipeline, root: Any, database: str, texts: dict[str, str]) ->
     pipeline.drain()
 
 
-def aborted(pipeline: Pipeline) -> dict[str, int]:
-    """Return how many notifications of type ABORTED each id has."""
+def failed(pipeline: Pipeline) -> dict[str, int]:
+    """Return how many notifications tell of each id that its signal was refused, or its table could not be read."""
     values = [payload(r.value) for r in pipeline.read(pipeline.properties["notification.sink.topic.name"])]
     found: dict[str, int] = {}
     for value in values:
-        if value["type"] == "ABORTED":
+        if value["type"] == "ABORTED" or value["additional_data"].get("status") == "SQL_EXCEPTION":
             found[value["id"]] = found.get(value["id"], 0) + 1
     return found
 
@@ -74,9 +74,9 @@ def test_corrected_signals_are_carried_out_and_copies_are_reported_once(
         "column": ask(database, "number < 10"),
     }
     send(pipeline, root, database, wrong)
-    assert aborted(pipeline) == dict.fromkeys(wrong, 1) and reads(pipeline, "a") == {}
+    assert failed(pipeline) == dict.fromkeys(wrong, 1) and reads(pipeline, "a") == {}
     send(pipeline, root, database, wrong)
-    assert aborted(pipeline) == dict.fromkeys(wrong, 1), "a copy is not reported again"
+    assert failed(pipeline) == dict.fromkeys(wrong, 1), "a copy is not reported again"
     send(pipeline, root, database, dict.fromkeys(wrong, ask(database, "id < 10")))
     assert {name: r.verdict for name, r in books(pipeline).requests.items()} == dict.fromkeys(wrong, "accepted")
     assert [scan.state for scan in books(pipeline).scans.values()] == ["done"] * 4

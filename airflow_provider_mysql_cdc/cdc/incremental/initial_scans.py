@@ -88,7 +88,8 @@ def active_initial_request(state: IncrementalState) -> str | None:
     """Return the id of the request whose scans finish a snapshot and have not ended; None when there is none.
 
     Args:
-        state: The state with advanced cursors.
+        state: The state in the ledger: where a window has died after its last key range, a drain still has to write
+            that its scans have ended.
     """
     return next((scan.request for scan in state.active_scans if scan.initial), None)
 

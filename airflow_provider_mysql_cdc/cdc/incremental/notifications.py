@@ -1,131 +1,202 @@
-"""The notifications about changes of the state, in the format of Debezium's notifications."""
+"""The notifications about changes of the state, as Debezium writes them.
+
+Source: Debezium 3.6.1, ``AbstractIncrementalSnapshotChangeEventSource``. Blocking snapshots, and the scans that finish
+an interrupted one, are reported like an initial snapshot (``signals.initial_notifications``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
+from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import NO_KEY_REASON, UNKNOWN_TABLE_REASON
+from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import STOP_REASON, UNCAPTURED_REASON
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, TableScan
-from airflow_provider_mysql_cdc.cdc.signals import notification_record
-from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, ScanStatus
+from airflow_provider_mysql_cdc.cdc.signals import initial_notifications, notification_record
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType, ScanStatus
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 
-
-class Notification(NamedTuple):
-    """Hold one notification before it is written.
-
-    Args:
-        type: The notification type.
-        id: Id of the signal that caused it.
-        additional_data: Members of ``additional_data`` besides the connector's name.
-        aggregate_type: The aggregate type.
-    """
-
-    type: NotificationType
-    id: str
-    additional_data: Mapping[str, str] = {}
-    aggregate_type: str = notification_record.INCREMENTAL
+_STATUS_BY_REASON = {
+    NO_KEY_REASON: ScanStatus.NO_PRIMARY_KEY,
+    UNKNOWN_TABLE_REASON: ScanStatus.UNKNOWN_SCHEMA,
+    STOP_REASON: ScanStatus.SKIPPED,
+    UNCAPTURED_REASON: ScanStatus.SKIPPED,
+}
+"""Status of an aborted scan; with any other reason it is ``SQL_EXCEPTION``."""
 
 
-def started(state: IncrementalState, request_id: str) -> Notification:
+def started(state: IncrementalState, request_id: str, *, blocking: bool = False) -> Notification:
     """Return the notification that a request was accepted.
 
     Args:
         state: The state with its scans.
         request_id: Its id.
+        blocking: Whether it is a blocking snapshot.
     """
-    return Notification(
-        NotificationType.STARTED,
-        request_id,
-        {notification_record.DATA_COLLECTIONS: _table_list(_scans_of(state, request_id))},
-    )
+    if blocking:
+        return initial_notifications.snapshot_notification(NotificationType.STARTED, signal_id=request_id)
+    tables = notification_record.join_names(str(scan.table) for scan in _scans_of(state, request_id))
+    return Notification(NotificationType.STARTED, request_id, {notification_record.DATA_COLLECTIONS: tables})
 
 
-def progress(state: IncrementalState, done_ranges: Iterable[DoneKeyRange]) -> Iterator[Notification]:
-    """Yield a notification for each key range that was read.
+def completed(request_id: str, *, blocking: bool = False) -> Notification:
+    """Return the notification that all scans of a request have ended.
+
+    Args:
+        request_id: Its id.
+        blocking: Whether it is a blocking snapshot.
+    """
+    if blocking:
+        return initial_notifications.snapshot_notification(NotificationType.COMPLETED, signal_id=request_id)
+    return Notification(NotificationType.COMPLETED, request_id)
+
+
+def paused_or_resumed(state: IncrementalState, type_: NotificationType) -> Iterator[Notification]:
+    """Yield the notification of each incremental snapshot that is paused or continues.
 
     Args:
         state: The state.
-        done_ranges: The key ranges.
+        type_: ``PAUSED`` or ``RESUMED``.
     """
-    tables_left: dict[str, str] = {}
-    for key_range in (d.key_range for d in done_ranges):
-        scan = state.scans.get(key_range.scan_number)
-        if scan is not None:
-            if scan.request not in tables_left:
-                tables_left[scan.request] = notification_record.join_names(
-                    (str(s.table) for s in _scans_of(state, scan.request) if not s.ended),
-                    notification_record.MAX_PROGRESS_CHARS,
-                )
-            yield Notification(
-                NotificationType.IN_PROGRESS,
-                scan.request,
-                {
-                    notification_record.DATA_COLLECTIONS: tables_left[scan.request],
-                    notification_record.CURRENT_COLLECTION: str(scan.table),
-                    notification_record.MAXIMUM_KEY: _key_text(scan.last_key),
-                    notification_record.LAST_PROCESSED_KEY: _key_text(key_range.high),
-                },
-            )
+    scans = [scan for scan in state.active_scans if scan.kind == "incremental"]
+    for request_id in dict.fromkeys(scan.request for scan in scans):
+        tables = notification_record.join_names(str(scan.table) for scan in scans if scan.request == request_id)
+        yield Notification(type_, request_id, {notification_record.DATA_COLLECTIONS: tables})
 
 
-def ended(before: IncrementalState, after: IncrementalState) -> Iterator[Notification]:
-    """Yield notifications for scans that have ended, and for requests whose scans have all ended.
+def stopped(before: IncrementalState, after: IncrementalState) -> Iterator[Notification]:
+    """Yield the notification of each incremental snapshot of which a signal has stopped tables.
 
     Args:
         before: The state before.
         after: The state now.
     """
-    newly_ended = [
-        s for o, s in sorted(after.scans.items()) if s.ended and (o not in before.scans or not before.scans[o].ended)
-    ]
-    for scan in newly_ended:
-        yield Notification(
-            NotificationType.TABLE_SCAN_COMPLETED,
-            scan.request,
-            {
-                notification_record.SCANNED_COLLECTION: str(scan.table),
-                notification_record.TOTAL_ROWS: str(scan.rows),
-                notification_record.STATUS: _status(scan).value,
-                **({notification_record.REASON: scan.reason} if scan.reason else {}),
-            },
-        )
-    for request_id in dict.fromkeys(scan.request for scan in newly_ended):
+    scans = _newly_ended(before, after)
+    for request_id in dict.fromkeys(scan.request for scan in scans):
+        tables = notification_record.join_names(str(scan.table) for scan in scans if scan.request == request_id)
+        yield Notification(NotificationType.ABORTED, request_id, {notification_record.DATA_COLLECTIONS: tables})
+
+
+def changed(
+    before: IncrementalState, after: IncrementalState, done_ranges: Iterable[DoneKeyRange] = ()
+) -> Iterator[Notification]:
+    """Yield the notifications of scans that began, read key ranges or ended, and of requests whose scans all ended.
+
+    Args:
+        before: The state before.
+        after: The state now.
+        done_ranges: The key ranges that were read in between.
+    """
+    ranges: dict[int, list[DoneKeyRange]] = {}
+    for done_range in done_ranges:
+        ranges.setdefault(done_range.key_range.scan_number, []).append(done_range)
+    touched = [s for n, s in sorted(after.scans.items()) if s is not before.scans.get(n) or n in ranges]
+    for request_id in dict.fromkeys(scan.request for scan in touched):
         scans = _scans_of(after, request_id)
-        if all(scan.ended for scan in scans):
-            all_aborted = all(scan.state == "aborted" for scan in scans)
-            kind = NotificationType.ABORTED if all_aborted else NotificationType.COMPLETED
-            yield Notification(
-                kind, request_id, {notification_record.DATA_COLLECTIONS: _table_list(scans)} if all_aborted else {}
-            )
+        of_request = [scan for scan in touched if scan.request == request_id]
+        if _reported_as_initial(scans[0]):
+            yield from _initial_changes(before, scans, of_request)
+        else:
+            yield from _incremental_changes(before, scans, of_request, ranges)
 
 
 def log_lines(notifications: Iterable[Notification]) -> Iterator[str]:
-    """Yield a line for each notification that has a result or a list of tables.
+    """Yield a line for each table whose scan has ended.
 
     Args:
-        notifications: From ``ended``.
+        notifications: From ``changed``.
     """
     for notification in notifications:
-        if notification.additional_data:
+        if notification.type is NotificationType.TABLE_SCAN_COMPLETED:
             text = ", ".join(f"{name}={value}" for name, value in notification.additional_data.items())
             yield f"snapshot {notification.id}: {text}"
 
 
+def _incremental_changes(
+    before: IncrementalState,
+    scans: Sequence[TableScan],
+    touched: Iterable[TableScan],
+    ranges: Mapping[int, Sequence[DoneKeyRange]],
+) -> Iterator[Notification]:
+    ended = False
+    left = {scan.number: str(scan.table) for scan in scans if not _has_ended(before, scan)}
+    for scan in touched:
+        # Each notification lists the tables that are not read yet, with the one that it is about.
+        tables = notification_record.join_names(left.values(), notification_record.MAX_PROGRESS_CHARS)
+        for done_range in ranges.get(scan.number, ()):
+            yield Notification(
+                NotificationType.IN_PROGRESS,
+                scan.request,
+                {
+                    notification_record.DATA_COLLECTIONS: tables,
+                    notification_record.CURRENT_COLLECTION: str(scan.table),
+                    notification_record.MAXIMUM_KEY: _key_text(scan.last_key, '"<null>"'),
+                    notification_record.LAST_PROCESSED_KEY: _key_text(done_range.key_range.high, "<null>"),
+                },
+            )
+        if scan.ended and left.pop(scan.number, None) is not None:
+            ended = True
+            yield Notification(
+                NotificationType.TABLE_SCAN_COMPLETED,
+                scan.request,
+                {
+                    notification_record.DATA_COLLECTIONS: tables,
+                    notification_record.SCANNED_COLLECTION: str(scan.table),
+                    notification_record.TOTAL_ROWS: str(scan.rows),
+                    notification_record.STATUS: _status(scan).value,
+                    **({notification_record.REASON: scan.reason} if scan.reason else {}),
+                },
+            )
+    if ended and not left:
+        yield completed(scans[0].request)
+
+
+def _initial_changes(
+    before: IncrementalState, scans: Sequence[TableScan], touched: Iterable[TableScan]
+) -> Iterator[Notification]:
+    request = scans[0]
+    signal_id = "" if request.initial else request.request
+    tables, ended = initial_notifications.table_list(scan.table for scan in scans), False
+    for scan in touched:
+        earlier = before.scans.get(scan.number)
+        was_read = scan.state == "done" and not scan.reason
+        if earlier is not None and earlier.state == "waiting" and (scan.state == "running" or was_read):
+            yield initial_notifications.table_in_progress(scan.table, tables, signal_id)
+        if not scan.ended or _has_ended(before, scan):
+            continue
+        ended = True
+        if was_read:
+            yield initial_notifications.table_scan_completed(scan.table, scan.rows, tables, signal_id)
+        else:
+            yield initial_notifications.table_scan_failed(scan.table, scan.reason, signal_id)
+    if ended and all(scan.ended for scan in scans):
+        aborted = any(scan.state == "aborted" for scan in scans)
+        kind = NotificationType.ABORTED if aborted else NotificationType.COMPLETED
+        yield initial_notifications.snapshot_notification(kind, signal_id=signal_id)
+
+
+def _reported_as_initial(scan: TableScan) -> bool:
+    return scan.initial or scan.kind == "blocking"
+
+
+def _has_ended(state: IncrementalState, scan: TableScan) -> bool:
+    earlier = state.scans.get(scan.number)
+    return earlier is not None and earlier.ended
+
+
+def _newly_ended(before: IncrementalState, after: IncrementalState) -> list[TableScan]:
+    return [scan for _, scan in sorted(after.scans.items()) if scan.ended and not _has_ended(before, scan)]
+
+
 def _status(scan: TableScan) -> ScanStatus:
-    if scan.state == "done" and not scan.reason:
+    if scan.state == "done":
         return ScanStatus.SUCCEEDED if scan.rows or scan.last_key is not None else ScanStatus.EMPTY
-    return ScanStatus.SKIPPED
+    return _STATUS_BY_REASON.get(scan.reason, ScanStatus.SQL_EXCEPTION)
 
 
 def _scans_of(state: IncrementalState, request_id: str) -> list[TableScan]:
     return [scan for _, scan in sorted(state.scans.items()) if scan.request == request_id]
 
 
-def _table_list(scans: Iterable[TableScan]) -> str:
-    return notification_record.join_names(str(scan.table) for scan in scans)
-
-
-def _key_text(bound: Bound | None) -> str:
-    return "" if bound is None else ", ".join(map(str, bound))
+def _key_text(bound: Bound | None, missing: str) -> str:
+    return missing if bound is None else ",".join(map(str, bound))

@@ -24,6 +24,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import TABLE_CHANGED_ERRORS
 CONDITION_TIME_MS = 5000
 """Longest time in milliseconds to look for the end of a key range among the rows of a condition. All tasks wait for it;
 where it takes longer, the condition only decides which rows of a key range are read."""
+NO_KEY_REASON = "the table has neither a primary key nor a unique key of NOT NULL columns"
+UNKNOWN_TABLE_REASON = "the schema history does not contain the table: it no longer exists, or is not captured"
 _QUERY_TIMEOUT = 3024  # ER_QUERY_TIMEOUT
 _TRANSIENT_ERRORS = frozenset({1205, 1213, 1317, _QUERY_TIMEOUT})
 """Errors that may not occur again: lock wait timeout, deadlock, interrupted query, max_execution_time exceeded."""
@@ -119,7 +121,7 @@ def begin_scan(
     if table is None:
         # It may have been created or renamed after the position that the stream has reached.
         exists = captured and table_exists(conn, scan.table)
-        reason = "the schema history does not contain the table: it no longer exists, or is not captured"
+        reason = UNKNOWN_TABLE_REASON
         if scan.initial and not exists:  # it was dropped, renamed or excluded before it was read
             return scan.finish(reason)
         if exists:
@@ -130,7 +132,7 @@ def begin_scan(
         # Somebody waits for the tables of an interrupted snapshot, and is told the reason.
         raise TableUnreadable(reason, transient=exists and not scan.initial)
     if not _can_be_scanned(scan, table):
-        raise TableUnreadable("the table has neither a primary key nor a unique key of NOT NULL columns")
+        raise TableUnreadable(NO_KEY_REASON)
     surrogate = scan.surrogate_key
     columns = _columns_without_surrogate(table, whole_table) if surrogate is None else _surrogate(table, surrogate)
     kinds = tuple(key_kind(table, name) for name in columns)

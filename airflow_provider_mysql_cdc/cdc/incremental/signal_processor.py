@@ -25,7 +25,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
     StopTime,
     read_incremental_state,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
 from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import (
     SnapshotRequest,
     is_new_request,
@@ -66,7 +65,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
 from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained
 from airflow_provider_mysql_cdc.cdc.signals.content_digest import content_digest
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import has_new_signals, poll_signals
-from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
@@ -168,9 +167,10 @@ class SignalProcessor:
         self._check_conditions(conditions)
         self._queue(SnapshotRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key))
         self.log(f"signal {snapshot.signal_id}: {snapshot.kind} snapshot of {len(tables)} table(s)")
-        self.notifications.append(notices.started(self.state, snapshot.signal_id))
+        blocking = snapshot.kind == "blocking"
+        self.notifications.append(notices.started(self.state, snapshot.signal_id, blocking=blocking))
         if not tables:
-            self.notifications.append(Notification(NotificationType.COMPLETED, snapshot.signal_id))
+            self.notifications.append(notices.completed(snapshot.signal_id, blocking=blocking))
 
     def _queue(self, request: SnapshotRequest) -> None:
         """Queue what the signal requests, with its content and its time."""
@@ -204,7 +204,7 @@ class SignalProcessor:
         tables = match_tables(entries, active_tables)[0] if entries else None
         before, stop = self.state, StopTime(self._signal.sequence, self._signal.sent_ms)
         self.state = stop_scans(before, tables, stop)
-        self.notifications += notices.ended(before, self.state)
+        self.notifications += notices.stopped(before, self.state)
         self.log(
             f"signal {action.signal_id}: the snapshots of "
             f"{len(before.active_scans) - len(self.state.active_scans)} table(s) are stopped"
@@ -223,10 +223,7 @@ class SignalProcessor:
         before, self.state = self.state, set_paused(self.state, paused=paused)
         if before.paused != self.state.paused:
             kind = NotificationType.PAUSED if paused else NotificationType.RESUMED
-            tables = notification_record.join_names(str(scan.table) for scan in self.state.active_scans)
-            self.notifications.append(
-                Notification(kind, action.signal_id, {notification_record.DATA_COLLECTIONS: tables})
-            )
+            self.notifications += notices.paused_or_resumed(self.state, kind)
         self.log(f"signal {action.signal_id}: ad-hoc snapshots {'are paused' if self.state.paused else 'continue'}")
 
     def log_message(self, action: SignalAction) -> None:
@@ -327,7 +324,7 @@ def process_signals(
     before = read_incremental_state(ledger)
     state = before.with_advanced_cursors()
     # Also those that an earlier run has read completely, and whose end it did not write.
-    ended = list(notices.ended(before, state))
+    ended = list(notices.changed(before, state))
     processor = SignalProcessor(cfg, conn, job, ledger, log, state, ended)
     pending = pending_signals(ledger.signals)
     polled = poll_signals(cfg, ledger)

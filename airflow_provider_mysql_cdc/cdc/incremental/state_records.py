@@ -6,10 +6,10 @@ import time
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, state_changes
-from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals import notification_record
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification
 
 
 def state_records(
@@ -32,18 +32,7 @@ def state_records(
         SideRecord(cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
         for key, value in state_changes(before, after)
     ]
-    for notification in notifications:
-        record = notification_record.notification_record(
-            cfg,
-            notification.aggregate_type,
-            notification.type,
-            notification.id,
-            notification.additional_data,
-            now_ms(),
-        )
-        if record is not None:
-            records.append(record)
-    return records
+    return records + notification_record.notification_records(cfg, notifications)
 
 
 def now_ms() -> int:

@@ -32,4 +32,4 @@ def end_uncaptured_scans(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerSta
     for scan in before.active_scans:
         if not cfg.captures(scan.table):
             log(f"WARNING: the snapshot of {scan.table} ends before the table was read: {UNCAPTURED_REASON}")
-    job.commit(state_records(cfg, job, stored, after, list(notifications.ended(stored, after))))
+    job.commit(state_records(cfg, job, stored, after, list(notifications.changed(stored, after))))

@@ -296,11 +296,10 @@ class WindowDriver:
 
     def _state_records(self, before: IncrementalState, after: IncrementalState) -> list[SideRecord]:
         """Return the records of the state and its notifications."""
-        notifications = list(notices.ended(before, after))
+        done_ranges = self._queue.done_ranges if self._queue is not None else []
+        notifications = list(notices.changed(before, after, done_ranges))
         for line in notices.log_lines(notifications):
             self.log(line)
-        done_ranges = self._queue.done_ranges if self._queue is not None else []
-        notifications = [*notices.progress(after, done_ranges), *notifications]
         return state_records(self.cfg, self.job, before, after, notifications)
 
     def _finish(self, task_counts: list[dict[str, int]]) -> WindowResult:

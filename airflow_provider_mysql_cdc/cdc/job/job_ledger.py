@@ -238,7 +238,14 @@ class JobLedger:
             self._last_state = None
             self._writer.commit(records)
 
-    def put_with_counts(self, key: str, value: dict[str, Any], plan: BatchPlan, counts: Mapping[str, int]) -> None:
+    def put_with_counts(
+        self,
+        key: str,
+        value: dict[str, Any],
+        plan: BatchPlan,
+        counts: Mapping[str, int],
+        records: Sequence[SideRecord] = (),
+    ) -> None:
         """Write the key that makes a plan complete, and in the same transaction what the plan has written.
 
         Otherwise a driver that dies before it writes the outcome would leave a complete plan without counts.
@@ -248,8 +255,9 @@ class JobLedger:
             value: Its value.
             plan: The plan.
             counts: Records per topic.
+            records: Further records of the same transaction.
         """
-        self.commit([self.record(key, value), *self._add_to_tally(plan, counts)])
+        self.commit([*records, self.record(key, value), *self._add_to_tally(plan, counts)])
 
     def _add_to_tally(self, plan: BatchPlan, counts: Mapping[str, int]) -> list[SideRecord]:
         """Return the record of this run with a plan's records added; a plan that is counted already changes nothing."""

@@ -42,9 +42,12 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
+from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_records
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     count_rows,
@@ -52,8 +55,10 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     done_record,
     read_in_view,
     recorded_chunks,
+    report_keys,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import end_of_view_records
 
 
 def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, run: str = "") -> str | None:
@@ -93,7 +98,7 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
         pending = result.state.pending
     if ledger is None or (pending is not None and pending.kind == "snapshot"):
         return None  # no drain is possible before the snapshot that is to begin
-    request = active_initial_request(read_incremental_state(ledger).with_advanced_cursors())
+    request = active_initial_request(read_incremental_state(ledger))
     if request is not None and _without_stream(cfg):
         raise ConfigError(
             "an interrupted snapshot cannot be finished without a stream",
@@ -113,7 +118,7 @@ def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan
     unfinished = snapshot.unfinished_tables
     if unfinished and (reason := _restart_reason(cfg, snapshot)) is not None:
         log(f"snapshot {plan.epoch} was interrupted and begins again: {reason}")
-        _begin_again(job, ledger, {c.table for c in chunks} - set(unfinished) if _without_stream(cfg) else ())
+        _begin_again(cfg, job, ledger, {c.table for c in chunks} - set(unfinished) if _without_stream(cfg) else ())
         return
     if unfinished:
         # Before the record that finishes the snapshot: until then no drain reads them, and a retry queues them again.
@@ -127,7 +132,8 @@ def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan
         )
     rows = count_rows(cfg, job, done)
     require_written_topics(cfg, ledger, plan, rows)
-    job.put_with_counts(SNAPSHOT_KEY, done_record(plan.epoch, view), plan, rows)
+    reports = end_of_view_records(cfg, ledger, chunks, done)
+    job.put_with_counts(SNAPSHOT_KEY, done_record(plan.epoch, view), plan, rows, reports)
     job.write_outcome(plan, counts=rows)
     delete_chunk_records(job, ledger)
 
@@ -149,7 +155,7 @@ def _restart_reason(cfg: ConnectorConfig, snapshot: InterruptedSnapshot) -> str 
     return None if obstacle is None else f"snapshot.locking.mode=none, and {obstacle}"
 
 
-def _begin_again(job: JobLedger, ledger: LedgerState, finished: Collection[TableId]) -> None:
+def _begin_again(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, finished: Collection[TableId]) -> None:
     """Delete what an attempt has recorded, except the chunks of finished tables."""
     deleted = [
         CHUNK_PREFIX + id_
@@ -157,4 +163,7 @@ def _begin_again(job: JobLedger, ledger: LedgerState, finished: Collection[Table
         if TableId(record["chunk"]["db"], record["chunk"]["table"]) not in finished
     ]
     # The view's record goes first: without it the plan counts as one that has not begun, whatever chunks are left.
-    job.put_all((key, None) for key in (VIEW_KEY, SNAPSHOT_KEY, *deleted))
+    view_records = [SideRecord(cfg.ledger_topic, key.encode(), None) for key in (VIEW_KEY, SNAPSHOT_KEY)]
+    aborted = notification_records(cfg, [snapshot_notification(NotificationType.ABORTED)])
+    job.commit([*aborted, *view_records])
+    job.put_all((key, None) for key in (*deleted, *report_keys(ledger)))

@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 )
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
@@ -87,8 +88,11 @@ def prepare_snapshot(
         return None
     elif pending is not None:
         log(f"an offset is stored, so no snapshot is needed; the drain finishes batch {pending.epoch}")
+        report_skipped(cfg, log)
         return None
     plan = _plan_snapshot(cfg, state, owner, ledger, log, again=again)
+    if plan is None:
+        report_skipped(cfg, log)
     return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger)
 
 

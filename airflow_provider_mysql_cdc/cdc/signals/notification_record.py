@@ -7,8 +7,10 @@ channels), ``IncrementalSnapshotNotificationService`` and ``InitialSnapshotNotif
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -30,6 +32,8 @@ SIGNAL = "Signal"
 UNLOGGED = "Unlogged Change"
 """Aggregate type of changes of rows without row events; Debezium does not report them."""
 
+SIGNAL_ID = "signal_id"
+"""Id of the signal that requested a blocking snapshot: such notifications have random ids, as in Debezium."""
 CONNECTOR_NAME = "connector_name"
 DATA_COLLECTIONS = "data_collections"
 SCANNED_COLLECTION = "scanned_collection"
@@ -73,6 +77,22 @@ class ScanStatus(StrEnum):
     SQL_EXCEPTION = "SQL_EXCEPTION"
     SUCCEEDED = "SUCCEEDED"
     UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA"
+
+
+class Notification(NamedTuple):
+    """Hold one notification before it is written.
+
+    Args:
+        type: The notification type.
+        id: Id of the signal that caused it, or a random id.
+        additional_data: Members of ``additional_data`` besides the connector's name.
+        aggregate_type: The aggregate type.
+    """
+
+    type: NotificationType
+    id: str
+    additional_data: Mapping[str, str] = {}
+    aggregate_type: str = INCREMENTAL
 
 
 _SCHEMA_NAMESPACE = "io.debezium.connector.common"
@@ -138,6 +158,29 @@ def notification_record(
     )
 
 
+def notifications_enabled(cfg: ConnectorConfig) -> bool:
+    """Return whether notifications are written to a topic or to the log.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    return "log" in cfg[F.NOTIFICATION_ENABLED_CHANNELS] or bool(F.notification_topic(Lookup(cfg.values)))
+
+
+def notification_records(cfg: ConnectorConfig, notifications: Iterable[Notification]) -> list[SideRecord]:
+    """Return the records of notifications with the current time, as ``notification_record`` does.
+
+    Args:
+        cfg: The connector's configuration.
+        notifications: The notifications.
+    """
+    records = [
+        notification_record(cfg, n.aggregate_type, n.type, n.id, n.additional_data, time.time_ns() // 1_000_000)
+        for n in notifications
+    ]
+    return [record for record in records if record is not None]
+
+
 def refusal_record(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int) -> SideRecord | None:
     """Return the notification of a refused signal, and always write the refusal to the log.
 
@@ -162,16 +205,16 @@ def join_names(names: Iterable[str], max_chars: int = MAX_ADDITIONAL_CHARS) -> s
         max_chars: Most characters of the text.
     """
     distinct = list(dict.fromkeys(names))
-    text = ", ".join(distinct)
+    text = ",".join(distinct)
     if len(text) <= max_chars:
         return text
     size, shown = 0, 0
     for name in distinct:
-        size += len(name) + 2
+        size += len(name) + 1
         if size + len(f"and {len(distinct)} more") > max_chars:
             break
         shown += 1
-    return ", ".join([*distinct[:shown], f"and {len(distinct) - shown} more"])
+    return ",".join([*distinct[:shown], f"and {len(distinct) - shown} more"])
 
 
 def _shorten(text: str) -> str:

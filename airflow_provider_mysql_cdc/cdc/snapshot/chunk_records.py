@@ -15,7 +15,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
+    CHUNK_PREFIX,
+    SNAPSHOT_KEY,
+    TABLE_REPORT_PREFIX,
+    VIEW_KEY,
+)
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
@@ -106,13 +111,22 @@ def read_in_view(ledger: LedgerState, epoch: int) -> dict[str, dict[str, Any]]:
 
 
 def delete_chunk_records(job: JobLedger, ledger: LedgerState) -> None:
-    """Delete the records of all chunks.
+    """Delete the records of all chunks, and of what notifications have reported of their tables.
 
     Args:
         job: The ledger; its transactions are bounded.
         ledger: Its content; its snapshot is done or was abandoned.
     """
-    job.put_all((CHUNK_PREFIX + name, None) for name in ledger.chunks)
+    job.put_all((key, None) for key in [*(CHUNK_PREFIX + name for name in ledger.chunks), *report_keys(ledger)])
+
+
+def report_keys(ledger: LedgerState) -> list[str]:
+    """Return the keys of the records that say what notifications have reported of the tables.
+
+    Args:
+        ledger: The ledger.
+    """
+    return [key for key in ledger.other_records if key.startswith(TABLE_REPORT_PREFIX)]
 
 
 def done_record(epoch: int, drain_start: BinlogOffset) -> dict[str, Any]:

@@ -48,6 +48,8 @@ from airflow_provider_mysql_cdc.cdc.schema.table_discovery import (
     read_definitions,
     require_readable_names,
 )
+from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_records
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue, edge_chunks_of
@@ -57,6 +59,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     done_record,
     record_chunks,
     recorded_chunks,
+    report_keys,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import tables_created_since
@@ -73,6 +76,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotInputs, snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import TableReports, end_of_view_records
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener, lock_seconds
 
@@ -251,10 +255,11 @@ class _SnapshotDriver:
             return tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)
 
         def record_view(view: ConsistentView) -> None:
-            self.write_schemas(view, described, queue.edge_chunks[1] == "")
+            self.write_schemas(view, described, queue.edge_chunks[1] == "", report_keys(ledger))
 
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
         opener = ViewOpener(self.cfg, barrier, listed, guard_conn, ViewCallbacks(find_changes, record_view, self.log))
+        reports = TableReports(self.cfg, self.job, queue)
         inputs = SnapshotInputs(
             self.plan,
             dict(state.tables),
@@ -269,10 +274,10 @@ class _SnapshotDriver:
                 barrier.handler(READY),
                 barrier.handler(OPENED),
                 barrier.handler(HELD),
-                NEXT_CHUNK.handled_by(queue.next),
+                NEXT_CHUNK.handled_by(reports.next),
                 NOTE.handled_by(self._log_once),
                 CHUNK_PROGRESS.handled_by(queue.progress),
-                CHUNK_DONE.handled_by(queue.done),
+                CHUNK_DONE.handled_by(reports.done),
             ],
         )
         return opener.changed_tables
@@ -302,14 +307,18 @@ class _SnapshotDriver:
         if native_text := self.job.native_counts.text():
             self.log(f"snapshot {self.plan.epoch}: {native_text}")
         require_written_topics(self.cfg, ledger, self.plan, rows)
-        self.job.put_with_counts(SNAPSHOT_KEY, done_record(self.plan.epoch, drain_start), self.plan, rows)
+        reports = end_of_view_records(self.cfg, ledger, chunks, done)
+        self.job.put_with_counts(SNAPSHOT_KEY, done_record(self.plan.epoch, drain_start), self.plan, rows, reports)
         delete_chunk_records(self.job, ledger)
         return rows, drain_start
 
-    def write_schemas(self, view: ConsistentView, described: SnapshotSchema, no_rows: bool) -> None:
+    def write_schemas(
+        self, view: ConsistentView, described: SnapshotSchema, no_rows: bool, earlier_reports: list[str]
+    ) -> None:
         """Write the schema changes and the schema history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
-        records: list[SideRecord] = []
+        records = notification_records(cfg, [snapshot_notification(NotificationType.STARTED)])
+        records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key in earlier_reports]
         offset = view.offset
         if recovery.is_recovery(cfg):
             recovery.require_no_ddl(cfg, plan.start, offset)

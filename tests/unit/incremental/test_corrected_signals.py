@@ -116,7 +116,7 @@ def test_a_signal_whose_scans_were_aborted_is_taken_when_it_was_corrected() -> N
     after, _ = run(aborted(first.state), ask(GOOD))
     [scan] = after.state.scans.values()
     assert (scan.state, scan.condition, scan.number) == ("waiting", None, 1), "the aborted scan is not part of it"
-    assert [n.type for n in notifications.ended(after.state, aborted(after.state))][-1] == "ABORTED"
+    assert [n.type for n in notifications.changed(after.state, aborted(after.state))][-1] == "COMPLETED"
 
 
 def test_records_of_earlier_versions_have_no_content() -> None:

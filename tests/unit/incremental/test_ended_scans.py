@@ -58,7 +58,7 @@ def test_rows_after_the_cursor_of_a_stopped_scan_are_counted(running: Incrementa
 def test_the_end_of_a_scan_is_published_by_the_run_after_a_crash(running: IncrementalState) -> None:
     """The last key range is committed, and the driver dies before it writes that the scan has ended."""
     before = replace(running, done_ranges=(done(0, None, 90, 3, final=True),))
-    kinds = [n.type for n in notifications.ended(before, before.with_advanced_cursors())]
+    kinds = [n.type for n in notifications.changed(before, before.with_advanced_cursors())]
     assert kinds == [NotificationType.TABLE_SCAN_COMPLETED]
 
 
@@ -72,7 +72,10 @@ def test_the_end_of_a_scan_is_logged_by_the_run_after_a_crash(
     job = memory_job(monkeypatch, cfg, MemoryKafka())
     job.begin(plan(1, writers=1))
     signal_processor.process_signals(cfg, None, job, job.read(), lines.append)
-    assert lines == ["snapshot ask: scanned_collection=shop.orders, total_rows_scanned=3, status=SUCCEEDED"]
+    assert lines == [
+        "snapshot ask: data_collections=shop.orders,shop.items, scanned_collection=shop.orders, total_rows_scanned=3, "
+        "status=SUCCEEDED"
+    ]
 
 
 def test_the_scan_of_a_table_that_is_not_captured_any_more_ends(running: IncrementalState) -> None:
@@ -82,6 +85,7 @@ def test_the_scan_of_a_table_that_is_not_captured_any_more_ends(running: Increme
     initial = running.with_scans([replace(running.scans[0], initial=True)])
     ended = end_uncaptured(initial, lambda table: table != ORDERS)
     assert (ended.scans[0].state, ended.scans[0].reason) == ("done", UNCAPTURED_REASON)
-    (notification,) = notifications.ended(initial, ended)
-    assert notification.additional_data["status"] == "SKIPPED", "the table was not read"
+    (notification,) = notifications.changed(initial, ended)
+    assert notification.additional_data["status"] == "SQL_EXCEPTION", "the table was not read"
+    assert notification.additional_data["reason"] == UNCAPTURED_REASON
     assert end_uncaptured(running, lambda table: True) is running

@@ -225,7 +225,8 @@ def test_the_records_view_is_deleted_before_any_chunk(rig: Rig, monkeypatch: pyt
     rig.read()
     deleted: list[str] = []
     monkeypatch.setattr(JobLedger, "put_all", lambda self, values: deleted.extend(key for key, value in values))
-    interrupted._begin_again(rig.job, rig.ledger, ())
+    monkeypatch.setattr(JobLedger, "commit", lambda self, records: deleted.extend(r.key.decode() for r in records))
+    interrupted._begin_again(rig.cfg, rig.job, rig.ledger, ())
     assert deleted[:2] == [VIEW_KEY, SNAPSHOT_KEY]
     assert sorted(deleted[2:]) == sorted(CHUNK_PREFIX + chunk.id for chunk in CHUNKS)
 
