@@ -188,10 +188,17 @@ def _full_name(schema: ConnectSchema) -> str:
     return str(name)
 
 
+_NAME_REMEDY = (
+    "set schema.name.adjustment.mode and field.name.adjustment.mode to avro, or to avro_unicode if a name begins with "
+    "a digit that is not ASCII. As in Debezium, they adjust the beginning of the whole name; if a database or table "
+    "begins with a digit, name its topic otherwise with the transform ByLogicalTableRouter"
+)
+
+
 def _valid_name(part: str, full_name: str) -> str:
     if part[:1].isdigit() or not part or not all(c == "_" or (c.isascii() and c.isalnum()) for c in part):
         raise SchemaError(
             f"{full_name!r} is not a valid Avro name (letters, digits and underscores, not starting with a digit)",
-            remedy="set schema.name.adjustment.mode and field.name.adjustment.mode to avro or avro_unicode",
+            remedy=_NAME_REMEDY,
         )
     return part

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_mysql_cdc.cdc.avro.registry_answer import LastAnswer, listed, parsed_schema
 from airflow_provider_mysql_cdc.cdc.avro.schema_shape import (
     canonical_form,
     differences,
@@ -70,6 +71,7 @@ class SchemaRegistry:
                 remedy="correct the properties of the registry (docs/avro.md); certificate files must exist on the "
                 "machine of the Spark driver",
             ) from error
+        self._answer = LastAnswer(self._client, settings)
 
     def schema_id(self, subject: str, text: str, about: str) -> SchemaId:
         """Return the id of a schema, registered first with auto.register.schemas; with its GUID if headers carry GUIDs.
@@ -87,6 +89,7 @@ class SchemaRegistry:
             RegistryConnectionError: The registry cannot be reached, or fails.
         """
         schema, settings = self._schema_type(text, "AVRO"), self._settings
+        self._answer.forget()
         try:
             if settings.use_latest:
                 registered = self._latest(subject, text, about)
@@ -99,7 +102,8 @@ class SchemaRegistry:
         except Exception as error:
             raise self._registry_error(error, subject, text, about) from error
         schema_id = registered.schema_id
-        if not isinstance(schema_id, int) or not 0 <= schema_id <= MAX_ID:
+        # JSON's true is an int for Python.
+        if type(schema_id) is not int or not 0 <= schema_id <= MAX_ID:
             raise RegistryError(
                 "the schema registry returned an id that Confluent's wire format cannot hold",
                 where=self._location(subject, about),
@@ -140,8 +144,9 @@ class SchemaRegistry:
             RegistryAuthError: The registry rejects the credentials.
             RegistryConnectionError: The registry cannot be reached, or fails.
         """
+        self._answer.forget()
         try:
-            return len(self._client.get_subjects())
+            return len(listed(self._client.get_subjects(), str))
         except Exception as error:
             raise self._registry_error(error, "(all)", "null", "its subjects") from error
 
@@ -152,13 +157,13 @@ class SchemaRegistry:
     def _latest(self, subject: str, text: str, about: str) -> Any:
         """Return the subject's latest version, or for rows from before that version the last one that fits them."""
         table_schema, latest = json.loads(text), self._client.get_latest_version(subject)
-        latest_schema = json.loads(latest.schema.schema_str)
+        latest_schema = parsed_schema(latest)
         if equivalent_schemas(latest_schema, table_schema):
             return latest
-        older = (v for v in self._client.get_versions(subject) if v != latest.version)
+        older = (v for v in listed(self._client.get_versions(subject), int) if v != latest.version)
         for version in sorted(older, reverse=True)[:_MAX_OLDER_VERSIONS]:
             registered = self._client.get_version(subject, version)
-            if equivalent_schemas(json.loads(registered.schema.schema_str), table_schema):
+            if equivalent_schemas(parsed_schema(registered), table_schema):
                 return registered
         raise IncompatibleSchemaError(
             "neither the subject's latest schema nor an earlier version is the table's schema",
@@ -183,6 +188,8 @@ class SchemaRegistry:
                 "that the token server runs; no record with this schema was written",
             )
         if not isinstance(error, self._registry_error_type):
+            if (form_error := self._answer.error(location, error)) is not None:
+                return form_error
             return RegistryConnectionError(
                 "the schema registry cannot be reached",
                 where=location,
@@ -228,7 +235,7 @@ class SchemaRegistry:
     def _differences_from_latest(self, subject: str, text: str) -> str:
         """Return how a schema differs from the subject's latest, as far as the registry reports it."""
         try:
-            latest_schema = json.loads(self._client.get_latest_version(subject).schema.schema_str)
+            latest_schema = parsed_schema(self._client.get_latest_version(subject))
             return _join_differences(differences(latest_schema, json.loads(text)))
         except Exception:
             return "the subject has no schema to compare with"

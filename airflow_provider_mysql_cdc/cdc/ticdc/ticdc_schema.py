@@ -68,7 +68,8 @@ def column_field(column: Column, modes: TicdcModes) -> dict[str, Any]:
 
 def avro_name(name: str) -> str:
     """Return a table's, database's or column's name as Avro allows it: an underscore for what is not allowed."""
-    return field_name(name, "avro")
+    # Debezium's rule keeps any leading digit after an underscore; Avro and TiCDC know those of ASCII only.
+    return field_name(name, "avro") if name[:1].isascii() else "_" + field_name("_" + name[1:], "avro")[1:]
 
 
 def _record(table: Table, columns: Sequence[Column], modes: TicdcModes) -> dict[str, Any]:

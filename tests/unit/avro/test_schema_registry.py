@@ -259,6 +259,64 @@ def test_what_the_registry_answers_is_named(fake, answer, kind, retry):
     assert fake.subjects == {}
 
 
+NO_SCHEMA = [[], "x", 7, None, True, b"<html>log in</html>", b"", b"{"]
+NO_ID = [{}, {"id": "1"}, {"id": True}, {"id": 1.0}, {"id": None}, {"id": -1}]
+NO_VERSION = [
+    {"id": 1, "version": 1, "subject": "t-value", "schema": schema} for schema in (5, ["x"], "{", "7", '{"type": 7}')
+]
+
+
+@pytest.mark.parametrize("how", [{}, {"register": False}, {"use_latest": True}])
+@pytest.mark.parametrize("answer", NO_SCHEMA, ids=repr)
+def test_what_is_no_answer_of_a_registry_is_named_with_address_and_content(fake, how, answer):
+    fake.broken = [(200, answer)] * 3
+    with pytest.raises(RegistryConnectionError, match="is not a schema registry") as found:
+        ask(fake, **how)
+    error = found.value
+    assert f"{fake.url}/subjects/t-value" in error.why and "HTTP 200" in error.why
+    text = answer.decode() if isinstance(answer, bytes) else json.dumps(answer)
+    assert (repr(text) if text else "nothing") in error.why
+    assert error.can_retry and "before /subjects" in error.remedy
+
+
+@pytest.mark.parametrize("how", [{}, {"register": False}])
+@pytest.mark.parametrize("answer", NO_ID, ids=repr)
+def test_an_id_is_a_whole_number(fake, how, answer):
+    fake.broken = [(200, answer)]
+    with pytest.raises(RegistryError, match="an id that Confluent's wire format cannot hold"):
+        ask(fake, **how)
+
+
+@pytest.mark.parametrize("answer", NO_VERSION, ids=repr)
+def test_a_version_holds_a_schema(fake, answer):
+    ask(fake)
+    fake.broken = [(200, answer)]
+    with pytest.raises(RegistryConnectionError, match="is not a schema registry"):
+        ask(fake, use_latest=True)
+
+
+@pytest.mark.parametrize("answer", [{"t-value": 1}, "x", 7, [1], b"<html>"], ids=repr)
+def test_subjects_and_versions_are_lists(fake, answer):
+    fake.broken = [(200, answer)]
+    with closing(SchemaRegistry(settings(fake))) as registry, pytest.raises(RegistryConnectionError, match="not a sch"):
+        registry.subject_count()
+    ask(fake)
+    fake.broken = [None, (200, ["1"] if answer == [1] else answer)]
+    with pytest.raises(RegistryConnectionError, match="is not a schema registry"):
+        ask(fake, NEW, use_latest=True)
+
+
+def test_no_secret_is_shown_that_the_answer_repeats(fake):
+    fake.broken = [(200, b"<html>you sent ann:s3cret, s3cret and t0ken</html>")]
+    with pytest.raises(RegistryConnectionError) as found:
+        ask(fake, user_info=Secret("ann:s3cret"))
+    assert "s3cret" not in found.value.message() and "you sent ***" in found.value.why
+    fake.broken = [(200, b"<html>you sent ann:s3cret, s3cret and t0ken</html>")]
+    with pytest.raises(RegistryConnectionError) as found:
+        ask(fake, token=Secret("t0ken"))
+    assert "t0ken" not in found.value.message()
+
+
 def test_what_passes_is_asked_again(fake):
     fake.broken = [(500, {}), (503, {})]
     assert ask(fake) == 1

@@ -228,3 +228,28 @@ def test_a_schema_of_somebody_else_is_compared_with_the_names_of_its_types():
     others = {"value.converter.use.latest.version": "true", "value.converter.auto.register.schemas": "false"}
     _, asked = form_of(ConnectorConfig.from_properties(BASE | AVRO | options | others), made)
     assert "io.debezium.time.Timestamp" in asked.schemas[1][2]
+
+
+def test_a_name_that_begins_with_a_digit_is_refused_and_each_way_out_gives_a_valid_one():
+    made = parse_create("CREATE TABLE `1t` (id INT PRIMARY KEY)", DdlContext(default_db="shop"))
+    modes = {f"{name}.name.adjustment.mode": "avro" for name in ("schema", "field")}
+    with pytest.raises(SchemaError, match="ByLogicalTableRouter") as found:
+        form_of(ConnectorConfig.from_properties(BASE | AVRO | modes), made)
+    assert "avro_unicode" in found.value.remedy
+    router = {
+        "transforms": "r",
+        "transforms.r.type": "io.debezium.transforms.ByLogicalTableRouter",
+        "transforms.r.topic.regex": "p\\.shop\\.1t",
+        "transforms.r.topic.replacement": "p.shop.t1",
+        "transforms.r.key.enforce.uniqueness": "false",
+    }
+    _, asked = form_of(ConnectorConfig.from_properties(BASE | AVRO | router), made)
+    for _, _, text in asked.schemas:
+        assert json.loads(text)["namespace"] == "p.shop.t1"
+        fastavro.parse_schema(json.loads(text))
+    arabic = parse_create("CREATE TABLE t (`\u0663a` INT PRIMARY KEY)", DdlContext(default_db="shop"))
+    with pytest.raises(SchemaError, match="not ASCII"):
+        form_of(ConnectorConfig.from_properties(BASE | AVRO | modes), arabic)
+    unicode_modes = dict.fromkeys(modes, "avro_unicode")
+    _, asked = form_of(ConnectorConfig.from_properties(BASE | AVRO | unicode_modes), arabic)
+    assert [f["name"] for f in json.loads(asked.schemas[0][2])["fields"]] == ["_u663a"]

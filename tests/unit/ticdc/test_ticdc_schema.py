@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import fastavro
 import pytest
 from kit.decode_builder import column, table
 
@@ -95,6 +96,18 @@ def test_the_namespace_is_the_changefeeds_and_the_databases() -> None:
     found = json.loads(value_schema(odd, odd.columns, TicdcModes(namespace="")))
     assert (found["name"], found["namespace"]) == ("_1st", "my_shop")
     assert json.loads(value_schema(odd, odd.columns, DEFAULT))["namespace"] == "default.my_shop"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("1a", "_1a"), ("1", "_1"), ("\u0663a", "_a"), ("\u0663", "_"), ("²a", "_a"), ("a\u0663", "a_"), ("é1", "_1")],
+)
+def test_names_are_those_of_avro_whatever_digit_or_letter_they_begin_with(name: str, expected: str) -> None:
+    odd = Table(TableId(name, name), (column(name, "INT"),), (name,))
+    text = value_schema(odd, odd.columns, TicdcModes(namespace=""))
+    found = json.loads(text)
+    assert (found["name"], found["namespace"], found["fields"][0]["name"]) == (expected,) * 3
+    fastavro.parse_schema(found)
 
 
 @pytest.mark.parametrize(
