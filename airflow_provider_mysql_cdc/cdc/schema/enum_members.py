@@ -69,6 +69,8 @@ def with_members(conn: Any, table: TableId, statement: str) -> str | None:
             if error.args[0] not in _CHANGED:
                 raise
             return None
+        except UnicodeDecodeError:
+            return None  # members of the character set binary are no text
         if [basic_plane(member) for member in members] != column.members:
             return None
         parts += [statement[last:start], ",".join(map(_quoted, members))]

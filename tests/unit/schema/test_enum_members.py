@@ -50,6 +50,13 @@ def test_members_take_the_place_of_what_is_shown() -> None:
     assert "t.`tags`" in server.queries[1] and "1 << number" in server.queries[1]
 
 
+def test_members_that_are_no_text_stay_as_they_are_shown() -> None:
+    """The server shows them with the connection's characters, and reads them as bytes."""
+    assert (
+        with_members(Server(UnicodeDecodeError("utf-8", b"\xa5", 0, 1, "invalid start byte")), TABLE, STATEMENT) is None
+    )
+
+
 def test_many_members_need_a_deeper_query() -> None:
     server = Server(tuple(["😀"] * 1200))
     members = ",".join(["'?'"] * 1200)
