@@ -178,6 +178,13 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         "m TIMESTAMP DEFAULT '99-01-02 03:04:05', n DATE DEFAULT 0, o DATE DEFAULT '2001-02-03', p YEAR DEFAULT '00')",
         "ALTER TABLE y ALTER a SET DEFAULT '10-11-12', ALTER d SET DEFAULT 70",
     ),
+    "members keep their bytes when the table is converted": (
+        "CREATE TABLE c (id INT PRIMARY KEY, e ENUM('ä','b'), s SET('ö','x')) CHARACTER SET utf8mb4",
+        "ALTER TABLE c CONVERT TO CHARACTER SET latin1",
+        "INSERT INTO c VALUES (1, 1, 1)",
+        "ALTER TABLE c CONVERT TO CHARACTER SET utf8mb4",
+        "INSERT INTO c VALUES (2, 1, 1)",
+    ),
     "what only Python takes for space, case and digits": (
         "CREATE TABLE t (id INT PRIMARY KEY, \u3000 INT)",
         "ALTER TABLE t ADD \u00a0price INT DEFAULT 5",

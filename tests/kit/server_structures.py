@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.convert.defaults import parse_datetime_us
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
@@ -86,6 +87,8 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         value, shown = (bytes.fromhex(t[2:]) if t.startswith("0x") else t.encode() for t in (ours, theirs))
         # The server shows a value up to its first zero byte.
         return value.split(b"\0")[0] == shown.rstrip(b"\0")
+    if c.type_name in ("DATE", "DATETIME", "TIMESTAMP"):
+        return parse_datetime_us(ours) == parse_datetime_us(theirs)
     return theirs in (ours, ours + ".000") or (ours == "0" and theirs.startswith("0000"))
 
 
@@ -98,7 +101,9 @@ def check_columns(cursor: Any, table: Table, where: str) -> None:
         table.id.db,
         table.id.table,
     )
-    assert [c.name for c in table.columns] == [r[0] for r in rows], where
+    assert [c.name for c in table.columns] == [r[0] for r in rows], (
+        f"{where}: {[c.name for c in table.columns]} {[r[0] for r in rows]}"
+    )
     assert [c.position for c in table.columns] == list(range(1, len(rows) + 1)), where
     for c, (name, kind, nullable, charset, collation, default, extra, comment, srid) in zip(
         table.columns, rows, strict=True
@@ -108,7 +113,8 @@ def check_columns(cursor: Any, table: Table, where: str) -> None:
         sets = (c.charset, c.collation) if c.charset == "binary" or c.type_name == "JSON" else (charset, collation)
         # The server shows members in utf8mb3.
         ours = (basic_plane(column_type(c)), c.nullable, c.charset, c.collation, c.comment or "", c.srid)
-        assert ours == (str(kind), nullable == "YES", *sets, comment, srid), place
+        theirs = (str(kind), nullable == "YES", *sets, comment, srid)
+        assert ours == theirs, f"{place}: {ours} {theirs}"
         assert c.auto_increment == ("auto_increment" in extra), place
         assert c.generated == (" GENERATED" in extra), place
         assert c.invisible == ("INVISIBLE" in extra), place
@@ -132,12 +138,13 @@ def check_keys(cursor: Any, state: SchemaState, table: Table, where: str) -> Non
         if prefix is not None or column is None:
             prefixed.add(name)
     primary = tuple(unique.pop("PRIMARY", ()))
-    assert table.primary_key == primary, where
+    assert table.primary_key == primary, f"{where}: {table.primary_key} {primary}"
     assert {i.name: [c for c in i.columns] for i in table.unique_keys} == {
         n: [c for c in columns if c is not None] for n, columns in unique.items()
     }, where
     assert {i.name for i in table.unique_keys if i.prefixed} == {n for n in unique if n in prefixed}, where
-    assert {k.name: list(k.columns) for k in state.non_unique_indexes.get(table.id, ())} == plain, where
+    non_unique = {k.name: list(k.columns) for k in state.non_unique_indexes.get(table.id, ())}
+    assert non_unique == plain, f"{where}: {non_unique} {plain}"
 
 
 def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> None:
@@ -150,7 +157,7 @@ def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> No
         table.id.table,
     )[0]
     assert (table.collation, table.charset) == (collation, COLLATIONS_BY_NAME[collation].charset), where
-    assert (table.comment or "") == comment, where
+    assert (table.comment or "") == comment, f"{where}: {table.comment!r} {comment!r}"
     text = create_statement(cursor.connection, table.id, print)
     session = context(cursor, table.id.db)
     # The server escapes with backslashes here even under NO_BACKSLASH_ESCAPES, and implies no timestamp defaults.
@@ -164,11 +171,12 @@ def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> No
 
 
 def check_all(cursor: Any, state: SchemaState, db: str, where: str) -> None:
-    names = fetch(
-        cursor, "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA=%s AND TABLE_TYPE='BASE TABLE'", db
-    )
-    assert {i.table for i in state.tables_of(db)} == {n for (n,) in names}, where
-    for table_id in state.tables_of(db):
+    names = fetch(cursor, "SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA=%s", db)
+    # A view may have the name of a table whose CREATE TABLE IF NOT EXISTS did nothing (``ddl.views``).
+    views = {name for name, kind in names if kind == "VIEW"}
+    known_tables, tables = {i.table for i in state.tables_of(db)}, {name for name, _ in names} - views
+    assert known_tables - views == tables, f"{where}: {known_tables} {tables}"
+    for table_id in (i for i in state.tables_of(db) if i.table not in views):
         check_table(cursor, state, state.tables[table_id], f"{table_id} after {where}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.charset_decoders import decode_lossy, encode_lossy, within_charset
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import UNICODE, decode_lossy, encode_lossy, within_charset
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -27,12 +27,13 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
         DdlParseError: It does not fit the column.
     """
     if column.charset is not None and default.kind is not DefaultKind.NUMBER:
-        return member_text(default, column.charset, context)
-    raw = _literal_bytes(default, context)[0]
+        text = member_text(default, column.charset, context)
+        return text.rstrip(" ") if column.mysql_type.has_members else text
+    raw = b"" if default.kind is DefaultKind.NUMBER else _literal_bytes(default, context)[0]
     if column.family is Family.BYTES and default.kind is not DefaultKind.NUMBER:
         text = raw.decode("utf-8", "replace")
         return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
-    if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER):
+    if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER) and not (column.type_name == "BIT" and raw):
         with_full_year = _YEARS.get(column.family)
         return default.text if with_full_year is None else with_full_year(default)
     if column.type_name == "BIT":
@@ -88,11 +89,14 @@ def member_text(literal: Default, charset: str, context: DdlContext) -> str:
         charset: The column's character set.
         context: Session context.
     """
-    if literal.kind is DefaultKind.NUMBER or (literal.kind is DefaultKind.TEXT and literal.text.isascii()):
+    if literal.kind is DefaultKind.NUMBER:
         return literal.text
     raw, written = _literal_bytes(literal, context)
-    if "binary" in (charset, written):
-        return raw.decode("latin-1") if charset == "binary" else decode_lossy(raw, charset)
+    if charset == "binary":
+        return raw.decode("latin-1")
+    if written == "binary":
+        unit = UNICODE[charset][1] if charset in UNICODE else 1
+        return decode_lossy(bytes(-len(raw) % unit) + raw, charset)
     return within_charset(decode_lossy(raw, written), charset)
 
 

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
 from airflow_provider_mysql_cdc.cdc.ddl.literals import default_text, member_text
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, text_decoder
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -203,6 +204,7 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
         type_name = TEXT_BY_SIZE[min(TEXT_BY_SIZE.index(type_name) + 1, 3)]
     elif type_name == "VARCHAR":
         type_name = fit_type(type_name, column.length, target)
+    members = tuple(_reinterpreted(member, column.charset, target.charset) for member in column.enum_values)
     declared = column.declared_type if type_name == column.type_name else type_name
     length = column.length if type_name not in TEXT_BY_SIZE else None
     return replace(
@@ -212,4 +214,15 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
         length=length,
         charset=target.charset,
         collation=target.collation,
+        enum_values=members,
     )
+
+
+def _reinterpreted(member: str, charset: str, target: str) -> str:
+    """Return a member after CONVERT TO: the server keeps its bytes (MySQL 8.0.15, 9.7.4); lost text is kept here."""
+    if member.isascii() or target == "binary":
+        return member
+    try:
+        return text_decoder(target)(encode_lossy(member, charset))
+    except UnicodeDecodeError:
+        return member

@@ -28,6 +28,8 @@ def column(definition: str, client: int, connection: int | None = None) -> Colum
         ("ENUM('ä') CHARACTER SET latin1", UTF8MB4, BINARY, ("Ã¤",)),
         ("ENUM('ä') CHARACTER SET utf8mb4", LATIN1, None, ("ä",)),
         ("ENUM(X'C3A4') CHARACTER SET utf8mb4", LATIN1, None, ("ä",)),
+        ("ENUM('b','bcd') CHARACTER SET ucs2", BINARY, None, ("b", "b捤")),
+        ("ENUM(X'62',X'6263') CHARACTER SET utf32", UTF8MB4, None, ("b", "扣")),
         ("SET('😀','x') CHARACTER SET utf16", UTF8MB4, None, ("😀", "x")),
         ("ENUM('😀') CHARACTER SET utf8mb3", UTF8MB4, None, ("?",)),
     ],
@@ -45,6 +47,9 @@ def test_members(definition: str, client: int, connection: int | None, members: 
         ("VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT _utf8mb4'Ã¤'", LATIN1, "ä"),
         ("VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT N'Ã¤'", LATIN1, "ä"),
         ("VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT _cp1251 b'11100100'", LATIN1, "д"),
+        ("BIT(12) DEFAULT '0'", LATIN1, "b'110000'"),
+        ("ENUM('a ') DEFAULT 'a '", LATIN1, "a"),
+        ("CHAR(2) DEFAULT 'a '", LATIN1, "a "),
         ("VARBINARY(9) DEFAULT 'ä'", LATIN1, "0xE4"),
         ("VARBINARY(9) DEFAULT 'ä'", UTF8MB4, "ä"),
         ("VARBINARY(9) DEFAULT _binary'ab'", LATIN1, "ab"),
@@ -106,3 +111,15 @@ def test_names_and_comments_are_in_the_basic_plane() -> None:
         (table,) = apply_ddl(SchemaState(), sql, context).state.tables.values()
         column = table.columns[0]
         assert (table.id.table, column.name, table.comment, column.comment) == ("t?", "a?", "c?", "b?")
+
+
+def test_members_keep_their_bytes_under_convert() -> None:
+    """The server does not convert them; where they are no text then, what they were is kept."""
+    context = DdlContext("d", client_collation=UTF8MB4)
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (e ENUM('ä','b'), s SET('語')) CHARSET utf8mb4", context).state
+    for charset, members in (("utf8mb3", "ä"), ("latin1", "Ã¤"), ("utf8mb4", "ä"), ("ucs2", "쎤")):
+        state = apply_ddl(state, f"ALTER TABLE t CONVERT TO CHARACTER SET {charset}", context).state
+        assert next(iter(state.tables.values())).columns[0].enum_values == (members, "b")
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (e ENUM('ä')) CHARSET latin1", context).state
+    state = apply_ddl(state, "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", context).state
+    assert next(iter(state.tables.values())).columns[0].enum_values == ("ä",)
