@@ -20,7 +20,7 @@ STATEMENT = (
 class Server:
     """Answer the queries for members with those of one column after the other."""
 
-    def __init__(self, *answers: tuple[str, ...] | Exception) -> None:
+    def __init__(self, *answers: tuple[str | None, ...] | Exception) -> None:
         self.answers, self.queries = list(answers), list[str]()
 
     def cursor(self) -> Server:
@@ -39,7 +39,7 @@ class Server:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return [(member,) for member in answer]
+        return [(None if member is None else member.encode().hex(),) for member in answer]
 
 
 def test_members_take_the_place_of_what_is_shown() -> None:
@@ -51,10 +51,8 @@ def test_members_take_the_place_of_what_is_shown() -> None:
 
 
 def test_members_that_are_no_text_stay_as_they_are_shown() -> None:
-    """The server shows them with the connection's characters, and reads them as bytes."""
-    assert (
-        with_members(Server(UnicodeDecodeError("utf-8", b"\xa5", 0, 1, "invalid start byte")), TABLE, STATEMENT) is None
-    )
+    """An error of the client library in the middle of an answer would cost the connection."""
+    assert with_members(Server((None, "b", "?")), TABLE, STATEMENT) is None
 
 
 def test_many_members_need_a_deeper_query() -> None:
