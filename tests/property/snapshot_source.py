@@ -349,7 +349,7 @@ class TableSource(Source):
 
     def rows_at(self, offset: BinlogOffset, table: TableId) -> dict[int, int]:
         """Return the rows of a table in the view of a snapshot."""
-        state, then = self.now.get(table), self.tables_at(offset.pos)[table]
-        if state is None or (state.id, state.version) != (then.id, then.version):
+        state, then = self.now.get(table), self.tables_at(offset.pos).get(table)
+        if state is None or then is None or (state.id, state.version) != (then.id, then.version):
             raise SchemaMismatchError("the table is gone, or its definition has changed", where=str(table))
         return dict(then.rows)

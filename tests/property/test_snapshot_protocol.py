@@ -20,12 +20,13 @@ from first_seeds import WALKS, breaks_a_promise
 from memo import read_once
 from snapshot_interleaving import SnapshotSimulation, random_walk
 from snapshot_source import T, U, X
+from stream_source import FILE
 from stream_stage import ModelRangeWriter, ModelWriter, on_stage
 from stream_world import StagedLedger
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.incremental import (
     key_range_reader,
     scan_bounds,
@@ -34,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.job import config_guard
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot import range_writer, table_lineage
 
@@ -59,8 +61,19 @@ def test_promises_hold_over_many_random_interleavings(block: int) -> None:
     for seed in range(block, BLOCK_WALKS, BLOCKS):
         try:
             random_walk(seed)
-        except (AssertionError, CdcError) as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+def test_a_table_that_is_not_in_the_view_cannot_be_read() -> None:
+    """As on a server, which has no such table then, or another definition of it."""
+    source = SnapshotSimulation(random.Random(1)).world.source
+    server = source.address
+    view = BinlogOffset(FILE, server.binlog.place(0), None, server.uuid)
+    assert source.rows_at(view, T) == source.now[T].rows
+    assert source.create(X)
+    with pytest.raises(SchemaMismatchError):
+        source.rows_at(view, X)
 
 
 def test_walks_of_the_suite_hand_snapshots_over_and_finish_them_in_windows() -> None:
