@@ -20,6 +20,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, UniqueInde
 _HIDDEN = "!hidden!"
 """Begins the names of columns that MySQL 8.0.13 to 8.0.17 made for functional indexes, and put into row events."""
 _MAX_SHOWN = 5
+_VALUE_SET = ("type_name", "length", "scale", "unsigned", "enum_values")
+"""Attributes that say which values a column can have."""
 _SHOWN_ATTRIBUTES = ("nullable", "unsigned", "charset", "collation", "enum_values", "invisible")
 
 _AGREED: set[tuple[Interned[tuple[Column, ...]], tuple[str, ...], bytes]] = set()
@@ -130,7 +132,7 @@ def _corrected_column(table: Table, known: Column | None, actual: ColumnMetadata
     values |= {"name": actual.name, "position": actual.position, "nullable": actual.nullable}
     if actual.visible is not None:
         values["invisible"] = not actual.visible
-    values |= _default_values(known, actual.nullable)
+    values |= _default_values(known, values)
     changes = {name: value for name, value in values.items() if getattr(known, name) != value}
     return replace(known, **changes) if changes else known
 
@@ -150,13 +152,12 @@ def _values_of_new_type(known: Column, column: Column) -> dict[str, Any]:
     return values
 
 
-def _default_values(known: Column, nullable: bool) -> dict[str, Any]:
-    """Return the default of a column: a nullable one has at least NULL, another one never."""
-    if nullable and not known.has_default:
-        return {"has_default": True, "default": None}
-    if not nullable and known.has_default and known.default is None:
-        return {"has_default": False}
-    return {}
+def _default_values(known: Column, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the default of a column: that in the history if the type is the same, else NULL where it may be NULL."""
+    same_values = all(values.get(name, old) == old for name in _VALUE_SET for old in [getattr(known, name)])
+    if known.default is not None and same_values:
+        return {}
+    return {"has_default": values["nullable"], "default": None, "default_is_expression": False}
 
 
 def _renamed_indexes(table: Table, new_names: dict[str, str]) -> Iterator[UniqueIndex]:

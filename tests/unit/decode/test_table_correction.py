@@ -60,6 +60,33 @@ def test_a_default_is_lost_with_the_null_that_was_wrong() -> None:
     assert corrected(truth) == T
 
 
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"type_name": "INT", "declared_type": "INT", "default": "1"},
+        {"type_name": "DATETIME", "declared_type": "DATETIME", "default": "now()", "default_is_expression": True},
+        {"type_name": "TINYINT", "declared_type": "TINYINT", "unsigned": True, "default": "200"},
+        {"type_name": "DECIMAL", "declared_type": "DECIMAL", "length": 10, "scale": 2, "default": "0.25"},
+    ],
+    ids=lambda history: history["type_name"],
+)
+def test_a_default_of_another_type_is_lost(history: dict[str, Any], nullable: bool) -> None:
+    """It may not be a value of the type that the rows have."""
+    truth = replace(column("a", "TINYINT", has_default=nullable), nullable=nullable)
+    known = replace(truth, **{"length": None, "has_default": True, **history})
+    made = corrected(table(known), table(truth)).columns[0]
+    assert (made.type_name, made.unsigned) == ("TINYINT", False)
+    assert (made.has_default, made.default, made.default_is_expression) == (nullable, None, False)
+
+
+def test_a_default_of_other_members_is_lost() -> None:
+    known = changed("mood", enum_values=("sad", "ok"), default="sad")
+    assert corrected(known) == T
+    renamed = changed("flag", name="drapeau")
+    assert corrected(renamed).columns[1].default == "1", "the type is the same"
+
+
 def test_tables_with_equal_columns_are_compared_by_their_keys_too() -> None:
     table_map = full_table_map(T, layout=b"one layout")
     assert find_correction(T, table_map) is None
