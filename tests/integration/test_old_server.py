@@ -212,3 +212,18 @@ def test_flat_rows_of_ticdcs_protocol(pipeline: Pipeline, old: Any, database: st
         stamps = [v["_tidb_commit_ts"] for v in values]
         assert stamps == sorted(stamps) and len(set(stamps[2:])) == 3
         assert all(v["_tidb_commit_physical_time"] == v["_tidb_commit_ts"] >> 18 for v in values)
+
+
+@pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+def test_unsigned_columns_after_a_year_arrive(pipeline: Pipeline, old: Any, database: str, metadata: str) -> None:
+    """This server writes no bit for YEAR columns into TABLE_MAP."""
+    execute(
+        old,
+        f"SET GLOBAL binlog_row_metadata = {metadata}",
+        f"CREATE TABLE `{database}`.y (id INT PRIMARY KEY, y YEAR, u INT UNSIGNED, v INT, w TINYINT UNSIGNED)",
+    )
+    assert pipeline.snapshot().complete
+    execute(old, f"INSERT INTO `{database}`.y VALUES (1, 2020, 4000000000, -1, 255)")
+    assert pipeline.drain() is not None
+    row = payload(pipeline.records("y")[-1].value)["after"]
+    assert row == {"id": 1, "y": 2020, "u": 4000000000, "v": -1, "w": 255}

@@ -185,6 +185,12 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         "ALTER TABLE c CONVERT TO CHARACTER SET utf8mb4",
         "INSERT INTO c VALUES (2, 1, 1)",
     ),
+    "clauses that stand apart": (
+        "CREATE TABLE t (a INT)",
+        "ALTER TABLE t COLLATE utf8mb4_bin, ADD b CHAR(1), CHARSET utf8mb4, COMMENT 'c', RENAME TO x, RENAME TO y",
+        "CREATE TABLE e (id INT PRIMARY KEY, s SET('a ','ä') CHARACTER SET binary)",
+        "INSERT INTO e VALUES (1, 1)",
+    ),
     "what only Python takes for space, case and digits": (
         "CREATE TABLE t (id INT PRIMARY KEY, \u3000 INT)",
         "ALTER TABLE t ADD \u00a0price INT DEFAULT 5",

@@ -77,9 +77,8 @@ class RandomSession:
     def settings(self) -> list[str]:
         """Return the statements that begin the session."""
         pick = self.random
-        # Other bytes in a connection of bytes are no characters of the column; the server takes them.
-        unicode_only = ("binary",) if self.client.startswith("utf8") else ()
-        connection = pick.choice(("", "", "latin1", "utf8mb4", *unicode_only)) if self.client != "binary" else ""
+        # Not binary: bytes that are no characters of their column are taken too.
+        connection = pick.choice(("", "", "latin1", "utf8mb4")) if self.client != "binary" else ""
         return [
             f"SET NAMES {self.client}",
             "SET character_set_results = utf8mb4",
@@ -195,7 +194,7 @@ class RandomSession:
             f"CHANGE {self._column()} {self._definition()}{place}",
             f"DROP {self._column()}",
             f"RENAME COLUMN {self._column()} TO {self._column()}",
-            f"ALTER {self._column()} SET DEFAULT {self._one(self._text(), '1', 'NULL', '(1)')}",
+            f"ALTER {self._column()} SET DEFAULT {self._one(self._text(), '1', 'NULL')}",
             f"ALTER {self._column()} DROP DEFAULT",
             f"ALTER {self._column()} SET {self._one('VISIBLE', 'INVISIBLE')}",
             f"ADD {self._key()}",

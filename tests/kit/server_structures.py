@@ -53,6 +53,8 @@ def column_type(c: Column) -> str:
         return f"decimal({c.length or 10},{c.scale or 0}){sign}"
     if c.type_name in ("FLOAT", "DOUBLE"):
         return base + (f"({c.length},{c.scale})" if c.scale is not None else "") + sign
+    if c.enum_values and c.charset == "binary":
+        return f"{base}({','.join(map(shown_bytes, c.enum_values))})"
     if c.enum_values:
         return f"{base}({','.join(quoted(v) for v in c.enum_values)})"
     if c.type_name in ONE:
@@ -64,6 +66,14 @@ def column_type(c: Column) -> str:
     return base
 
 
+def shown_bytes(member: str) -> str:
+    raw = member.encode("latin-1")
+    try:
+        return quoted(raw.decode())
+    except UnicodeDecodeError:
+        return f"x'{raw.hex()}'"
+
+
 def quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
@@ -73,6 +83,8 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         now = c.default is not None and c.default.startswith("CURRENT_TIMESTAMP")
         return c.default_is_expression and (not now or c.default == theirs)
     ours = c.default and basic_plane(c.default)
+    if c.charset == "binary":
+        return (ours is None) == (theirs is None)
     if ours is None or theirs is None or c.default_is_expression:
         return ours is None and theirs is None
     if c.type_name == "BIT":

@@ -65,7 +65,7 @@ class StructureStream:
         if query.written_by_server and has_hidden_members(query.sql):
             context = DdlContext.from_query(query)
             table = classify_ddl(query.sql, context, lambda _: True).tables[0]
-            query = query._replace(sql=with_members(self.admin, table, query.sql))
+            query = query._replace(sql=with_members(self.admin, table, query.sql) or query.sql)
         context = DdlContext.from_query(
             query,
             lower_case_table_names=self._variables["lower_case_table_names"],

@@ -165,6 +165,7 @@ def _column_meta(types: bytes, meta: bytes) -> tuple[int, ...]:
 # -- optional metadata ----------------------------------------------------------------------------------------------
 
 _NUMERIC = frozenset((wt.DECIMAL, *(form.code for row in _ROWS if row.in_signedness_list for form in row.formats)))
+_NUMERIC_WITHOUT_YEAR = _NUMERIC - {wt.YEAR}
 _CHARACTER = frozenset(
     (wt.VAR_STRING, *_UNUSED_BLOBS, *(form.code for row in _ROWS if row.in_charset_list for form in row.formats))
 )
@@ -238,8 +239,21 @@ class _MetadataExpander:
 
 
 def _unsigned(expander: _MetadataExpander, data: bytes) -> dict[str, Any]:
-    count = expander.count(_NUMERIC)
-    return {"unsigned": expander.expand(_NUMERIC, bits(data, count))}
+    """Return the signedness of numeric columns; None where it cannot be told.
+
+    YEAR columns have a bit, which is set; in MySQL 8.0.15 they have none. Nothing in the event says which of the two it
+    is, but a set bit that only one of them has.
+    """
+    count, earlier_count = expander.count(_NUMERIC), expander.count(_NUMERIC_WITHOUT_YEAR)
+    all_bits = bits(data, 8 * len(data))
+    unsigned = expander.expand(_NUMERIC, (all_bits + (False,) * count)[:count])
+    if count == earlier_count or any(all_bits[earlier_count:]):
+        return {"unsigned": unsigned}
+    earlier = expander.expand(_NUMERIC_WITHOUT_YEAR, all_bits[:earlier_count])
+    if not all(value for kind, value in zip(expander.types, unsigned, strict=True) if kind == wt.YEAR):
+        return {"unsigned": earlier}
+    certain = (a == b or kind == wt.YEAR for kind, a, b in zip(expander.types, unsigned, earlier, strict=True))
+    return {"unsigned": tuple(a if told else None for a, told in zip(unsigned, certain, strict=True))}
 
 
 def _column_names(expander: _MetadataExpander, data: bytes) -> tuple[str, ...]:

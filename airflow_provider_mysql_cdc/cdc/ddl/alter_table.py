@@ -157,10 +157,15 @@ def alter_structure(
 def _apply_options(
     builder: _StructureBuilder, statement: AlterTable, database: DefaultCharset, context: DdlContext
 ) -> None:
+    options = TableOptions()
     for action in statement.actions:
         if isinstance(action, SetOptions):
-            _apply_option(builder, action.options, database, context)
-        elif isinstance(action, ConvertTo):
+            # CHARSET and COLLATE belong together wherever they stand.
+            for name in ("charset", "collation", "comment", "engine"):
+                setattr(options, name, getattr(action.options, name) or getattr(options, name))
+    _apply_option(builder, options, database, context)
+    for action in statement.actions:
+        if isinstance(action, ConvertTo):
             builder.defaults = resolve_charset(action.charset, action.collation, database, context)
             columns, changes = builder.columns, [a for a in statement.actions if isinstance(a, ChangeColumn)]
             changed = {matching_name((c.name for c in columns), a.old) for a in changes}

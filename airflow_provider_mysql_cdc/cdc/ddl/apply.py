@@ -241,9 +241,8 @@ def _apply_create(step: _StatementStep, statement: CreateTable) -> SchemaState:
 def _apply_alter(step: _StatementStep, statement: AlterTable) -> SchemaState:
     state, context = step.state, step.context
     table_id = step.table_id(statement.name)
-    target = next((step.table_id(a.name) for a in statement.actions if isinstance(a, RenameTo)), table_id)
-    if len([a for a in statement.actions if isinstance(a, RenameTo)]) > 1:
-        raise DdlParseError("a statement renames a table twice", where=str(table_id))
+    # Of several new names the last one counts (MySQL 9.7.4).
+    target = [table_id, *(step.table_id(a.name) for a in statement.actions if isinstance(a, RenameTo))][-1]
     source = step.structure(table_id)
     kind: ChangeKind = "INDEX" if statement.index_only else "ALTER" if target == table_id else "RENAME"
     previous = None if target == table_id else table_id

@@ -186,8 +186,10 @@ def with_default(column: Column, default: Default | None, context: DdlContext) -
 
 
 def _enum_member(literal: Default, charset: DefaultCharset | None, context: DdlContext) -> str:
-    """Return a member of ENUM or SET; the server drops its trailing spaces."""
-    return member_text(literal, charset.charset if charset else "utf8mb4", context).rstrip(" ")
+    """Return a member of ENUM or SET; the server drops its trailing spaces, but not those of bytes."""
+    name = charset.charset if charset else "utf8mb4"
+    text = member_text(literal, name, context)
+    return text if name == "binary" else text.rstrip(" ")
 
 
 def with_charset(column: Column, target: DefaultCharset) -> Column:

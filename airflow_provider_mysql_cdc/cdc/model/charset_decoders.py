@@ -171,6 +171,7 @@ def decode_lossy(data: bytes, name: str) -> str:
     except UnicodeDecodeError:
         pass
     out, pos, decode = [], 0, text_decoder(name)
+    unit = UNICODE[name][1] if name in UNICODE else 1
     while pos < len(data):
         for size in (4, 3, 2, 1):
             try:
@@ -183,7 +184,7 @@ def decode_lossy(data: bytes, name: str) -> str:
                 break
         else:
             out.append("?")
-            pos += 1
+            pos += unit
     return "".join(out)
 
 
@@ -230,7 +231,9 @@ def _single_byte_codes(name: str) -> dict[str, int]:
 
 @cache
 def _multi_byte_codes(name: str) -> dict[str, bytes]:
-    return {character: code for code, character in reversed(_overrides(MULTI[name][1]).items())}
+    # A wide form of an ASCII character (0x815F of sjis is a backslash) is not what the character is written as.
+    codes = reversed(_overrides(MULTI[name][1]).items())
+    return {character: code for code, character in codes if not character.isascii()}
 
 
 _BASIC_PLANE_ONLY = frozenset(("utf8mb3", "utf8", "ucs2"))

@@ -52,7 +52,8 @@ def test_names_types_and_metadata() -> None:
 
 def test_signedness_counts_numeric_columns_only() -> None:
     found = parse(FULL)
-    assert by_name(found, found.unsigned) == {"id": True, "b_": False, "d": True, "y": True, "h": False}
+    # A server before YEAR columns had a bit would have written the same if h were UNSIGNED.
+    assert by_name(found, found.unsigned) == {"id": True, "b_": False, "d": True, "y": True}
 
 
 def test_charsets_of_character_and_list_columns_come_together() -> None:
@@ -123,3 +124,21 @@ def test_every_cut_is_refused_or_read_as_less_metadata(body: bytes) -> None:
             assert error.where == "binlog.000001:4"
         else:
             assert found.column_types == whole.column_types and found.null_bits == whole.null_bits
+
+
+@pytest.mark.parametrize(
+    ("signedness", "unsigned"),
+    [
+        # INT, YEAR, INT UNSIGNED, INT, TINYINT UNSIGNED, as MySQL 9.7.4 and 8.0.15 wrote it.
+        (b"\x68", (False, True, True, False, True)),
+        (b"\x50", (False, True, None, None, None)),
+        (b"\x00", (False, None, False, False, False)),
+        (b"\x40", (False, True, None, False, False)),
+    ],
+)
+def test_signedness_after_a_year_is_told_where_it_is_certain(
+    signedness: bytes, unsigned: tuple[bool | None, ...]
+) -> None:
+    types = bytes((wt.LONG, wt.YEAR, wt.LONG, wt.LONG, wt.TINY))
+    body = bytes(8) + b"\1d\0\1t\0" + b"\5" + types + b"\0" + b"\0" + b"\1" + bytes((len(signedness),)) + signedness
+    assert parse(body).unsigned == unsigned

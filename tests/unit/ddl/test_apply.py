@@ -450,6 +450,13 @@ def test_a_table_is_created_where_only_a_view_was() -> None:
     assert run("DROP VIEW IF EXISTS v, w", state=state, context=atomic).state is state
 
 
+def test_clauses_of_alter_table_belong_together_wherever_they_stand() -> None:
+    text = "ALTER TABLE t COLLATE utf8mb4_bin, ADD b CHAR(1), CHARSET utf8mb4, COMMENT 'c', RENAME TO x, RENAME y"
+    changed = table("CREATE TABLE t (a INT)", text)
+    assert (changed.id.table, changed.collation, changed.columns[1].collation) == ("y", "utf8mb4_bin", "utf8mb4_bin")
+    assert changed.comment == "c"
+
+
 GENERATED_KEY = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
 
 

@@ -30,6 +30,7 @@ def column(definition: str, client: int, connection: int | None = None) -> Colum
         ("ENUM(X'C3A4') CHARACTER SET utf8mb4", LATIN1, None, ("ä",)),
         ("ENUM('b','bcd') CHARACTER SET ucs2", BINARY, None, ("b", "b捤")),
         ("ENUM(X'62',X'6263') CHARACTER SET utf32", UTF8MB4, None, ("b", "扣")),
+        ("SET('a ','b') CHARACTER SET binary", UTF8MB4, None, ("a ", "b")),
         ("SET('😀','x') CHARACTER SET utf16", UTF8MB4, None, ("😀", "x")),
         ("ENUM('😀') CHARACTER SET utf8mb3", UTF8MB4, None, ("?",)),
     ],
