@@ -31,6 +31,56 @@ def sample(name: str) -> dict[str, Any]:
     return found
 
 
+_SNAPSHOT = {
+    "type": "string",
+    "optional": True,
+    "name": "io.debezium.data.Enum",
+    "version": 1,
+    "parameters": {"allowed": "true,last,false,incremental"},
+    "default": "false",
+    "field": "snapshot",
+}
+_TRANSACTION = {
+    "type": "struct",
+    "fields": [
+        {"type": "string", "optional": False, "field": "id"},
+        {"type": "int64", "optional": False, "field": "total_order"},
+        {"type": "int64", "optional": False, "field": "data_collection_order"},
+    ],
+    "optional": True,
+    "field": "transaction",
+}
+
+
+def real_payload(payload: dict[str, Any], version: str = "1.9.7.Final") -> dict[str, Any]:
+    """Return the payload of a row event of the seeds as Debezium 1.9.7 writes it (docs/debezium-differences.md)."""
+    source = {}
+    for name, value in payload["source"].items():
+        source[name] = {True: "true", False: "false"}.get(value, value) if name == "snapshot" else value
+        if name == "db":
+            source["sequence"] = None
+    return {**payload, "source": {**source, "version": version}, "transaction": payload.get("transaction")}
+
+
+def real_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a key or a value of the seeds as Debezium 1.9.7 writes it."""
+    fields = []
+    for field in schema["fields"]:
+        if field["field"] == "source":
+            members = []
+            for member in field["fields"]:
+                members.append(_SNAPSHOT if member["field"] == "snapshot" else member)
+                if member["field"] == "db":
+                    members.append({"type": "string", "optional": True, "field": "sequence"})
+            fields.append({**field, "fields": members})
+        else:
+            fields.append(field)
+    if any(field["field"] == "source" for field in fields):
+        return {**schema, "fields": [*fields, _TRANSACTION]}
+    ordered = [{name: field[name] for name in ("type", "optional", "field")} for field in fields]
+    return {"type": "struct", "fields": ordered, "optional": False, "name": schema["name"]}
+
+
 @dataclass
 class Step:
     """Hold one statement of a recorded schema change topic and what it did."""

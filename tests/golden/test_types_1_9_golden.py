@@ -227,7 +227,7 @@ class At:
 
 
 @pytest.mark.req("EVT-34", "TXN-09")
-@pytest.mark.parametrize(("metadata", "more"), [("false", []), ("true", ["transaction"])])
+@pytest.mark.parametrize(("metadata", "more"), [("false", ["transaction"]), ("true", ["transaction"])])
 def test_a_truncate_event_has_the_members_of_its_schema(metadata: str, more: list[str]) -> None:
     properties = {"event.contract": "1.9", "provide.transaction.metadata": metadata, "skipped.operations": "none"}
     event: Any = SimpleNamespace(timestamp=5, server_id=1, file="b.000001", start_pos=4)

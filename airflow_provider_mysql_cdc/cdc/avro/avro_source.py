@@ -182,11 +182,21 @@ def branch_prefix(member: Member) -> str:
     return member_encoder(member)(0).removesuffix(avro_binary.varint(0))
 
 
+def transaction_end(layout: Contract) -> str:
+    """Return the bytes of a missing transaction where it is the last member of a value, as in contract 1.9.
+
+    Args:
+        layout: The event contract.
+    """
+    return "\x00" if layout.tail[-1].name == "transaction" else ""
+
+
 def _op_tail_function(layout: Contract) -> Callable[[int], str]:
     members = [m for m in layout.tail if m.name in ("ts_ms", "ts_us", "ts_ns")]
     ms = _EncodedCache(member_encoder(members[0]))
     if len(members) == 1:
-        return lambda ns: ms[ns // 1_000_000]
+        end = transaction_end(layout)
+        return lambda ns: ms[ns // 1_000_000] + end
     us_branch, ns_branch = map(branch_prefix, members[1:])
 
     def op_tail(ns: int) -> str:

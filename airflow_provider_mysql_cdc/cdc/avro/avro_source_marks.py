@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
-from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource, branch_prefix, member_encoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource, branch_prefix, member_encoder, transaction_end
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import BINARY_MARK, MarkedContext, mark
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member
@@ -57,7 +57,9 @@ def op_tail(block: AvroSource) -> str:
     Args:
         block: The table's source block.
     """
-    return _texts((member for member in block.plain.layout.tail if member.name in _NOW_MARKS), _NOW_MARKS, {})
+    layout = block.plain.layout
+    times = _texts((member for member in layout.tail if member.name in _NOW_MARKS), _NOW_MARKS, {})
+    return times + transaction_end(layout)
 
 
 def _texts(members: Iterable[Member], mark_names: Mapping[str, str], constants: Mapping[str, str]) -> str:

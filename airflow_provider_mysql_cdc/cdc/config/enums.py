@@ -110,8 +110,8 @@ class EventContract(DocEnum):
     CURRENT = "3.x", "what Debezium 3.6 writes"
     OLD = (
         "1.9",
-        "what the manuals of Debezium 1.9 show: no ts_us and ts_ns, a boolean source.snapshot, no version of the "
-        "envelope, FLOAT as double and REAL as float",
+        "what Debezium 1.9.7 writes: no ts_us and ts_ns, four texts of source.snapshot, no version of the envelope, "
+        "FLOAT as double and REAL as float (docs/debezium-differences.md)",
     )
 
 

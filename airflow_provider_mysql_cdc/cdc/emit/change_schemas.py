@@ -43,12 +43,11 @@ def change_key_schema(layout: Contract) -> ConnectSchema:
     return struct([Member("databaseName").to_schema()], name, version=1 if layout.recent else None)
 
 
-def change_value_schema(layout: Contract, *, comments: bool = False) -> ConnectSchema:
+def change_value_schema(layout: Contract) -> ConnectSchema:
     """Return the value schema of schema changes.
 
     Args:
         layout: The event contract.
-        comments: ``include.schema.comments``; contract 1.9 has the member ``comment`` only then (SCH-40, SCH-41).
     """
     name = f"io.debezium.connector.{layout.connector}.SchemaChangeValue"
     if layout.flat_changes:
@@ -58,13 +57,13 @@ def change_value_schema(layout: Contract, *, comments: bool = False) -> ConnectS
     if layout.recent:
         members.append(Member("ts_ms", "int64").to_schema())
     members += [Member(n, optional=True).to_schema() for n in ("databaseName", "schemaName", "ddl")]
-    members.append({**_struct_array(_change_schema(layout, comments=comments)), "field": "tableChanges"})
+    members.append({**_struct_array(_change_schema(layout)), "field": "tableChanges"})
     return struct(members, name, version=1 if layout.recent else None)
 
 
-def _change_schema(layout: Contract, *, comments: bool) -> ConnectSchema:
+def _change_schema(layout: Contract) -> ConnectSchema:
     version = 1 if layout.recent else None
-    comment = [Member("comment", optional=True).to_schema()] if layout.recent or comments else []
+    comment = [Member("comment", optional=True).to_schema()]
     column = [*(m.to_schema() for m in _COLUMN), *comment]
     if layout.recent:
         column.append(Member(RECENT_COLUMN_MEMBERS[1], optional=True).to_schema())
@@ -79,6 +78,9 @@ def _change_schema(layout: Contract, *, comments: bool) -> ConnectSchema:
     change = [
         Member("type").to_schema(),
         Member("id").to_schema(),
-        {**struct(table, "io.debezium.connector.schema.Table", optional=True, version=version), "field": "table"},
+        {
+            **struct(table, "io.debezium.connector.schema.Table", optional=layout.recent, version=version),
+            "field": "table",
+        },
     ]
     return struct(change, "io.debezium.connector.schema.Change", version=version)

@@ -1,8 +1,9 @@
 """Event contracts as tables: the source block, the envelope and the names of their schemas.
 
-``mysql``/``3.x`` is what Debezium 3.6.1 writes; ``mysql``/``1.9`` and ``db2``/``1.9`` are the samples of the seeds
-(EVT-12 to EVT-19, EVT-35, SCH-33 to SCH-41, DB2-01 to DB2-08, DB2-17). ``mysql``/``1.9`` with source struct ``v1`` is
-the format before Debezium 0.10 (EVT-39, SCH-28 to SCH-31). What the samples do not show follows Debezium 1.9.7.
+``mysql``/``3.x`` is what Debezium 3.6.1 writes, ``mysql``/``1.9`` what Debezium 1.9.7 does (EVT-12 to EVT-19, EVT-35,
+SCH-33 to SCH-41); the samples of the seeds are older in some members (docs/debezium-differences.md). ``db2``/``1.9`` is
+that of the seeds' samples (DB2-01 to DB2-08, DB2-17). ``mysql``/``1.9`` with source struct ``v1`` is the format before
+Debezium 0.10 (EVT-39, SCH-28 to SCH-31).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 SNAPSHOT_MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _ENUM: dict[str, Any] = {"name": "io.debezium.data.Enum", "version": 1, "parameters": {"allowed": SNAPSHOT_MARKERS}}
+_MARKERS_1_9 = dict.fromkeys(("first", "first_in_data_collection", "last_in_data_collection"), "true")
 CONNECT_ORDER = ("type", "fields", "optional", "name", "version")
 
 
@@ -134,6 +136,8 @@ class Contract:
             typed: Whether the value is written with its schema. The seeds have a boolean schema and yet the text
                 ``incremental`` (SNAP-44, SNAP-47), which is only valid in a value without a schema.
         """
+        if not self.recent and not self.boolean_snapshot:
+            return _MARKERS_1_9.get(marker, marker)
         if not self.boolean_snapshot or (marker == "incremental" and not typed and not self.flat_changes):
             return marker
         return marker != "false"
@@ -157,7 +161,6 @@ _SOURCE_POSITION = (
     Member("query", optional=True),
 )
 _SOURCE_3 = (*_SOURCE_START, _SNAPSHOT_TEXT, _DB, _SEQUENCE, *_FINE_TIMES, _TABLE, *_SOURCE_POSITION)
-_SOURCE_1 = (*_SOURCE_START, _SNAPSHOT_FLAG, _DB, _TABLE, *_SOURCE_POSITION)
 _OP, _TS_MS = Member("op"), Member("ts_ms", "int64", optional=True)
 
 MYSQL_3 = Contract(
@@ -171,20 +174,27 @@ MYSQL_3 = Contract(
     envelope_version=2,
     tail=(TRANSACTION_BLOCK, _OP, _TS_MS, *_FINE_TIMES),
 )
+_SOURCE_1 = (*_SOURCE_START, _SNAPSHOT_TEXT_1, _DB, _SEQUENCE, _TABLE, *_SOURCE_POSITION)
+_TRANSACTION_1 = _transaction_block(recent=False)
 MYSQL_1_9 = Contract(
     connector="mysql",
     version="1.9",
-    product_version="1.9.5.Final",
+    product_version="1.9.7.Final",
     source_name="io.debezium.connector.mysql.Source",
     source=_SOURCE_1,
-    change_source=(*_SOURCE_START, _SNAPSHOT_TEXT_1, _DB, _SEQUENCE, _TABLE, *_SOURCE_POSITION),
+    change_source=_SOURCE_1,
+    tail=(_OP, _TS_MS, _TRANSACTION_1),
+    recent=False,
+    transaction=_TRANSACTION_1,
+)
+_OLDEST = replace(
+    MYSQL_1_9,
     tail=(_OP, _TS_MS),
     key_order=("type", "name", "optional", "fields"),
     key_field_order=("field", "type", "optional"),
     boolean_snapshot=True,
-    recent=False,
-    transaction=_transaction_block(recent=False),
 )
+"""What the formats have in common that follow the seeds alone: before Debezium 0.10, and of Db2."""
 # The sample of this format (EX-02) is from Debezium 0.10.0.Beta4.
 _SOURCE_V1 = (
     *(Member("version", optional=True), Member("name"), Member("server_id", "int64"), Member("ts_sec", "int64")),
@@ -192,10 +202,10 @@ _SOURCE_V1 = (
     *(Member("thread", "int64", optional=True), *(Member(n, optional=True) for n in ("db", "table", "query"))),
 )
 MYSQL_1_9_V1 = replace(
-    MYSQL_1_9, product_version="0.10.0.Beta4", source=_SOURCE_V1, change_source=_SOURCE_V1, struct="v1"
+    _OLDEST, product_version="0.10.0.Beta4", source=_SOURCE_V1, change_source=_SOURCE_V1, struct="v1"
 )
 DB2_1_9 = replace(
-    MYSQL_1_9,
+    _OLDEST,
     connector="db2",
     product_version="2.3.4.Final",
     source_name="io.debezium.connector.db2.Source",

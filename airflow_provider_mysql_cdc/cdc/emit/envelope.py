@@ -21,6 +21,8 @@ from airflow_provider_mysql_cdc.cdc.model import avro_names
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
 
+_RECENT_PARAMETER = "__debezium.source.column.name"
+
 
 def schema_name(table: Table, options: DecoderOptions, part: str) -> str:
     """Return the name of a schema: the table's topic name and the part, adjusted (EVT-04).
@@ -79,12 +81,18 @@ def key_schema(
     columns = key_columns(table, options)
     if not columns:
         return None
+    comments = comments and layout.recent
     fields = [field_schema(c, options, comments=comments, names=options.field_names) for c in columns]
     fields += [Member(name).to_schema() for name, _ in options.key_fields]
     order = layout.key_field_order
     if order:
         fields = [{**{k: f[k] for k in order}, **f} for f in fields]
     return struct(fields, schema_name(table, options, "Key"), order=layout.key_order)
+
+
+def _type_parameters(parameters: tuple[tuple[str, str], ...], layout: Contract) -> tuple[tuple[str, str], ...]:
+    """Return the parameters that describe a column's type; Debezium 1.9 did not write its name there."""
+    return tuple(p for p in parameters if layout.recent or p[0] != _RECENT_PARAMETER)
 
 
 def value_schema(
@@ -96,12 +104,16 @@ def value_schema(
         table: The table.
         options: Type settings, prefix and key.
         layout: The event contract.
-        comments: Whether column comments become ``doc``.
+        comments: Whether column comments become ``doc``; not in contract 1.9.
         transaction: Whether transaction metadata is on; contract 1.9 has its member only then (EVT-14).
     """
     row = [
         field_schema(
-            c, options, comments=comments, parameters=options.treatment(c).parameters, names=options.field_names
+            c,
+            options,
+            comments=comments and layout.recent,
+            parameters=_type_parameters(options.treatment(c).parameters, layout),
+            names=options.field_names,
         )
         for c in value_columns(table, options)
     ]

@@ -108,8 +108,8 @@ def column_dict(column: Column, *, recent: bool = True, comments: bool = False) 
         quoted = ["'{}'".format(v.replace("'", "''")) for v in column.enum_values]
         values = (column.comment if comments else None, default_literal(column), quoted or None)
         out |= dict(zip(RECENT_COLUMN_MEMBERS, values, strict=True))
-    elif comments:
-        out["comment"] = column.comment
+    else:
+        out["comment"] = column.comment if comments else None
     return out
 
 
@@ -132,8 +132,7 @@ def _table_description(table: Table, recent: bool, comments: bool) -> tuple[dict
         "primaryKeyColumnNames": list(table.key_columns()),
         "columns": [column_dict(c, recent=recent, comments=comments) for c in table.columns],
     }
-    if recent or comments:
-        out["comment"] = table.comment if comments else None
+    out["comment"] = table.comment if comments else None
     return out, RawJson(dumps(out))
 
 
@@ -164,9 +163,14 @@ class SchemaChangeFormat:
         """The event contract."""
         return contract(self.version, source_struct=self.source_struct)
 
+    @property
+    def records_truncations(self) -> bool:
+        """Whether TRUNCATE TABLE has a record, as in Debezium 1.9."""
+        return not self.layout.recent and not self.layout.flat_changes
+
     @cached_property
     def _schemas(self) -> tuple[str, str]:
-        return dumps(change_key_schema(self.layout)), dumps(change_value_schema(self.layout, comments=self.comments))
+        return dumps(change_key_schema(self.layout)), dumps(change_value_schema(self.layout))
 
     def stream_records(
         self,
@@ -181,7 +185,7 @@ class SchemaChangeFormat:
         """Yield the records of one statement of the stream, one per change; each names all tables of the statement.
 
         Args:
-            changes: The statement's changes from ``ddl.apply_ddl``; truncations have no record.
+            changes: The statement's changes from ``ddl.apply_ddl``; truncations have a record in contract 1.9 only.
             event: The statement's QUERY event.
             transaction: The transaction around it.
             in_transaction: Whether the statement is between BEGIN and COMMIT (CREATE TABLE ... SELECT); only then
@@ -189,7 +193,7 @@ class SchemaChangeFormat:
             row: Value of ``source.row``; Debezium leaves the row number of the last row event there.
             is_included: Whether a change gets a record; each record still names all tables of the statement.
         """
-        recorded = [c for c in changes if c.kind != "TRUNCATE"]
+        recorded = [c for c in changes if c.kind != "TRUNCATE" or self.records_truncations]
         ms = transaction.commit_us // 1000 or event.timestamp * 1000
         source_values: dict[str, Any] = {
             "ts_ns": ms * 1_000_000,
@@ -278,7 +282,9 @@ class SchemaChangeFormat:
                 payload["ts_ms"] = self.clock_ns() // 1_000_000
             # A change from a signal has no statement.
             payload |= {"databaseName": db, "schemaName": None, "ddl": ddl or None}
-            payload["tableChanges"] = [_change_entry(c, recent, self.comments, _table_text) for c in changes]
+            payload["tableChanges"] = [
+                _change_entry(c, recent, self.comments, _table_text) for c in changes if recent or c.kind != "DROP"
+            ]
         key, value = dumps({"databaseName": db}), dumps(payload)
         if self.key_schema:
             key = f'{{"schema":{self._schemas[0]},"payload":{key}}}'
@@ -292,7 +298,7 @@ def change_dict(change: SchemaChangeEntry, *, recent: bool = True, comments: boo
 
     Args:
         change: A listed change.
-        recent: Whether the format is newer than 1.9, which names a renamed table twice, old and new (SCH-39).
+        recent: Whether to write the members that came after 1.9.
         comments: ``include.schema.comments``.
     """
     return _change_entry(change, recent, comments, table_dict)
@@ -306,8 +312,6 @@ def _change_entry(
     change: SchemaChangeEntry, recent: bool, comments: bool, describe: Callable[..., Any]
 ) -> dict[str, Any]:
     name = change.id.debezium_id() if change.id else ""
-    if change.previous_id and not recent:
-        name = f"{change.previous_id.debezium_id()},{name}"
     description = None if change.table is None else describe(change.table, recent=recent, comments=comments)
     return {"type": _CHANGE_TYPES[change.kind], "id": name, "table": description}
 
@@ -328,7 +332,7 @@ def _table_names(ids: Iterable[TableId]) -> str:
 
 def _source_table(change: SchemaChangeEntry, names: str) -> str | None:
     """Return ``source.table``: tables; null for CREATE and DROP DATABASE, else empty."""
-    if change.kind in _CHANGE_TYPES:
+    if change.kind in _CHANGE_TYPES or change.kind == "TRUNCATE":
         return names
     word = change.ddl.split(maxsplit=1)[0].upper()
     return None if change.kind == "DATABASE" and word in ("CREATE", "DROP") else ""

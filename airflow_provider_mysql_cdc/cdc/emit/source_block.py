@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, quote_or_null
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import NO_TRANSACTION
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import Memo
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -165,6 +166,16 @@ def _op_tail_1(ns: int) -> str:
     return f',"ts_ms":{ns // 1_000_000}}}'
 
 
+def _op_tail_1_9(ns: int) -> str:
+    return f',"ts_ms":{ns // 1_000_000}{NO_TRANSACTION}}}'
+
+
+def _op_tail_of(layout: Contract) -> Callable[[int], str]:
+    if layout.recent:
+        return _op_tail_3
+    return _op_tail_1_9 if layout.transaction in layout.tail else _op_tail_1
+
+
 def source_block(
     table: TableId,
     *,
@@ -213,7 +224,7 @@ def source_block(
         tail,
         include_query,
         streamed,
-        _op_tail_3 if layout.recent else _op_tail_1,
+        _op_tail_of(layout),
         typed,
         Memo(lambda thread: tail(thread or "null", "null", streamed), _MAX_THREADS),
     )

@@ -29,18 +29,23 @@ def after_row(ctx: EventContext, op: str) -> str:
     return f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
 
 
+NO_TRANSACTION = ',"transaction":null'
+"""The end of a value of contract 1.9 without transaction metadata, before its last brace."""
+
+
 def _after_row_1_9(ctx: EventContext, op: str) -> str:
     return f'{ctx.src_tail},"op":"{op}"{ctx.tail}'
 
 
 def _after_row_1_9_transaction(ctx: EventContext, op: str) -> str:
-    return f'{ctx.src_tail},"op":"{op}"{ctx.tail[:-1]},"transaction":{ctx.transaction}}}'
+    tail = ctx.tail[:-1].removesuffix(NO_TRANSACTION)
+    return f'{ctx.src_tail},"op":"{op}"{tail},"transaction":{ctx.transaction}}}'
 
 
 def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
     """Return the function that writes the text after the row number.
 
-    In contract 1.9 the transaction comes last, and only with transaction metadata (EX-14, EX-18).
+    In contract 1.9 the transaction comes last (EX-14, EX-18); without transaction metadata it is a part of the tail.
     """
     if options.contract != "1.9":
         return after_row
