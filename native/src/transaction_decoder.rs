@@ -1,11 +1,13 @@
 //! The decoder of whole transactions, as Python uses it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::binlog_events::{self, Gtid, Stop};
 use crate::declined::Declined;
-use crate::decoded_transactions::{DecodedTransactions, PartitionRecords, Segment};
+use crate::decoded_transactions::{DecodedTransactions, PartitionRecords, Segment, TransactionFacts};
 use crate::known_tables::{KnownTable, KnownTables, RowContext};
 use crate::python_calls::guarded;
 use crate::row_context::ContextTemplate;
@@ -36,7 +38,12 @@ pub struct TransactionDecoder {
     tables: KnownTables,
     tally: Py<Tally>,
     by_event: bool,
+    /// TiCDC's timestamp of the last transaction; `UNORDERED` where records have none.
+    commit_ts: AtomicU64,
 }
+
+/// Timestamps of transactions are not compared.
+const UNORDERED: u64 = u64::MAX;
 
 fn context_of(plan: Option<ContextPlan>, binary: bool) -> Option<(Option<RowContext>, Vec<u8>)> {
     let Some((before, after, head)) = plan else { return Some((None, Vec::new())) };
@@ -47,7 +54,18 @@ fn context_of(plan: Option<ContextPlan>, binary: bool) -> Option<(Option<RowCont
 impl TransactionDecoder {
     #[new]
     fn new(tally: Py<Tally>, by_event: bool) -> TransactionDecoder {
-        TransactionDecoder { tables: KnownTables::default(), tally, by_event }
+        TransactionDecoder { tables: KnownTables::default(), tally, by_event, commit_ts: AtomicU64::new(UNORDERED) }
+    }
+
+    /// TiCDC's timestamp of the last transaction; those that would not be above it are left to Python.
+    #[getter]
+    fn commit_ts(&self) -> u64 {
+        self.commit_ts.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_commit_ts(&self, commit_ts: u64) {
+        self.commit_ts.store(commit_ts, Ordering::Relaxed);
     }
 
     /// Add a table version by its TABLE_MAP; return whether its rows can be decoded.
@@ -130,8 +148,11 @@ impl TransactionDecoder {
             let step = transaction_end(data, at, pos, dump).and_then(|(stop, end)| {
                 let transaction = Transaction::new(py, &self.tables, data, dump, &mut buffers);
                 let (facts, rows, bytes) = transaction.decode(at, stop, pos)?;
+                let commit_ts = self.next_commit_ts(&facts)?;
                 let added = decoded.add(py, &self.tables, &mut buffers.records, facts, (rows, bytes));
-                added.map(|()| (stop, end)).ok_or(Stop::ForPython)
+                added.ok_or(Stop::ForPython)?;
+                self.set_commit_ts(commit_ts);
+                Ok((stop, end))
             });
             match step {
                 Ok(next) => (at, pos) = next,
@@ -139,6 +160,17 @@ impl TransactionDecoder {
             }
         }
         (at, pos, None)
+    }
+
+    /// Return the timestamp of a transaction, if it is above the one of the last transaction.
+    fn next_commit_ts(&self, facts: &TransactionFacts) -> Result<u64, Stop> {
+        let last = self.commit_ts();
+        if last == UNORDERED {
+            return Ok(UNORDERED);
+        }
+        let millis = (facts.commit_us / 1000).checked_mul(1 << 18).ok_or(Stop::ForPython)?;
+        let commit_ts = millis | (facts.commit_us % 1000) << 8 | u64::from(facts.sequence_byte);
+        if facts.commit_us == 0 || commit_ts <= last { Err(Stop::ForPython) } else { Ok(commit_ts) }
     }
 
     /// Return the records of a segment partition by partition.

@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 TABLES = re.compile(
@@ -292,7 +293,9 @@ class _Reading:
             self.events = 0
             self.at = SimpleNamespace(query=None, thread=0, gtid=None, commit_us=0)
             parsed = parse_gtid(event)
-            self.order = str(parsed.sequence_number)
+            # The kernel decodes transactions whose timestamps rise only.
+            us = parsed.commit_us or event.timestamp * 1_000_000
+            self.order = str(commit_ts(us, parsed.sequence_number).value)
             self.at.gtid, self.at.commit_us, self.server = parsed.gtid, parsed.commit_us, event.server_id
         elif event.type == c.QUERY_EVENT:
             thread = begin_thread_id(event)

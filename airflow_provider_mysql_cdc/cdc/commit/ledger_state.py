@@ -131,6 +131,11 @@ class LedgerState:
         marker = self.marker(0, self.plan.epoch)
         return marker.prepared if marker is not None else ()
 
+    def last_commit_ts(self) -> int:
+        """Return the highest commit timestamp (TiCDC's) that a committed record can have; 0 where there are none."""
+        planned = self.plan.commit_ts if self.plan is not None else 0
+        return max([planned, *(marker.commit_ts for marker in self.markers.values())])
+
     @property
     def processed_signals(self) -> ProcessedSignals | None:
         """How far rows of the signal table were processed when the stream was moved back; None when it was not."""

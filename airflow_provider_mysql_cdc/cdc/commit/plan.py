@@ -67,6 +67,7 @@ class BatchPlan:
         gapless: Whether the stream continues at ``start``: no change of a captured table may lie between ``start`` and
             a snapshot's view; and a reset has left nothing out.
         omitted_topics: Digest of the topics that were left out (``without_topics``); None in a complete plan.
+        commit_ts: The highest commit timestamp (TiCDC's) of earlier batches, set by ``takeover.begin_epoch``.
     """
 
     epoch: int
@@ -85,6 +86,7 @@ class BatchPlan:
     attempt: str = field(default="", compare=False)
     gapless: bool = field(default=False, compare=False)
     omitted_topics: str | None = None
+    commit_ts: int = field(default=0, compare=False)
 
     def assigned_writer(self, topic: str, partition: int) -> int:
         """Return the writer of a partition; a topic that is created during the batch has one writer for all partitions.
@@ -148,6 +150,7 @@ class BatchPlan:
             "attempt": self.attempt,
             "gapless": self.gapless,
         }
+        out |= {"commit_ts": self.commit_ts} if self.commit_ts else {}
         return out if self.omitted_topics is None else out | {"topics": self.omitted_topics}
 
     @classmethod
@@ -179,6 +182,7 @@ class BatchPlan:
             attempt=record.text("attempt", ""),
             gapless=record.flag("gapless", False),
             omitted_topics=record.text_or_none("topics"),
+            commit_ts=record.integer("commit_ts", 0),
         )
 
 
@@ -228,6 +232,7 @@ class Marker:
         prepared: XA transactions that are prepared and not decided at ``reached``.
         tables: Those of the records that are row events, per table (``TableId.path``).
         native: What the native kernel has decoded.
+        commit_ts: The highest commit timestamp of a transaction that this writer has read (TiCDC's); 0 elsewhere.
     """
 
     epoch: int
@@ -241,6 +246,7 @@ class Marker:
     prepared: tuple[PreparedXa, ...] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
     native: NativeCounts = field(default_factory=NativeCounts)
+    commit_ts: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -256,6 +262,7 @@ class Marker:
             "gtids": self.gtids,
             "prepared": [xa.to_json() for xa in self.prepared],
             **self.native.members(),
+            **({"commit_ts": self.commit_ts} if self.commit_ts else {}),
         }
 
     @classmethod
@@ -278,6 +285,7 @@ class Marker:
             prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared", ())),
             tables=record.each_member("tables", Members.integer),
             native=NativeCounts.from_members(record),
+            commit_ts=record.integer("commit_ts", 0),
         )
 
     def record(self, topic: str) -> SideRecord:

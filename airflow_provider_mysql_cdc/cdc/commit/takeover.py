@@ -99,9 +99,11 @@ def begin_epoch(
     current = read_as_planner(ledger, expect_plan=_expects_predecessor(plan)) or LedgerState()
     _require_next_plan(plan, current)
     current_plan = current.plan
-    # A plan keeps the pins under which it was started; a driver that starts late may have others.
-    pins = current_plan.pins if current_plan is not None and current_plan.same_work(plan) else plan.pins
-    attempt_plan = replace(plan, attempt=secrets.token_hex(8), pins=pins)
+    # A plan keeps the pins and the timestamp under which it was started; a driver that starts late may have others.
+    pins, commit_ts = plan.pins, current.last_commit_ts()
+    if current_plan is not None and current_plan.same_work(plan):
+        pins, commit_ts = current_plan.pins, current_plan.commit_ts
+    attempt_plan = replace(plan, attempt=secrets.token_hex(8), pins=pins, commit_ts=commit_ts)
     ids = current.writer_ids(plan.writers)
     records = plan_records(attempt_plan, current.plan_parts)
     records[WRITERS_KEY] = encode({"count": ids[-1] + 1 if ids else 0})

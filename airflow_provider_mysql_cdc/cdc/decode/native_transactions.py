@@ -135,6 +135,15 @@ class NativeTransactionDecoder:
         self.failed = False
         self.now = 0
 
+    @property
+    def commit_ts(self) -> int:
+        """TiCDC's timestamp of the last transaction; the kernel leaves those to Python that would not be above it."""
+        return int(self._native.commit_ts)
+
+    @commit_ts.setter
+    def commit_ts(self, value: int) -> None:
+        self._native.commit_ts = value
+
     def needs_table(self, table_map: bytes) -> bool:
         """Return whether the kernel does not know a table yet and has room for it.
 

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
 
 Progress = Callable[[WriterReport], None]
 CHECK_EVENTS = 64
@@ -43,6 +44,7 @@ class Committer:
         side_records: Ledger records to commit with the next marker; emptied then. They are not produced before that:
             consumers that read committed records get nothing after the first record of an open transaction.
         formats: Serializes heartbeats; None when all records are JSON.
+        commit_clock: Gives transactions TiCDC's commit timestamps; None in other formats.
         renewal: Replaces the Kafka client after a commit, once it has met very many tables; None keeps the client.
     """
 
@@ -57,6 +59,7 @@ class Committer:
     progress: Progress
     side_records: list[SideRecord]
     formats: RecordFormats | None = None
+    commit_clock: CommitClock | None = None
     renewal: ProducerRenewal | None = None
     _commits: int = 0
     _events_since_check: int = 0
@@ -159,6 +162,7 @@ class Committer:
             prepared=self.xa.prepared,
             tables=dict(self.counts.by_table),
             native=self.counts.native(),
+            commit_ts=0 if self.commit_clock is None else self.commit_clock.last,
         )
         if done:
             fault_point("writer.mid_batch", self.index)

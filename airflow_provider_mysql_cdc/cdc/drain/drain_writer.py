@@ -159,7 +159,7 @@ class DrainWriter:
         position = self.position
         position.gtid, position.commit_us = parsed.gtid, parsed.commit_us
         position.thread, position.begun = 0, False
-        self.rows.begin_transaction(parsed)
+        self.rows.begin_transaction(parsed, event)
         position.last_transaction = event.server_id, parsed.gtid
         # A file that ended because the server stopped or crashed has no ROTATE event that names the next one.
         if event.file != position.file:

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporte
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
 
 
 def create_writer(context: WriterContext) -> DrainWriter:
@@ -39,7 +40,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
         position.resume = context.resume_marker.reached
     counts = WriterCounts.resume(context.resume_marker, settings.tally)
     xa, side_records = XaTransactions(plan.prepared), list[SideRecord]()
-    committer = _committer(context, counts, position, xa, tracker, side_records)
+    commit_clock = CommitClock(plan.commit_ts) if cfg.is_ticdc else None
+    committer = _committer(context, counts, position, xa, tracker, side_records, commit_clock)
     output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)
     shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
@@ -55,12 +57,12 @@ def create_writer(context: WriterContext) -> DrainWriter:
         shares=shares,
         signals=signals,
         routes=routes,
-        rows=_row_event_handler(context, settings, position, routes, output, committer, xa, metadata),
+        rows=_row_event_handler(context, settings, position, routes, output, committer, xa, metadata, commit_clock),
         ddl_events=DdlEventHandler(cfg, plan.epoch, context.server),
         output=output,
         committer=committer,
         metadata=metadata,
-        whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer),
+        whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
     )
 
 
@@ -71,6 +73,7 @@ def _committer(
     xa: XaTransactions,
     tracker: GtidTracker,
     side_records: list[SideRecord],
+    commit_clock: CommitClock | None,
 ) -> Committer:
     renew, sink = context.renew_producer, context.sink
     return Committer(
@@ -85,6 +88,7 @@ def _committer(
         progress=context.progress,
         side_records=side_records,
         formats=context.formats,
+        commit_clock=commit_clock,
         renewal=None if renew is None else ProducerRenewal(counts.tables, renew, lambda: sink.renewal_due),
     )
 
@@ -137,6 +141,7 @@ def _row_event_handler(
     committer: Committer,
     xa: XaTransactions,
     metadata: TransactionMetadata | None,
+    commit_clock: CommitClock | None,
 ) -> RowEventHandler:
     return RowEventHandler(
         position=position,
@@ -148,7 +153,7 @@ def _row_event_handler(
         failed_rows=settings.failed_rows,
         metadata=metadata,
         window_keys=context.window_keys,
-        with_sequence_numbers=context.cfg.is_ticdc,
+        commit_clock=commit_clock,
     )
 
 
@@ -159,6 +164,7 @@ def _whole_transactions(
     position: WriterPosition,
     tracker: GtidTracker,
     committer: Committer,
+    commit_clock: CommitClock | None,
 ) -> WholeTransactions | None:
     decoder = create_transaction_decoder(context.cfg, settings.tally, context.window_keys)
-    return None if decoder is None else WholeTransactions(decoder, output, position, tracker, committer)
+    return None if decoder is None else WholeTransactions(decoder, output, position, tracker, committer, commit_clock)

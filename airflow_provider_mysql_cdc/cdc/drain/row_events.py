@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporte
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class RowEventHandler:
         failed_rows: Rows of the last event that could not be decoded; None when such a row stops the run.
         metadata: Numbers the events of a transaction; None without transaction metadata.
         window_keys: Remembers which rows were changed; None outside of an incremental snapshot window.
-        with_sequence_numbers: Whether records carry their transaction's sequence number (TiCDC's commit timestamps).
+        commit_clock: Gives transactions TiCDC's commit timestamps; None in other formats.
         ctx: Texts of the current event for the decoders.
     """
 
@@ -52,7 +53,7 @@ class RowEventHandler:
     failed_rows: list[BadRow] | None = None
     metadata: TransactionMetadata | None = None
     window_keys: WindowKeys | None = None
-    with_sequence_numbers: bool = False
+    commit_clock: CommitClock | None = None
     ctx: EventContext = field(default_factory=EventContext)
     _nulled_columns: set[tuple[TableId, str]] = field(default_factory=set)
 
@@ -60,14 +61,16 @@ class RowEventHandler:
         if self.metadata is not None:
             self.ctx.transaction = PLACEHOLDER
 
-    def begin_transaction(self, gtid_event: GtidEvent) -> None:
+    def begin_transaction(self, gtid_event: GtidEvent, event: Event) -> None:
         """Prepare for the rows of a transaction.
 
         Args:
-            gtid_event: Its GTID event.
+            gtid_event: Its GTID event, parsed.
+            event: The event, whose time replaces a commit time that the server does not log (5.7).
         """
-        if self.with_sequence_numbers:
-            self.ctx.transaction = str(gtid_event.sequence_number)
+        if self.commit_clock is not None:
+            us = gtid_event.commit_us or event.timestamp * 1_000_000
+            self.ctx.transaction = str(self.commit_clock.next_ts(us, gtid_event.sequence_number).value)
 
     def handle(self, event: Event, xa_commit: Event | None = None) -> None:
         """Produce the records of a row event.

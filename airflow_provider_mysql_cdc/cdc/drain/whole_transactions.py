@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows
 from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import TransactionPartitioner
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 _EVENT_TYPE_OFFSET = 9
@@ -58,6 +59,7 @@ class WholeTransactions:
     position: WriterPosition
     tracker: GtidTracker
     committer: Committer
+    commit_clock: CommitClock | None = None
 
     def add_route(self, event: Event, route: TableRoute) -> None:
         """Give the kernel what it needs for the rows that follow a TABLE_MAP event.
@@ -87,7 +89,12 @@ class WholeTransactions:
         without_gtid = self.walker.by_event and chunk[chunk_offset + _EVENT_TYPE_OFFSET] == ANONYMOUS_GTID_LOG_EVENT
         if position.resume is not None or self.walker.failed or without_gtid:
             return NativeTransactions(chunk_offset, pos, DECLINED, [], [], None)
+        clock = self.commit_clock
+        if clock is not None:
+            self.walker.commit_ts = clock.last
         decoded = self.walker.decode_transactions(chunk, chunk_offset, file, pos, limit, tail)
+        if clock is not None:
+            clock.last = self.walker.commit_ts
         if decoded.last_transaction is None:
             return decoded
         for route, records, partition, gtid, event, size in decoded.segments:

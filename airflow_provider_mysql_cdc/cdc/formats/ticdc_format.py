@@ -169,5 +169,6 @@ class _LastPayload:
 
 
 def _event_commit_ts(event: Mapping[str, Any]) -> CommitTs:
-    """Return the commit timestamp of an event; ``transaction`` contains its sequence number in the binlog file."""
-    return commit_ts(event["source"]["ts_us"], event["transaction"] or 0)
+    """Return the commit timestamp of an event: its ``transaction``, or for rows of a snapshot the time of the view."""
+    transaction = event["transaction"]
+    return commit_ts(event["source"]["ts_us"]) if transaction is None else CommitTs(transaction)

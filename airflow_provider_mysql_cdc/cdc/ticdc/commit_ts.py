@@ -3,8 +3,11 @@
 TiDB's timestamp oracle gives each transaction a number: milliseconds since the epoch in the upper 46 bits, a counter
 in the lower 18 (TiDB documentation, "TSO in TiDB"). MySQL has no such number. Here it is computed from
 values of a transaction in the binlog that every replica repeats: the original commit time in microseconds, and the
-transaction's number in its binlog file. So a number stays the same however often the binlog is read, rises with the
-order of commits unless the server's clock goes back, and differs unless 256 transactions share a microsecond.
+transaction's number in its binlog file. A transaction that another server committed, or one after the clock was set
+back, may have an earlier time than the transactions before it in the binlog. Its number is then the next one after
+theirs, so numbers rise in the order of the binlog, from batch to batch: plans and markers hold the last one
+(``BatchPlan.commit_ts``). Each writer reads all transactions of a batch, so all compute the same numbers, however often
+they read it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _LOGICAL_BITS, _SEQUENCE_BITS = 18, 8
+MAX_TS = 2**63 - 1
+"""The highest timestamp that an Avro long holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +45,29 @@ def commit_ts(commit_us: int, sequence_number: int = 0) -> CommitTs:
     """
     ms, us = divmod(commit_us, 1000)
     return CommitTs(ms << _LOGICAL_BITS | us << _SEQUENCE_BITS | sequence_number & ((1 << _SEQUENCE_BITS) - 1))
+
+
+@dataclass(slots=True)
+class CommitClock:
+    """Give the transactions of a batch timestamps that rise.
+
+    Args:
+        last: The highest timestamp that an earlier transaction has.
+    """
+
+    last: int = 0
+
+    def next_ts(self, commit_us: int, sequence_number: int) -> CommitTs:
+        """Return the timestamp of the next transaction in the binlog.
+
+        Args:
+            commit_us: As for ``commit_ts``.
+            sequence_number: As for ``commit_ts``.
+        """
+        ts = commit_ts(commit_us, sequence_number)
+        if ts.value > MAX_TS:
+            return ts  # its rows fail
+        if ts.value <= self.last:
+            ts = CommitTs(self.last + 1)
+        self.last = ts.value
+        return ts

@@ -14,8 +14,8 @@ from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import commit_ts_text
 
 UNREPRESENTABLE = -1
 """The timestamp of a transaction whose commit time does not fit: its rows go by way of JSON, which raises the error."""
-NO_SEQUENCE_NUMBER = "null"
-"""The number of a transaction in its file where it is not known."""
+NO_TIMESTAMP = "null"
+"""The timestamp of a transaction without a GTID event."""
 
 
 @dataclass(slots=True)
@@ -33,34 +33,34 @@ class TicdcSource:
     _stamp: int = 0
     _text: str = field(default="")
 
-    def timestamp(self, us: int, sequence_number: str) -> tuple[int, str]:
+    def timestamp(self, us: int, transaction: str) -> tuple[int, str]:
         """Return a transaction's timestamp as a number, and as byte text where values hold it.
 
         Args:
             us: Its commit time in microseconds.
-            sequence_number: Its number in its file, or ``NO_SEQUENCE_NUMBER``.
+            transaction: Its timestamp (``CommitClock``) as text, or ``NO_TIMESTAMP``.
         """
-        if (us, sequence_number) != self._last_transaction:
-            ts = transaction_ts(us, sequence_number)
+        if (us, transaction) != self._last_transaction:
+            ts = transaction_ts(us, transaction)
             self._stamp, self._text = ts.value, ""
             if self.extension:
                 try:
                     self._text = commit_ts_text(ts)
                 except OverflowError:
                     self._stamp = UNREPRESENTABLE
-            self._last_transaction = us, sequence_number
+            self._last_transaction = us, transaction
         return self._stamp, self._text
 
 
-def transaction_ts(us: int, sequence_number: str) -> CommitTs:
+def transaction_ts(us: int, transaction: str) -> CommitTs:
     """Return a transaction's timestamp; arguments as for ``TicdcSource.timestamp``."""
-    return commit_ts(us, 0 if sequence_number == NO_SEQUENCE_NUMBER else int(sequence_number))
+    return commit_ts(us) if transaction == NO_TIMESTAMP else CommitTs(int(transaction))
 
 
 def fill(
     ctx: Any, block: TicdcSource, event: source_block.RowEvent, transaction: source_block.SourceTransaction
 ) -> None:
-    """Set the texts of the flat rows of one streamed row event; ``ctx.transaction`` has the transaction's number.
+    """Set the texts of the flat rows of one streamed row event; ``ctx.transaction`` is the transaction's.
 
     Args:
         ctx: The decoder's context; ``as_json`` returns the whole source block.

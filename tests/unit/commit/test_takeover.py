@@ -48,6 +48,27 @@ def test_a_late_driver_does_not_bring_its_own_pins(ledger: MemoryLedger) -> None
     assert ledger.begin(plan(pins={"a": "=2"})).plan_in_force().pins == {"a": "=1"}
 
 
+def test_a_plan_has_the_highest_timestamp_of_the_batches_before_it_and_keeps_it(
+    ledger: MemoryLedger, kafka: MemoryKafka
+) -> None:
+    first = ledger.begin(plan(writers=2)).plan_in_force()
+    assert first.commit_ts == 0
+    for index, commit_ts in ((0, 70), (1, 90)):
+        sink = writer(kafka, index)
+        join_plan(ledger, first, sink, index)
+        marker = Marker(1, index, START, END, ResumePosition(END), done=index == 0, commit_ts=commit_ts)
+        sink.commit([marker.record(TOPIC)])
+    # Another attempt begins with the same timestamp, because it reads the same transactions again.
+    assert ledger.begin(plan(writers=2)).plan_in_force().commit_ts == 0
+    sink = writer(kafka, 1)
+    join_plan(ledger, ledger.begin(plan(writers=2)).plan_in_force(), sink, 1)
+    sink.commit([Marker(1, 1, START, END, ResumePosition(END), done=True, commit_ts=90).record(TOPIC)])
+    second = plan(2, END, END.with_position(END.file, 900, END.gtids), writers=1)
+    assert ledger.begin(second).plan_in_force().commit_ts == 90
+    assert ledger.begin(second).plan_in_force().commit_ts == 90
+    assert ledger.begin(reset_plan(3, START, "a person")).plan_in_force().commit_ts == 90
+
+
 def test_a_writer_of_an_older_attempt_does_not_fence_the_one_at_work(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
     older = ledger.begin(plan()).plan_in_force()
     newer = ledger.begin(plan()).plan_in_force()

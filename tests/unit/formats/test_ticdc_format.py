@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
 T = table(column("id", "INT", nullable=False), column("n", "INT", nullable=False), key=("id",))
 WIRES = table_map((wt.LONG, 0), (wt.LONG, 0))
 US = 1_700_000_000_123_456
+ORDER = str(commit_ts(US, 7).value)
 
 
 class Registry:
@@ -57,7 +58,7 @@ def made(rule: dict[str, Any] | None = None, of: Table = T, **more: str) -> tupl
     options = table_options.table_options(cfg, of)
     decoder = compile_decoder(of, WIRES, options, EnvelopeText())
 
-    def decode(kind: str, *rows: bytes, order: str = "7", present: bytes = b"\xff") -> list[Any]:
+    def decode(kind: str, *rows: bytes, order: str = ORDER, present: bytes = b"\xff") -> list[Any]:
         out: list[Any] = []
         ctx = context(transaction=order)
         ctx.src_head = f'{{"ts_us":{US},"row":'

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column
-from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import MAX_TS, CommitClock, CommitTs, commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text, row_options
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import value_schema
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
@@ -211,3 +211,18 @@ def test_commit_timestamps_rise_with_commits_and_differ() -> None:
     values = [commit_ts(*commit).value for commit in commits]
     assert values == sorted(set(values))
     assert [commit_ts(*commit).physical_ms for commit in commits] == [us // 1000 for us, _ in commits]
+
+
+def test_timestamps_rise_in_the_order_of_the_binlog() -> None:
+    clock = CommitClock()
+    plain = [(1_000_000_000_000_000 + n, n) for n in range(3)]
+    assert [clock.next_ts(*commit) for commit in plain] == [commit_ts(*commit) for commit in plain]
+    last = clock.last
+    # Earlier times of another server, and the same time, get the next numbers; a later time gets its own.
+    assert [clock.next_ts(us, 3).value for us in (900_000_000_000_000, 5, 0)] == [last + 1, last + 2, last + 3]
+    assert clock.next_ts(*plain[-1]).value == last + 4
+    assert clock.next_ts(1_000_000_000_001_000, 9) == commit_ts(1_000_000_000_001_000, 9)
+    # A time that does not fit fails its own rows only.
+    last = clock.last
+    assert clock.next_ts(2**55 - 1, 0).value > MAX_TS and clock.last == last
+    assert CommitClock(last).next_ts(5, 5).value == last + 1
