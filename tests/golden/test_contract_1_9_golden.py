@@ -221,9 +221,10 @@ def test_temporal_values_equal_the_samples(options: Any) -> None:
     assert [list(parsed(r[1])["payload"]["after"].values()) for r in out] == [theirs, theirs]
 
 
-@pytest.mark.req("EVT-39", "SCH-30", "SCH-31")
+@pytest.mark.req("EVT-12", "EVT-39", "SCH-30", "SCH-31")
 def test_row_events_with_the_block_before_0_10() -> None:
     """Members, order, optionality and default are those of SCH-30; the block has neither connector nor ts_ms."""
+    assert envelope_text(customers(), V1).key_schema == dumps(sample("EX-05")["schema"])
     theirs = sample("EX-02")
     fields = next(f for f in theirs["schema"]["fields"] if f["field"] == "source")["fields"]
     value = json.loads(envelope_text(customers(), V1).value_schema or "")
