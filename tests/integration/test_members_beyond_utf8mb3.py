@@ -1,10 +1,11 @@
-"""Members of ENUM and SET beyond U+FFFF, which the server shows as ?: from snapshots and from what it writes itself."""
+"""Members of ENUM and SET that the server does not show as they are: from snapshots and from what it writes itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kit.incremental_rig import ask_for
 from kit.records import payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
@@ -50,6 +51,35 @@ def test_members_beyond_the_basic_plane_arrive(properties: dict[str, str], root:
     rows.append(("😡", "🍕,x"))
     assert after(pipeline, "t") == after(pipeline, "alike") == after(pipeline, "keyed") == rows
     assert after(pipeline, "made") == [*rows, rows[0]]
+
+
+@pytest.mark.req("TYPE-27")
+def test_a_member_of_bytes_has_one_text(properties: dict[str, str], root: Any, database: str) -> None:
+    """In the character set binary: from snapshots, the stream and incremental snapshots."""
+    pipeline = Pipeline(properties | PROPERTIES)
+    columns = "mood ENUM('a','ä',X'FF01',X'0FF1','b ') CHARACTER SET binary, tags SET('x','ö') CHARACTER SET binary"
+    execute(
+        root,
+        f"USE `{database}`",
+        f"CREATE TABLE t (id INT PRIMARY KEY, {columns})",
+        "INSERT INTO t VALUES (1, 1, 1), (2, 2, 3), (3, 3, 0), (4, 4, 2), (5, 5, NULL)",
+    )
+    assert pipeline.snapshot().complete
+    rows = [("a", "x"), ("Ã¤", "x,Ã¶"), ("ÿ\x01", ""), ("\x0fñ", "Ã¶"), ("b ", None)]
+    assert after(pipeline, "t") == rows
+    execute(
+        root,
+        f"CREATE TABLE streamed (id INT PRIMARY KEY, {columns})",
+        "INSERT INTO streamed SELECT * FROM t",
+        "CREATE TABLE made AS SELECT * FROM t",
+        "INSERT INTO t SELECT id + 10, mood, tags FROM t",
+    )
+    assert pipeline.drain() is not None
+    assert after(pipeline, "streamed") == after(pipeline, "made") == rows
+    assert after(pipeline, "t") == rows + rows
+    ask_for(pipeline, ["streamed"])
+    assert pipeline.drain() is not None
+    assert sorted(map(str, after(pipeline, "streamed")[len(rows) :])) == sorted(map(str, rows))
 
 
 def test_members_that_nobody_knows_any_more_are_an_error(properties: dict[str, str], root: Any, database: str) -> None:

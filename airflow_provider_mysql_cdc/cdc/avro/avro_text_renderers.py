@@ -93,6 +93,10 @@ def _string(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | No
     return TextCode((*strip, "if not s.isascii(): utf8(s)"), _with_length(fmt, "s", "n"))
 
 
+def _member(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
+    return None if request.column.charset == "binary" else _string(request, fmt, null)
+
+
 def _binary(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     return TextCode((), _with_length(fmt, "s", "n")) if request.options.binary_mode == "bytes" else None
 
@@ -162,8 +166,8 @@ RENDERERS: dict[Family, TextRenderer] = {
     Family.BIT: _bit,
     Family.TEXT: _string,
     Family.BYTES: _binary,
-    Family.ENUM: _string,
-    Family.SET: _string,
+    Family.ENUM: _member,
+    Family.SET: _member,
     Family.JSON: _json,
     Family.DATE: _date,
     Family.TIME: _time,

@@ -82,6 +82,12 @@ def _string(request: _TextOpRequest) -> Op:
     return Op("text", (int(request.column.type_name == "CHAR"),))
 
 
+def _member(request: _TextOpRequest) -> Op:
+    if request.column.charset == "binary":
+        raise Declined(f"column {request.column.name} has members in the character set binary")
+    return _string(request)
+
+
 def _binary(request: _TextOpRequest) -> Op:
     return Op(request.options.binary_mode)
 
@@ -115,8 +121,8 @@ OPS: dict[Family, Callable[[_TextOpRequest], Op] | None] = {
     Family.BIT: _bit,
     Family.TEXT: _string,
     Family.BYTES: _binary,
-    Family.ENUM: _string,
-    Family.SET: _string,
+    Family.ENUM: _member,
+    Family.SET: _member,
     Family.JSON: _named,
     Family.DATE: _clock,
     Family.TIME: _clock,

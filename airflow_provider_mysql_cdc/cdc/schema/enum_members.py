@@ -1,9 +1,10 @@
-"""Members of ENUM and SET columns that the server shows as ``?``.
+"""Members of ENUM and SET columns that the server shows as ``?``, or as too few hexadecimal digits.
 
 A server prints members in utf8mb3 (SHOW CREATE TABLE, information_schema, and the statements that it writes into the
-binlog itself), so of a character beyond U+FFFF only ``?`` is left (MySQL 8.0.15, 9.7.4). It has them unharmed, and a
-recursive query whose column has the type of the table's column turns numbers into members (9.7.4; to
-8.0.15 it is a column of text).
+binlog itself), so of a character beyond U+FFFF only ``?`` is left (MySQL 8.0.15, 9.7.4). A member of the character set
+binary that is no such text is a hexadecimal literal without zeros before a digit: ``x'ff1'`` for FF01 and for 0FF1. The
+server has them unharmed, and a recursive query whose column has the type of the table's column turns numbers into
+members (9.7.4; to 8.0.15 it is a column of text).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pymysql
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
-_STRING = r"'(?:[^'\\]|''|\\.)*+'"
+_STRING = r"x?'(?:[^'\\]|''|\\.)*+'"
 _NAME = r"`(?:[^`]|``)++`|\"(?:[^\"]|\"\")++\"|\S++"
 _COLUMN = re.compile(
     rf"^  (?P<name>{_NAME}) (?P<type>enum|set)\((?P<members>{_STRING}(?:,{_STRING})*+)\)", re.MULTILINE
@@ -28,7 +29,8 @@ _SQL = (
     "WITH RECURSIVE members (number, member) AS ("
     "SELECT 0, t.{column} FROM (SELECT 1) AS one LEFT JOIN {table} AS t ON FALSE "
     "UNION ALL SELECT number + 1, {value} FROM members WHERE number < {count}) "
-    "SELECT HEX(CONVERT(member USING utf8mb4)) FROM members WHERE number > 0 ORDER BY number"
+    "SELECT CHARSET(member), HEX(IF(CHARSET(member) = 'binary', member, CONVERT(member USING utf8mb4))) "
+    "FROM members WHERE number > 0 ORDER BY number"
 )
 _VALUES = {"enum": "number + 1", "set": "1 << number"}
 
@@ -69,27 +71,28 @@ def with_members(conn: Any, table: TableId, statement: str) -> str | None:
             if error.args[0] not in _CHANGED:
                 raise
             return None
-        if members is None or [basic_plane(member) for member in members] != column.members:
+        if members is None or list(map(_shown, members)) != column.members:
             return None
-        parts += [statement[last:start], ",".join(map(_quoted, members))]
+        parts += [statement[last:start], ",".join(map(_literal, members))]
         last = end
     return "".join([*parts, statement[last:]])
 
 
 def _hidden_columns(statement: str) -> list[_HiddenMembers]:
-    if "?" not in statement:
+    if "?" not in statement and "x'" not in statement:
         return []
     columns = []
     for match in _COLUMN.finditer(statement):
-        if "?" in match["members"]:
-            name, members = match["name"], re.findall(_STRING, match["members"])
+        name, members = match["name"], re.findall(_STRING, match["members"])
+        if any("?" in member or member[0] == "x" for member in members):
             if name[0] in '`"':
                 name = name[1:-1].replace(name[0] * 2, name[0])
             columns.append(_HiddenMembers(name, match["type"], [_text(m) for m in members], match.span("members")))
     return columns
 
 
-def _read_members(conn: Any, table: TableId, column: _HiddenMembers) -> list[str] | None:
+def _read_members(conn: Any, table: TableId, column: _HiddenMembers) -> list[str | bytes] | None:
+    """Return the members, those of the character set binary as bytes; None if one is no text in its character set."""
     count, names = len(column.members), {"column": quote_name(column.name), "table": table.quoted()}
     with conn.cursor() as cursor:
         if count >= _DEFAULT_DEPTH:
@@ -98,7 +101,10 @@ def _read_members(conn: Any, table: TableId, column: _HiddenMembers) -> list[str
         rows = cursor.fetchall()
     # For bytes that are no text the client library would raise an error in the middle of the answer, and the
     # conversion gives NULL. A server stores such bytes of literals in another character set (9.7.4).
-    return None if (None,) in rows else [bytes.fromhex(member).decode() for (member,) in rows]
+    if any(digits is None for _, digits in rows):
+        return None
+    values = [(charset, bytes.fromhex(digits)) for charset, digits in rows]
+    return [data if charset == "binary" else data.decode() for charset, data in values]
 
 
 _ESCAPES = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}
@@ -107,7 +113,31 @@ _UNESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 
 def _text(literal: str) -> str:
+    """Return the member that a literal of the server's shows; of a hexadecimal one it is the literal."""
+    if literal[0] == "x":
+        return literal
     return _ESCAPED.sub(lambda m: "'" if m[1] is None else _UNESCAPES.get(m[1], m[1]), literal[1:-1])
+
+
+def _binary_text(member: bytes) -> str | None:
+    """Return a member of the character set binary as the server shows it; None if it is no text in utf8mb3."""
+    try:
+        text = member.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if basic_plane(text) == text else None
+
+
+def _shown(member: str | bytes) -> str:
+    if isinstance(member, str):
+        return basic_plane(member)
+    text = _binary_text(member)
+    return "x'{}'".format("".join(f"{byte:x}" for byte in member)) if text is None else text
+
+
+def _literal(member: str | bytes) -> str:
+    text = member if isinstance(member, str) else _binary_text(member)
+    return f"x'{member.hex()}'" if isinstance(member, bytes) and text is None else _quoted(text or "")
 
 
 def _quoted(member: str) -> str:

@@ -220,8 +220,8 @@ def create_statement(conn: Any, table: TableId, log: Log) -> str:
     if (completed := with_members(conn, table, statement)) is not None:
         return completed
     log(
-        f"{table} has members of ENUM or SET that the server shows as ?; this server cannot be asked for characters "
-        "beyond U+FFFF in them, so events may have ? as well"
+        f"{table} has members of ENUM or SET that the server shows as ?, or without some of their hexadecimal digits; "
+        "this server cannot be asked for them, so events may have ? or other bytes as well"
     )
     return statement
 

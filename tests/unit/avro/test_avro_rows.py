@@ -240,6 +240,14 @@ def test_values_that_are_masked_hashed_or_cut(change: ValueChange) -> None:
         assert both.row(packet(*given_row)) is not None
 
 
+@pytest.mark.parametrize("mode", ["bytes", "base64"])
+def test_members_of_bytes_are_text(mode: str) -> None:
+    made = table(column("e", "ENUM", charset="binary", collation="binary", enum_values=("a", "ÿ\x01")))
+    both = Sides(made, DecoderOptions(binary_mode=mode))
+    for value in (b"a", b"\xff\x01"):
+        assert both.row(packet(value)) is not None
+
+
 def test_a_key_that_is_shown_otherwise_in_the_value_goes_by_way_of_json(caplog: pytest.LogCaptureFixture) -> None:
     made = table(column("id", "VARCHAR", length=9, charset="utf8mb4", nullable=False), key=("id",))
     both = Sides(made, treated(CHANGES[2], "id"))

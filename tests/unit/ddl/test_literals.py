@@ -33,6 +33,8 @@ def column(definition: str, client: int, connection: int | None = None) -> Colum
         ("SET('a ','b') CHARACTER SET binary", UTF8MB4, None, ("a ", "b")),
         ("SET('😀','x') CHARACTER SET utf16", UTF8MB4, None, ("😀", "x")),
         ("ENUM('😀') CHARACTER SET utf8mb3", UTF8MB4, None, ("?",)),
+        ("ENUM('a ','b') CHARACTER SET latin1", UTF8MB4, None, ("a", "b")),
+        ("ENUM('a ','ä',X'FF20') CHARACTER SET binary", UTF8MB4, None, ("a ", "Ã¤", "ÿ ")),
     ],
 )
 def test_members(definition: str, client: int, connection: int | None, members: tuple[str, ...]) -> None:

@@ -124,3 +124,17 @@ def test_a_value_outside_the_key_is_not_read_and_one_of_the_key_is_named() -> No
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(SchemaError, match="NOSUCH"):
         compile_text_decoder(table(column("c", "NOSUCH")), DEFAULT, NO_SCHEMA)
+
+
+@pytest.mark.req("TYPE-27")
+@pytest.mark.parametrize("mode", ["bytes", "hex"])
+@pytest.mark.parametrize("type_name", ["ENUM", "SET"])
+def test_members_of_bytes_are_text_as_in_the_stream(type_name: str, mode: str) -> None:
+    """In the character set binary a member has a character for each byte, whatever binary.handling.mode says."""
+    members = ("a", "Ã¤", '"\n', "ÿ\x01")
+    of_bytes = table(column("e", type_name, charset="binary", collation="binary", enum_values=members))
+    decode = compile_text_decoder(of_bytes, DecoderOptions(binary_mode=mode), NO_SCHEMA)
+    for member in members:
+        out: list[Any] = []
+        decode(packet(member.encode("latin-1")), 0, context(), out)
+        assert json.loads(out[0][1])["after"] == {"e": member}

@@ -111,6 +111,7 @@ def test_the_marked_tail_is_the_tail_of_a_time() -> None:
 
 
 CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
+OF_BYTES = table(column("id", "INT", nullable=False), column("e", "ENUM", charset="binary", enum_values=("ÿ",)))
 POINT = table(column("id", "INT", nullable=False), column("p", "POINT"), key=("id",))
 
 
@@ -120,6 +121,7 @@ POINT = table(column("id", "INT", nullable=False), column("p", "POINT"), key=("i
         (T, replace(PLAIN, treatments=(("name", CUT),)), "column name is truncated or hashed"),
         (T, replace(PLAIN, conversions=(("name", CustomColumn("name", "x", str, "string")),)), "a converter handles"),
         (POINT, PLAIN, "column p is POINT"),
+        (OF_BYTES, PLAIN, "column e has members in the character set binary"),
     ],
 )
 def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
@@ -130,7 +132,15 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
         found = rows_of(made, replace(options, prefix="p"), tally)
     assert found.writes_avro and fake.plans == []
     assert f"rows of db.t are written as Avro in Python: {why}" in caplog.text
-    values = {"INT": b"1", "TINYINT": b"1", "VARCHAR": b"a", "DATE": b"2026-01-02", "TIME": b"00:00:01", "POINT": None}
+    values = {
+        "INT": b"1",
+        "TINYINT": b"1",
+        "VARCHAR": b"a",
+        "DATE": b"2026-01-02",
+        "TIME": b"00:00:01",
+        "POINT": None,
+        "ENUM": b"\xff",
+    }
     ctx = Sides(made, options).contexts("true")[1]
     found.decode(packet(*(values[c.type_name] for c in made.columns)), 0, ctx, out)
     assert len(out) == 1 and tally is not None and tally.counts() == NativeCounts(0, {"format": 1})

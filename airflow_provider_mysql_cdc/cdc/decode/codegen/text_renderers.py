@@ -25,7 +25,13 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal, text_values
 from airflow_provider_mysql_cdc.cdc.decode.values.geometry import geometry_text, point_text, vector_text
-from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import BASE64_PAIRS, base64_int, base64_text, escape_utf8
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
+    BASE64_PAIRS,
+    base64_int,
+    base64_text,
+    escape_utf8,
+    quote_byte_text,
+)
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
@@ -144,6 +150,13 @@ def _string(request: TextRequest) -> TextCode:
     return TextCode(strip, f"f'\"{{s}}\"' if len({dumps}(s)) == n + 2 else f'\"{{{escape}(s)}}\"'")
 
 
+def _member(request: TextRequest) -> TextCode:
+    """ENUM and SET: members are text in the character set binary too, a character for each byte."""
+    if request.column.charset == "binary":
+        return TextCode((), f"{request.bind('quote_byte_text', quote_byte_text)}(s)")
+    return _string(request)
+
+
 def _binary(request: TextRequest) -> TextCode:
     mode = request.options.binary_mode
     text = request.bind(f"binary_{mode.replace('-', '_')}", BINARY_TEXTS[mode])
@@ -252,8 +265,8 @@ RENDERERS: dict[Family, Callable[[TextRequest], TextCode]] = {
     Family.BIT: _bit,
     Family.TEXT: _string,
     Family.BYTES: _binary,
-    Family.ENUM: _string,
-    Family.SET: _string,
+    Family.ENUM: _member,
+    Family.SET: _member,
     Family.JSON: _json,
     Family.DATE: _date,
     Family.TIME: _time,
