@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
@@ -51,7 +51,7 @@ class RefusedSchema:
     """
 
     before: BinlogOffset
-    error: CdcError
+    error: CdcError = field(compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -10,8 +10,9 @@ import pytest
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_operations as drain
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import RefusedSchema, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.incremental import window_operations as window
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -147,6 +148,24 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
         window.RANGE_DONE,
         RangeDone(DoneKeyRange(RANGE, 5, 1)),
         {"op": "done", "done": DoneKeyRange(RANGE, 5, 1).to_json()},
+        EMPTY,
+        {},
+    ),
+    (
+        drain.SCHEMA_REFUSED,
+        RefusedSchema(END, SchemaError("no", where="table d.t", why="b", remedy="c")),
+        {
+            "op": "schema_refused",
+            "before": END.to_json(),
+            "error": {
+                "type": "SchemaError",
+                "what": "no",
+                "where": "table d.t",
+                "why": "b",
+                "remedy": "c",
+                "retriable": False,
+            },
+        },
         EMPTY,
         {},
     ),
