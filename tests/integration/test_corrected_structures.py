@@ -133,6 +133,38 @@ def test_faults_of_the_parser_are_corrected_by_the_rows(
     assert len(warnings(pipeline)) == len(DAMAGES)
 
 
+@pytest.mark.req("SCH-03")
+def test_a_unique_index_is_no_primary_key(properties: dict[str, str], root: Any, database: str) -> None:
+    """MySQL's TABLE_MAP events have the first unique index without nullable columns as the primary key."""
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.t (u INT NOT NULL, v INT, UNIQUE KEY (u))",
+        f"CREATE TABLE `{database}`.s (id SERIAL, p INT)",
+        f"CREATE TABLE `{database}`.e (n INT NOT NULL, UNIQUE KEY ((n + 1)))",
+        f"ALTER TABLE `{database}`.s ALTER p DROP DEFAULT",
+    )
+    pipeline = Pipeline(properties | FLAT)
+    pipeline.snapshot()
+    with full_metadata(root):
+        execute(
+            root,
+            f"INSERT INTO `{database}`.t VALUES (1, 1)",
+            f"INSERT INTO `{database}`.s (p) VALUES (1)",
+            f"INSERT INTO `{database}`.e VALUES (1)",
+        )
+        pipeline.drain()
+    assert warnings(pipeline) == []
+    execute(
+        root,
+        f"ALTER TABLE `{database}`.t MODIFY u INT NULL",
+        f"INSERT INTO `{database}`.t VALUES (NULL, 2)",
+    )
+    pipeline.drain()
+    assert [record.key and payload(record.key) for record in pipeline.records("t")] == [{"u": 1}, None]
+    assert [payload(record.key) for record in pipeline.records("s")] == [{"id": 1}]
+    assert [payload(record.value)["after"] for record in pipeline.records("e")] == [{"n": 1}]
+
+
 def test_without_the_metadata_a_fault_that_changes_types_stops_the_drain(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

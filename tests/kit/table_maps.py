@@ -46,7 +46,7 @@ def full_table_map(table: Table, **more: Any) -> TableMap:
         "geometry_types": tuple(
             _GEOMETRIES.index(c.type_name) if c.family in SPATIAL_FAMILIES else None for c in columns
         ),
-        "primary_key": tuple(places.index(name) for name in table.primary_key) or None,
+        "primary_key": tuple(places.index(name) for name in table.key_columns()) or None,
         "visible": tuple(not c.invisible for c in columns),
         "dimensions": tuple(c.length if c.family is Family.VECTOR else None for c in columns),
     }

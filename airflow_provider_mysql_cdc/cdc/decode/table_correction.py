@@ -3,10 +3,14 @@
 With ``binlog_row_metadata=FULL`` a TABLE_MAP has the names, signedness, collations, members, visibility and primary key
 that the server had for the rows after it. They replace what the schema history says, which keeps what a TABLE_MAP does
 not have: defaults, comments, unique indexes, generated columns, and declared types where they fit, such as BOOL.
+
+Of a table without a primary key, MySQL writes its first unique index without nullable columns as the primary key
+(``TABLE_SHARE::primary_key``, MySQL 9.7.4).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,15 +21,18 @@ from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map, m
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, UniqueIndex, folded_name
 
-_HIDDEN = "!hidden!"
-"""Begins the names of columns that MySQL 8.0.13 to 8.0.17 made for functional indexes, and put into row events."""
+_HIDDEN = re.compile("!hidden!.*|[0-9a-f]{32}", re.DOTALL)
+"""Names of columns that MySQL makes for functional indexes: MD5 sums (8.0.15), and later names that begin ``!hidden!``.
+
+MySQL 8.0.13 to 8.0.17 put them into row events; TABLE_MAP events have the visibility of columns only from 8.0.23 on.
+"""
 _MAX_SHOWN = 5
 _VALUE_SET = ("type_name", "length", "scale", "unsigned", "enum_values")
 """Attributes that say which values a column can have."""
 _SHOWN_ATTRIBUTES = ("nullable", "unsigned", "charset", "collation", "enum_values", "invisible")
 
-_AGREED: set[tuple[Interned[tuple[Column, ...]], tuple[str, ...], bytes]] = set()
-"""Columns and primary keys that agreed with a TABLE_MAP event; thousands of tables may share both."""
+_AGREED: set[tuple[Interned[tuple[Column, ...]], tuple[str, ...] | tuple[UniqueIndex, ...], bytes]] = set()
+"""Columns and keys that agreed with a TABLE_MAP event; thousands of tables may share both."""
 _MAX_AGREED = 1_024
 
 
@@ -61,10 +68,10 @@ def find_correction(table: Table, table_map: TableMap) -> TableCorrection | None
     Raises:
         SchemaMismatchError: They differ, and the event does not have the metadata to correct the structure.
     """
-    agreed = interned(table.columns), table.primary_key, table_map.layout
+    agreed = interned(table.columns), table.primary_key or table.unique_keys, table_map.layout
     if agreed in _AGREED:
         return None
-    if table_map.names is None or any(name.startswith(_HIDDEN) for name in table_map.names):
+    if table_map.names is None or _has_hidden_columns(table, table_map):
         check_table_map(table, table_map)
         return None
     corrected = corrected_table(table, table_map)
@@ -75,6 +82,13 @@ def find_correction(table: Table, table_map: TableMap) -> TableCorrection | None
             _AGREED.clear()
         _AGREED.add(agreed)
     return None
+
+
+def _has_hidden_columns(table: Table, table_map: TableMap) -> bool:
+    if table_map.visible is not None:
+        return False
+    unknown = {*(table_map.names or ())} - {column.name for column in table.columns}
+    return any(map(_HIDDEN.fullmatch, unknown))
 
 
 def corrected_table(table: Table, table_map: TableMap) -> Table:
@@ -100,10 +114,20 @@ def corrected_table(table: Table, table_map: TableMap) -> Table:
         changes["columns"] = columns
         new_names = {old.name: new.name for old, new in zip(known, columns, strict=True) if old is not None}
         changes["unique_keys"] = tuple(_renamed_indexes(table, new_names))
-    primary_key = tuple(names[index] for index in table_map.primary_key or ())
-    if list(map(folded_name, primary_key)) != list(map(folded_name, table.primary_key)):
-        changes["primary_key"] = primary_key
-    return replace(table, **changes) if changes else table
+    corrected = replace(table, **changes) if changes else table
+    primary_key = _corrected_key(corrected, tuple(names[index] for index in table_map.primary_key or ()))
+    return corrected if primary_key == table.primary_key else replace(corrected, primary_key=primary_key)
+
+
+def _corrected_key(table: Table, key: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the primary key of a table whose event has a key, which may be a unique index without nullable columns."""
+    if _same_names(key, table.primary_key):
+        return table.primary_key
+    return () if any(_same_names(key, index.columns) for index in table.not_null_keys()) else key
+
+
+def _same_names(names: Sequence[str], others: Sequence[str]) -> bool:
+    return list(map(folded_name, names)) == list(map(folded_name, others))
 
 
 def _known_columns(columns: Sequence[Column], names: Sequence[str]) -> list[Column | None]:
@@ -153,9 +177,12 @@ def _values_of_new_type(known: Column, column: Column) -> dict[str, Any]:
 
 
 def _default_values(known: Column, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the default of a column: that in the history if the type is the same, else NULL where it may be NULL."""
+    """Return the default of a column: that in the history if the type is the same, else NULL where it may be NULL.
+
+    Also a nullable column may have no default (``ALTER ... DROP DEFAULT``).
+    """
     same_values = all(values.get(name, old) == old for name in _VALUE_SET for old in [getattr(known, name)])
-    if known.default is not None and same_values:
+    if same_values and (known.default is not None or known.nullable == values["nullable"]):
         return {}
     return {"has_default": values["nullable"], "default": None, "default_is_expression": False}
 
@@ -173,11 +200,7 @@ def _renamed_indexes(table: Table, new_names: dict[str, str]) -> Iterator[Unique
         columns = [new_names.get(name, by_folded_name.get(folded_name(name), name)) for name in index.columns]
         kept = tuple(name for name in columns if name is not None)
         if len(kept) == len(columns):
-            yield (
-                index
-                if list(map(folded_name, kept)) == list(map(folded_name, index.columns))
-                else replace(index, columns=kept)
-            )
+            yield index if _same_names(kept, index.columns) else replace(index, columns=kept)
 
 
 def _differences(previous: Table, table: Table) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import quote
@@ -220,8 +220,11 @@ class Table:
         """
         if self.primary_key:
             return self.primary_key
+        return next((index.columns for index in self.not_null_keys()), ())
+
+    def not_null_keys(self) -> Iterator[UniqueIndex]:
+        """Yield the unique indexes of whole columns that are not nullable."""
         for index in self.unique_keys:
             columns = [self.column(c) for c in index.columns]
             if not index.prefixed and all(c is not None and not c.nullable for c in columns):
-                return index.columns
-        return ()
+                yield index

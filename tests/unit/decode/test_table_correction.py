@@ -93,6 +93,40 @@ def test_tables_with_equal_columns_are_compared_by_their_keys_too() -> None:
     assert find_correction(replace(T, primary_key=("flag",)), table_map) is not None
 
 
+KEYED = replace(
+    table(column("u", "INT", nullable=False), column("v", "INT", nullable=False), column("n", "INT", has_default=True)),
+    unique_keys=(UniqueIndex("v", ("v",)), UniqueIndex("u", ("u",))),
+)
+
+
+@pytest.mark.parametrize("key", ["u", "v"])
+def test_a_unique_index_without_nullable_columns_is_no_primary_key(key: str) -> None:
+    """MySQL writes it as the primary key where there is none."""
+    index = [each.name for each in KEYED.columns].index(key)
+    table_map = full_table_map(KEYED, primary_key=(index,))
+    assert find_correction(KEYED, table_map) is None
+    dropped = find_correction(replace(KEYED, primary_key=("n",)), table_map)
+    assert dropped is not None and dropped.table == KEYED
+
+
+@pytest.mark.parametrize(
+    "unique_keys",
+    [(), (UniqueIndex("v", ("v",)),), (UniqueIndex("u", ("u",), prefixed=True),), (UniqueIndex("u", ("u", "v")),)],
+    ids=["none", "another column", "a prefix", "more columns"],
+)
+def test_a_key_that_is_no_known_unique_index_is_the_primary_key(unique_keys: tuple[UniqueIndex, ...]) -> None:
+    table_map = full_table_map(KEYED, primary_key=(0,), layout=b"keyed")
+    assert find_correction(KEYED, table_map) is None
+    correction = find_correction(replace(KEYED, unique_keys=unique_keys), table_map)
+    assert correction is not None and correction.table.primary_key == ("u",)
+
+
+def test_a_nullable_column_without_default_agrees() -> None:
+    history = changed("note", has_default=False)
+    assert find_correction(history, full_table_map(T)) is None
+    assert not corrected(replace(history, primary_key=())).columns[3].has_default
+
+
 def test_differences_are_named_up_to_a_number() -> None:
     correction = find_correction(changed("mood", enum_values=("??", "ok")), full_table_map(T))
     assert correction is not None
@@ -106,13 +140,27 @@ def test_differences_are_named_up_to_a_number() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"names": None}, {"names": ("id", "flag", "mood", "!hidden!k!0!0")}],
-    ids=["no names", "hidden column of a functional index"],
+    [
+        {"names": None},
+        {"names": ("id", "flag", "mood", "!hidden!k!0!0"), "visible": None},
+        {"names": ("id", "flag", "mood", "28d61f7b1f07d88c18f1068410d140b5"), "visible": None},
+    ],
+    ids=["no names", "hidden column of a functional index", "hidden column of MySQL 8.0.15"],
 )
 def test_without_names_of_columns_a_difference_is_an_error(more: dict[str, Any]) -> None:
     history = changed("note", length=30)
     with pytest.raises(SchemaMismatchError):
         find_correction(history, full_table_map(T, **more))
+
+
+@pytest.mark.parametrize("in_history", [False, True])
+def test_a_column_that_only_looks_like_a_hidden_one_is_corrected(in_history: bool) -> None:
+    name = "28d61f7b1f07d88c18f1068410d140b5"
+    truth = changed("note", name=name)
+    history = replace(truth, primary_key=()) if in_history else T
+    assert corrected_table(history, full_table_map(truth)) == truth
+    correction = find_correction(history, full_table_map(truth, visible=None) if in_history else full_table_map(truth))
+    assert correction is not None and correction.table == truth
 
 
 def test_what_cannot_be_read_is_an_error() -> None:
