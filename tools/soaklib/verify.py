@@ -215,8 +215,9 @@ class Topics:
         return RowCheck(layout, seen, facts.prepared, interrupted=interrupted, truncations=truncations)
 
     def statements(self) -> list[str]:
-        """Return ``ddl`` of every schema change."""
-        return [str(p.get("ddl") or "") for p in reading.schema_changes(self.bootstrap, self.prefix, self.wire)]
+        """Return ``ddl`` of every schema change of the stream; a snapshot that begins again repeats its structures."""
+        changes = reading.schema_changes(self.bootstrap, self.prefix, self.wire)
+        return [str(p.get("ddl") or "") for p in changes if p["source"].get("snapshot") in (None, "false")]
 
 
 def verify(

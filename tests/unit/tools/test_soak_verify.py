@@ -289,3 +289,9 @@ def test_a_dropped_table_is_dropped_once_and_a_snapshot_may_name_it() -> None:
     assert check_schema_changes(texts, journal) == []
     assert check_schema_changes(texts[:2], journal)
     assert check_schema_changes([*texts, texts[-1]], journal)
+
+
+def test_structures_that_a_snapshot_writes_are_no_statements_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [{"ddl": "CREATE TABLE `q1`", "source": {"snapshot": s}} for s in ("true", "true", "false", None)]
+    monkeypatch.setattr(soak.reading, "schema_changes", lambda *_: iter(found))
+    assert Topics("", "p", "d").statements() == ["CREATE TABLE `q1`"] * 2
