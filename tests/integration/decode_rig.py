@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventCon
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import select_list
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.decode.table_correction import find_correction
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -155,7 +155,8 @@ def decode(
             if raw not in decoders:
                 name = table_map.table
                 tables.setdefault(name, table_of(conn, db, name))
-                check_table_map(tables[name], table_map)
+                correction = find_correction(tables[name], table_map)
+                assert correction is None, correction.differences()
                 texts = envelope_text(tables[name], options, key=False, value=False)
                 decoders[raw] = name, compile_decoder(tables[name], table_map, options, texts)
             ids[table_map.table_id] = decoders[raw]

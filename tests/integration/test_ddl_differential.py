@@ -10,7 +10,11 @@ from kit.server_structures import check_all, context, fetch, known
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS, MAX_CHARACTER_BYTES
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import describe, same_structure
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_create_statements
 
 
 def corpus() -> dict[str, str]:
@@ -40,6 +44,17 @@ def test_structures_equal_the_servers_after_every_statement(name: str, root: Any
             cursor.execute(sql)
             state = apply_ddl(state, sql, before).state
             check_all(cursor, state, database, sql)
+        check_shown(root, state)
+
+
+def check_shown(conn: Any, state: SchemaState) -> None:
+    """Check that the comparison after a batch finds no difference."""
+    definitions, missing = read_create_statements(conn, list(state.tables), lambda _: None)
+    assert not missing
+    shown = captured_state(definitions).tables
+    for table in state.tables.values():
+        server = shown.get(table.id)
+        assert same_structure(table, server), (describe(table), describe(server))
 
 
 def test_collation_table_equals_the_servers(root: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_name
+from airflow_provider_mysql_cdc.cdc.decode.column_metadata import vector_dimensions
 from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import SPATIAL_FAMILIES, Family, type_names
@@ -48,7 +49,7 @@ def full_table_map(table: Table, **more: Any) -> TableMap:
         ),
         "primary_key": tuple(places.index(name) for name in table.key_columns()) or None,
         "visible": tuple(not c.invisible for c in columns),
-        "dimensions": tuple(c.length if c.family is Family.VECTOR else None for c in columns),
+        "dimensions": tuple(map(vector_dimensions, columns)),
     }
     return TableMap(
         1,

@@ -63,6 +63,8 @@ def columns(draw: st.DrawFn, name: str) -> Column:
 def lengths(row: MySqlType) -> st.SearchStrategy[tuple[int | None, int | None]]:
     if row.name == "DECIMAL":
         return st.tuples(st.integers(11, 30), st.integers(0, 10))
+    if row.name == "VECTOR":
+        return st.tuples(st.sampled_from((None, 3)), st.none())
     if row.needs_length or row.name in ("CHAR", "BINARY", "BIT"):
         return st.tuples(st.integers(1, 60), st.none())
     if row.name in ("TIME", "DATETIME", "TIMESTAMP"):

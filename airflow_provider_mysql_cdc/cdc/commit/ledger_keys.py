@@ -48,6 +48,9 @@ DONE_RANGE_PREFIX = "incremental/done/"
 REQUEST_PREFIX = "incremental/request/"
 """A signal whose scans are running, or have ended recently."""
 
+UNCHECKED_PREFIX = "unchecked/"
+"""A table that a statement touched, and whose structure is not compared with the server's yet."""
+
 
 def writer_key(writer: int) -> str:
     """Return the key of a writer's marker."""

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     SIGNAL_OFFSET_KEY,
     SIGNAL_PREFIX,
     SNAPSHOT_KEY,
+    UNCHECKED_PREFIX,
     VIEW_KEY,
 )
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import ProcessedSignals
@@ -40,6 +41,10 @@ def check_record(key: str, record: Members) -> None:
         _check_chunk(record)
     elif key.startswith(SIGNAL_PREFIX):
         check_signal_record(key, record)
+    elif key.startswith(UNCHECKED_PREFIX):
+        for name in ("db", "table", "where"):
+            record.text(name)
+        record.flag("rows")
 
 
 def check_signal_record(key: str, record: Members) -> None:

@@ -26,6 +26,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _GEOMETRY_TYPES = type_names(*SPATIAL_FAMILIES)
 """Types by their numbers in TABLE_MAP (``Field::geometry_type``)."""
+DEFAULT_DIMENSIONS = 2048
+"""Dimensions of a VECTOR that is declared without them (MySQL 9.7 manual, "The VECTOR Type")."""
 _FORMATS = [(row, form) for row in MYSQL_TYPES.values() for form in row.formats]
 
 
@@ -165,6 +167,15 @@ def _first(*values: Iterable[bytes] | None) -> tuple[bytes, ...] | None:
     return next((tuple(each) for each in values if each is not None), None)
 
 
+def vector_dimensions(column: Column) -> int | None:
+    """Return the dimensions of a VECTOR; None for another column.
+
+    Args:
+        column: The column.
+    """
+    return (column.length or DEFAULT_DIMENSIONS) if column.family is Family.VECTOR else None
+
+
 def type_fits(column: Column, actual: ColumnMetadata) -> bool:
     """Return whether a declared type is the one in the metadata, whatever else differs.
 
@@ -182,6 +193,6 @@ def type_fits(column: Column, actual: ColumnMetadata) -> bool:
         return False
     if row.family in SPATIAL_FAMILIES and actual.geometry is not None:
         return row.name == dict(enumerate(_GEOMETRY_TYPES)).get(actual.geometry)
-    if actual.dimension is not None and column.length != actual.dimension:
+    if actual.dimension is not None and vector_dimensions(column) != actual.dimension:
         return False
     return actual.wire in expected_types(replace(column, **actual.values(column)))

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
+from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_tables
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
@@ -226,6 +227,7 @@ def _write_once(
         resume_marker=resume_marker,
         window_keys=window_keys,
         recorded_topics=ledger_state.topics,
+        unchecked=unchecked_tables(ledger_state),
         run_id=inputs.run_id,
         progress=report,
         formats=RecordFormats.from_config(cfg, ask_driver(channel)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pymysql
@@ -63,43 +62,6 @@ def server_variables(conn: Any) -> dict[str, int]:
     with conn.cursor() as cursor:
         cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in names))
         return {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
-
-
-@dataclass(frozen=True, slots=True)
-class _BatchBoundary:
-    """A position between two batches, which stands in for an event and for the transaction around it."""
-
-    file: str
-    start_pos: int
-    timestamp: int
-    commit_us: int = 0
-    server_id: int = 0
-    gtid: str | None = None
-    thread: int = 0
-    query: str | None = None
-    begun: bool = False
-
-
-def records_between_batches(
-    cfg: ConnectorConfig,
-    signaled: Sequence[SignalTableChange],
-    applied: Sequence[TableChange],
-    boundary: BinlogOffset,
-    epoch: int,
-) -> Iterator[SideRecord]:
-    """Yield the records of structures that a signal set between two batches, outside of the binlog.
-
-    Args:
-        cfg: The connector's configuration.
-        signaled: The structures that the signal contains.
-        applied: What they changed.
-        boundary: The boundary after the last batch, from which on the structures are valid.
-        epoch: The batch's epoch.
-    """
-    boundary_event = _BatchBoundary(boundary.file, boundary.pos, int(time.time()))
-    for change in applied:
-        yield from DdlEventHandler(cfg, epoch, {}).schema_changes([change], boundary_event, boundary_event)
-    yield from signaled_history(cfg, signaled, boundary, epoch, between=True)
 
 
 def signaled_history(
@@ -229,6 +191,18 @@ class DdlEventHandler:
             lower_case_table_names=self._server_variables["lower_case_table_names"],
             explicit_defaults_for_timestamp=bool(self._server_variables["explicit_defaults_for_timestamp"]),
         )
+
+    def touched_tables(self, applied: DdlResult, query: QueryEvent) -> tuple[TableId, ...]:
+        """Return the captured tables whose structures a statement may have changed, as far as it was understood.
+
+        Args:
+            applied: What it did.
+            query: The statement.
+        """
+        tables = {t for change in applied.changes if change.kind != "TRUNCATE" for t in (change.id, change.previous_id)}
+        if not applied.changes and self._cfg[F.SKIP_UNPARSEABLE_DDL]:
+            tables |= set(classify_ddl(query.sql, self.context(query), self._cfg.captures).tables)
+        return tuple(t for t in tables if t is not None and self._cfg.captures(t))
 
     def moved_row_tables(self, query: QueryEvent) -> tuple[TableId, ...]:
         """Return the tables whose rows a statement moved without row events, for example by EXCHANGE PARTITION.

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -238,6 +239,7 @@ def _run_batch(
     batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log)
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
+    check_structures(cfg, job, batch.plan, job.latest(), log)
     return BatchResult(batch.plan, totals, refusal)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.unlogged_reports import (
     snapshot_signal,
@@ -40,6 +41,7 @@ from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
@@ -80,6 +82,7 @@ class DrainWriter:
         output: Produces records.
         committer: Commits them.
         metadata: Writes transaction metadata; None where it is off.
+        touched_tables: Notes tables whose structures are to be compared with the server's; None where writer 0 does it.
         whole_transactions: Decodes whole transactions natively; None where each event is handled here.
     """
 
@@ -96,6 +99,7 @@ class DrainWriter:
     output: RecordOutput
     committer: Committer
     metadata: TransactionMetadata | None
+    touched_tables: TouchedTables | None
     whole_transactions: WholeTransactions | None
 
     def run(self) -> WriterResult:
@@ -257,6 +261,7 @@ class DrainWriter:
         changed = applied.state is not self.state
         if changed:
             self._replace_state(applied.state, event, applied.changes)
+        self._note_touched(self.ddl_events.touched_tables(applied, query), where)
         if self.context.window_keys is not None:
             self.context.window_keys.on_statement(applied.changes, event, self.ddl_events.moved_row_tables(query))
         no_change = applied.kind == "ignored" and not changed
@@ -319,6 +324,7 @@ class DrainWriter:
         self.state = self.state.with_table(table, self.state.non_unique_indexes.get(table.id, ()))
         self.routes.on_correction()
         self._forget_learned_tables()
+        self._note_touched([table.id], event.where())
         change = TableChange("ALTER", table.id, None, table, "", table.id.db)
         recorded_at = event if xa_commit is None else xa_commit
         if self.context.window_keys is not None:
@@ -334,6 +340,13 @@ class DrainWriter:
         self.shares.on_schema_change(previous_state, self.state, f"{event.file}:{event.start_pos}", changes)
         self.routes.on_schema_change()
         self._forget_learned_tables()
+
+    def _note_touched(self, tables: Collection[TableId], where: str) -> None:
+        """Note tables that a statement touched, whether or not it was found to change their structures."""
+        if self.touched_tables is not None and tables:
+            self.touched_tables.on_statement(tables, where)
+            self.routes.on_correction()
+            self._forget_learned_tables()
 
     def _forget_learned_tables(self) -> None:
         if self.whole_transactions is not None:

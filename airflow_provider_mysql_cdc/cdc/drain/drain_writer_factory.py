@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
@@ -46,7 +47,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
     shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
     signals = SignalRows.for_writer(cfg, plan.epoch, context.index, side_records, on_watermark)
-    routes = _table_routes(context, settings, shares, signals, committer, position, tracker)
+    touched_tables = TouchedTables(cfg.ledger_topic, context.unchecked, side_records) if context.index == 0 else None
+    routes = _table_routes(context, settings, shares, signals, committer, position, tracker, touched_tables)
     metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
     return DrainWriter(
         context=context,
@@ -62,6 +64,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
         output=output,
         committer=committer,
         metadata=metadata,
+        touched_tables=touched_tables,
         whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
     )
 
@@ -117,6 +120,7 @@ def _table_routes(
     committer: Committer,
     position: WriterPosition,
     tracker: GtidTracker,
+    touched_tables: TouchedTables | None,
 ) -> TableRoutes:
     formats = context.formats
 
@@ -129,7 +133,7 @@ def _table_routes(
             committer.commit_pending()
         context.report_refusal(position.reached(tracker.text()).offset, error)
 
-    return TableRoutes(settings, shares, signals, context.window_keys, before_build, on_refused)
+    return TableRoutes(settings, shares, signals, context.window_keys, before_build, on_refused, touched_tables)
 
 
 def _row_event_handler(

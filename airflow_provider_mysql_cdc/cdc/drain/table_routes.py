@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
+from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
@@ -47,6 +48,7 @@ class _CachedRoute:
     route: TableRoute
     table_version: Table | None
     statement_count: int
+    has_names: bool
 
 
 class TableRoutes:
@@ -59,6 +61,7 @@ class TableRoutes:
         window_keys: Is prepared for each version of a table under incremental snapshot; None outside of a window.
         before_build: Called before a route is built, which may wait for the schema registry.
         on_refused: Called when records of a table version cannot be written as configured, with the error.
+        touched_tables: Gets the tables of which rows come; None where another writer does that.
 
     Attributes:
         by_id: Routes by the table ids that TABLE_MAP events announced.
@@ -72,9 +75,11 @@ class TableRoutes:
         window_keys: WindowKeys | None = None,
         before_build: Callable[[], None] = lambda: None,
         on_refused: Callable[[CdcError], None] = lambda error: None,
+        touched_tables: TouchedTables | None = None,
     ) -> None:
         self._settings, self._shares, self._signals = settings, shares, signals
         self._window_keys, self._before_build, self._on_refused = window_keys, before_build, on_refused
+        self._touched_tables = touched_tables
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
@@ -107,9 +112,13 @@ class TableRoutes:
         raw = buf[body + 6 : event.end]
         cached = self._cache.get(raw)
         if cached is None or (cached.statement_count != self._statements and not self._is_current(cached, state)):
-            route, state = self._build_route(event, state, correct)
+            table_map = parse_table_map(event)
+            route, state = self._build_route(table_map, event, state, correct)
             self._evict_stale(state)
-            cached = self._cache[raw] = _CachedRoute(route, state.tables.get(route.table), self._statements)
+            cached = self._cache[raw] = _CachedRoute(
+                route, state.tables.get(route.table), self._statements, table_map.names is not None
+            )
+            self._note_rows(cached)
         route = self.by_id[table_id] = cached.route
         return route
 
@@ -155,15 +164,22 @@ class TableRoutes:
         if state.tables.get(cached.route.table) is not cached.table_version:
             return False
         cached.statement_count = self._statements
+        self._note_rows(cached)
         return True
 
-    def _build_route(self, event: Event, state: SchemaState, correct: CorrectTable) -> tuple[TableRoute, SchemaState]:
+    def _note_rows(self, cached: _CachedRoute) -> None:
+        """Note the first rows of a table after a statement, if nothing but the schema history says what they are."""
+        if self._touched_tables is not None and not cached.has_names:
+            self._touched_tables.on_rows(cached.route.table)
+
+    def _build_route(
+        self, table_map: TableMap, event: Event, state: SchemaState, correct: CorrectTable
+    ) -> tuple[TableRoute, SchemaState]:
         """Build the route of a TABLE_MAP event, with a reader of signals where the table is the signal table.
 
         Returns:
             The route, and the structures, in which the table's is the one in the event.
         """
-        table_map = parse_table_map(event)
         self._before_build()
         correction = self._find_correction(table_map, state)
         if correction is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
+from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
@@ -14,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
@@ -33,6 +35,7 @@ class WriterContext:
         progress: Called every two seconds with counters.
         window_keys: Remembers which rows of tables under incremental snapshot were changed; None outside of a window.
         recorded_topics: Topics as the ledger knows them.
+        unchecked: Tables that statements of earlier batches touched, and that are not compared with the server yet.
         formats: Gives each table its record format; None when all records are JSON.
         renew_producer: Replaces the producer's Kafka client after a commit, and takes its transactional id over; None
             keeps the client.
@@ -52,6 +55,7 @@ class WriterContext:
     progress: Progress = lambda _: None
     window_keys: WindowKeys | None = None
     recorded_topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
+    unchecked: Mapping[TableId, UncheckedTable] = field(default_factory=dict)
     formats: RecordFormats | None = None
     renew_producer: Callable[[Marker], None] | None = None
     report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, Proc
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.ddl_events import records_between_batches
+from airflow_provider_mysql_cdc.cdc.drain.between_batches import records_between_batches
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options

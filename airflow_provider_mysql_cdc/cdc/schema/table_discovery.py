@@ -192,6 +192,44 @@ def read_definitions(
     )
 
 
+def read_create_statements(conn: Any, tables: Collection[TableId], log: Log) -> tuple[TableDefinitions, list[TableId]]:
+    """Read the CREATE statements of some tables, which name their character sets.
+
+    Args:
+        conn: An open connection to the source.
+        tables: The tables.
+        log: Receives one line of text if the members of a column cannot be read.
+
+    Returns:
+        The statements, and the tables that the server does not have; a view is none.
+    """
+    statements: dict[TableId, str] = {}
+    missing: list[TableId] = []
+    with conn.cursor() as cursor:
+        cursor.execute(
+            "SELECT @@character_set_server, @@collation_server, @@session.sql_mode, @@lower_case_table_names"
+        )
+        charset, collation, sql_mode, lower_case_names = cursor.fetchone()
+        cursor.execute(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_type <> 'BASE TABLE' AND table_schema IN %s",
+            (tuple({table.db for table in tables}),),
+        )
+        views = {TableId(db, name) for db, name in cursor.fetchall()}
+    for table in tables:
+        try:
+            if table in views:
+                missing.append(table)
+            else:
+                statements[table] = create_statement(conn, table, log)
+        except pymysql.MySQLError as error:
+            if error.args[0] not in NO_SUCH_TABLE:
+                raise
+            missing.append(table)
+    definitions = TableDefinitions(charset, collation, {}, statements, sql_mode, int(lower_case_names))
+    return definitions, missing
+
+
 def _many_tables_line(cfg: ConnectorConfig, tables: Collection[TableId]) -> str:
     elsewhere = sum(not cfg.captures_database(table.db) for table in tables)
     return (

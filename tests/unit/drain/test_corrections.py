@@ -99,3 +99,34 @@ def test_rows_of_an_xa_transaction_are_corrected_at_its_commit(monkeypatch: pyte
     writer._table_map(table_map("t", "id", "m"), table_map("t", pos=900))
     (record,) = history(rig)
     assert record.position == BinlogOffset("b.000001", table_map("t", pos=900).end_pos)
+
+
+def unchecked(writer: DrainWriter) -> list[tuple[str, bool]]:
+    values = [json.loads(r.value or b"") for r in writer.committer.side_records]
+    return [(value["table"], value["rows"]) for value in values]
+
+
+def test_rows_without_names_after_a_statement_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the statement was found to change nothing, and the table's rows came before it."""
+    _, writer = writer_of(monkeypatch)
+    writer._table_map(table_map("t"))
+    assert unchecked(writer) == []
+    writer._note_touched([T.id], "b.000001:600")
+    for _ in range(2):
+        writer._table_map(table_map("t"))
+    assert unchecked(writer) == [("t", False), ("t", True)]
+
+
+def test_rows_with_names_are_right_whatever_the_statement_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, writer = writer_of(monkeypatch)
+    writer._note_touched([T.id], "b.000001:600")
+    for _ in range(2):
+        writer._table_map(table_map("t", "id", "n"))
+    assert unchecked(writer) == [("t", False)]
+
+
+def test_a_corrected_table_is_compared_with_the_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its unique indexes are not in the event."""
+    _, writer = writer_of(monkeypatch)
+    writer._table_map(table_map("t", "id", "m"))
+    assert unchecked(writer) == [("t", False)]

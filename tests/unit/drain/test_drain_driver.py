@@ -200,6 +200,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         add_native_counts=lambda counts: None,
         native_counts=NativeCounts(),
         read=lambda **_: LedgerState(plan=batch, markers=markers),
+        latest=lambda: LedgerState(plan=batch, markers=markers),
         schema_ids=SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {})),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)

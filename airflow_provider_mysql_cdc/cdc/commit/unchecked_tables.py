@@ -1,0 +1,55 @@
+"""Tables that a statement touched since their structures were last compared with the server's, in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import UNCHECKED_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedTable:
+    """Hold one table whose structure is not compared with the server's yet.
+
+    Args:
+        table: The table.
+        where: ``file:position`` of the first statement that touched it.
+        has_rows: Whether rows without names of columns came after it.
+    """
+
+    table: TableId
+    where: str
+    has_rows: bool = False
+
+    def key(self) -> str:
+        """Return the key of its ledger record."""
+        return UNCHECKED_PREFIX + self.table.path()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"db": self.table.db, "table": self.table.table, "where": self.where, "rows": self.has_rows}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> UncheckedTable:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = Members(data)
+        return cls(TableId(record.text("db"), record.text("table")), record.text("where"), record.flag("rows"))
+
+
+def unchecked_tables(ledger: LedgerState) -> dict[TableId, UncheckedTable]:
+    """Return the tables that are not compared yet.
+
+    Args:
+        ledger: The ledger.
+    """
+    records = (value for key, value in ledger.other_records.items() if key.startswith(UNCHECKED_PREFIX))
+    return {each.table: each for each in map(UncheckedTable.from_json, records)}

@@ -1,0 +1,156 @@
+"""Without metadata in the binlog, structures are compared with the server's after statements: no fault stays silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.broken_parser import break_parser, placed
+from kit.records import duplicates, payload
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_tables
+from airflow_provider_mysql_cdc.cdc.drain import structure_check
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+
+FLAT = {
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "cdc.id.header": "true",
+    "snapshot.locking.mode": "none",
+}
+SWAP = "ALTER TABLE `{}`.t RENAME COLUMN credit TO debit, RENAME COLUMN debit TO credit"
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    execute(root, "SET GLOBAL binlog_row_metadata = MINIMAL")
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, credit INT, debit INT)")
+    made = Pipeline(properties | FLAT)
+    made.snapshot()
+    return made
+
+
+def unswap(table: Table) -> Table:
+    """Return what was before: the statement was read as if it did nothing."""
+    first, second, third = table.columns
+    return placed(table, first, replace(second, name="credit"), replace(third, name="debit"))
+
+
+def insert(root: Any, db: str, number: int) -> None:
+    execute(root, f"INSERT INTO `{db}`.t (id, credit, debit) VALUES ({number}, {number * 10}, {number * 100})")
+
+
+def afters(pipeline: Pipeline) -> list[Any]:
+    assert duplicates(pipeline.records("t")) == []
+    return [payload(record.value)["after"] for record in pipeline.records("t")]
+
+
+def row(number: int) -> dict[str, int]:
+    return {"id": number, "credit": number * 10, "debit": number * 100}
+
+
+def lines(pipeline: Pipeline, text: str) -> list[str]:
+    return [line for line in pipeline.lines if text in line]
+
+
+def test_a_wrong_structure_is_corrected_before_rows_come(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_parser(monkeypatch, "RENAME COLUMN", {TableId(database, "t"): unswap})
+    execute(root, SWAP.format(database))
+    pipeline.drain()
+    (line,) = lines(pipeline, "differs from the server's")
+    assert "(id INT NOT NULL, credit INT, debit INT; key id) in the schema history" in line
+    assert "(id INT NOT NULL, debit INT, credit INT; key id) on the server" in line
+    change = payload(pipeline.read(pipeline.properties["topic.prefix"])[-1].value)["tableChanges"][0]
+    assert change["type"] == "ALTER"
+    assert [column["name"] for column in change["table"]["columns"]] == ["id", "debit", "credit"]
+    insert(root, database, 1)
+    pipeline.drain()
+    assert afters(pipeline) == [row(1)]
+
+
+def test_rows_with_a_wrong_structure_are_an_error_and_later_rows_are_right(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_parser(monkeypatch, "RENAME COLUMN", {TableId(database, "t"): unswap})
+    execute(root, SWAP.format(database))
+    insert(root, database, 1)
+    with pytest.raises(SchemaMismatchError, match="written with a structure that the server does not have") as caught:
+        pipeline.drain()
+    assert "debit INT, credit INT" in caught.value.why and "credit INT, debit INT" in caught.value.why
+    assert not caught.value.can_retry and "execute-snapshot" in caught.value.remedy
+    insert(root, database, 2)
+    pipeline.drain()
+    wrong, right = afters(pipeline)
+    assert wrong == {"id": 1, "credit": 100, "debit": 10} and right == row(2)
+    assert len(lines(pipeline, "differs from the server's")) == 1
+
+
+def test_a_statement_that_is_not_drained_yet_gives_no_false_alarm(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = structure_check.read_create_statements
+
+    def alter_first(conn: Any, tables: Any, log: Any) -> Any:
+        execute(root, f"ALTER TABLE `{database}`.t ADD late INT")
+        return read(conn, tables, log)
+
+    execute(root, f"ALTER TABLE `{database}`.t ADD early INT")
+    monkeypatch.setattr(structure_check, "read_create_statements", alter_first)
+    pipeline.drain()
+    monkeypatch.setattr(structure_check, "read_create_statements", read)
+    assert not lines(pipeline, "differs from")
+    break_parser(monkeypatch, "late", {TableId(database, "t"): lambda table: placed(table, *table.columns[:-1])})
+    pipeline.drain()
+    assert len(lines(pipeline, "differs from the server's")) == 1
+
+
+def test_a_server_that_cannot_be_asked_fails_nothing_and_is_asked_by_the_next_run(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(settings: Any) -> Any:
+        raise SourceConnectionError("the server is gone", where="here")
+
+    connect = structure_check.connect
+    monkeypatch.setattr(structure_check, "connect", refuse)
+    break_parser(monkeypatch, "RENAME COLUMN", {TableId(database, "t"): unswap})
+    execute(root, SWAP.format(database))
+    pipeline.drain()
+    assert lines(pipeline, "compared with the server after a later batch")
+    monkeypatch.setattr(structure_check, "connect", connect)
+    execute(root, f"CREATE DATABASE `{database}_x`", f"DROP DATABASE `{database}_x`")
+    pipeline.drain()
+    assert len(lines(pipeline, "differs from the server's")) == 1
+    # Nothing is left to compare, so nothing is asked.
+    monkeypatch.setattr(structure_check, "connect", refuse)
+    insert(root, database, 1)
+    pipeline.drain()
+    assert len(lines(pipeline, "compared with the server")) == 1 and afters(pipeline) == [row(1)]
+
+
+def test_what_is_read_rightly_is_no_difference(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Also members that SHOW CREATE TABLE does not show, tables that are gone, and keys of all kinds."""
+    execute(
+        root,
+        f"ALTER TABLE `{database}`.t ADD mood ENUM('😀','😡','ok'), ADD s SET('🍕','x') CHARACTER SET utf8mb4, "
+        "ADD n NUMERIC(7), ADD b BOOL DEFAULT TRUE, ADD c NCHAR(3), ADD g INT AS (id + 1) STORED, ADD j JSON, "
+        "ADD v VARBINARY(9), ADD p POINT, ADD ts TIMESTAMP(3) NULL, ADD f FLOAT(7,3), ADD y YEAR, ADD bi BIT(3)",
+        f"CREATE TABLE `{database}`.k (a INT NOT NULL, b VARCHAR(20), UNIQUE (b), UNIQUE (a))",
+        f"CREATE TABLE `{database}`.gone LIKE `{database}`.k",
+        f"INSERT INTO `{database}`.gone VALUES (1, 'x')",
+        f"DROP TABLE `{database}`.gone",
+        f"CREATE TABLE `{database}`.old (id INT PRIMARY KEY)",
+        f"RENAME TABLE `{database}`.old TO `{database}`.`new name`",
+        f"CREATE TABLE `{database}`.ctas AS SELECT * FROM `{database}`.t",
+    )
+    insert(root, database, 1)
+    pipeline.drain()
+    assert not lines(pipeline, "differs from") and not lines(pipeline, "later batch")
+    ledger = kafka_clients.ledger(pipeline.cfg).read()
+    assert ledger is not None and unchecked_tables(ledger) == {}
