@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import UNCHECKED_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -53,3 +55,20 @@ def unchecked_tables(ledger: LedgerState) -> dict[TableId, UncheckedTable]:
     """
     records = (value for key, value in ledger.other_records.items() if key.startswith(UNCHECKED_PREFIX))
     return {each.table: each for each in map(UncheckedTable.from_json, records)}
+
+
+def unchecked_records(
+    ledger_topic: str, ledger: LedgerState, tables: Iterable[TableId], where: str
+) -> Iterator[SideRecord]:
+    """Yield the ledger records of tables that are to be compared, except of those that have one.
+
+    Args:
+        ledger_topic: The topic of the ledger.
+        ledger: The ledger.
+        tables: The tables.
+        where: ``file:position`` of what gave rise to it.
+    """
+    known = unchecked_tables(ledger)
+    for table in sorted(set(tables) - known.keys()):
+        unchecked = UncheckedTable(table, where)
+        yield SideRecord(ledger_topic, unchecked.key().encode(), encode(unchecked.to_json()))

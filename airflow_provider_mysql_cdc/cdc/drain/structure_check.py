@@ -48,7 +48,15 @@ class _Comparison:
 
     def differs(self) -> bool:
         """Return whether the schema history has the table with another structure than the server."""
-        return self.history is not None and not same_structure(self.history, self.server)
+        return self.history is not None and not (
+            same_structure(self.history, self.server) and same_text(self.history, self.server)
+        )
+
+    def may_have_wrong_rows(self) -> bool:
+        """Return whether rows may have been decoded with another structure than the server's."""
+        if self.history is None or self.server is None:
+            return False
+        return self.unchecked.has_rows and not same_structure(self.history, self.server)
 
     def structures(self) -> str:
         """Return both structures as a text."""
@@ -58,8 +66,9 @@ class _Comparison:
         """Return the line of the log."""
         what = "the schema history is corrected" if self.server is not None else "the server does not have the table"
         return (
-            f"WARNING: the structure of {self.unchecked.table} in the schema history differs from the server's after a "
-            f"statement at {self.unchecked.where}: {self.structures()}; {what}. Please report the statement"
+            f"WARNING: the structure of {self.unchecked.table} in the schema history differs from the server's, since "
+            f"{self.unchecked.where} or before: {self.structures()}; {what}. A statement was not in the binlog "
+            "(SET sql_log_bin=0, a restored backup), or it was misread: then please report it"
         )
 
 
@@ -105,7 +114,7 @@ def _correct_history(
         log(each.warning())
     records = [record for each in differing for record in _correction(cfg, each, end, plan.epoch)]
     records += [SideRecord(cfg.ledger_topic, each.unchecked.key().encode(), None) for each in differing]
-    wrong = [each for each in differing if each.unchecked.has_rows and each.server is not None]
+    wrong = [each for each in differing if each.may_have_wrong_rows()]
     if not wrong:
         job.commit(records)
         return
@@ -170,6 +179,35 @@ def same_structure(history: Table, server: Table | None) -> bool:
     return all(map(_same_members, history.columns, server.columns))
 
 
+def same_text(history: Table, server: Table | None) -> bool:
+    """Return whether SELECT shows the values of columns in the same form, as far as row events do not depend on it.
+
+    Args:
+        history: The structure in the schema history.
+        server: The server's; None where it does not have the table.
+    """
+    return server is not None and [c.zerofill for c in history.columns] == [c.zerofill for c in server.columns]
+
+
+def difference_in_view(conn: Any, table: Table) -> str:
+    """Return how the server's structure of a table differs from that of the schema history; empty if it does not.
+
+    Args:
+        conn: The connection whose view is read; it holds the table, so no statement can change it now.
+        table: The structure in the schema history, at the position of the view.
+
+    Raises:
+        pymysql.MySQLError: The server cannot be asked.
+    """
+    definitions, _ = read_create_statements(conn, [table.id], lambda _: None)
+    try:
+        server = captured_state(definitions).tables.get(table.id)
+    except DdlParseError:
+        return ""  # a snapshot stops at it, with the statement
+    compared = _Comparison(UncheckedTable(table.id, ""), table, server)
+    return compared.structures() if compared.differs() else ""
+
+
 def _row_facts(table: Table) -> Any:
     keys = [name.lower() for name in table.key_columns()]
     return [_column_facts(column) for column in table.columns], keys
@@ -221,7 +259,7 @@ def describe(table: Table | None) -> str:
 def _column_text(column: Column) -> str:
     numbers = ",".join(str(n) for n in (column.length, column.scale) if n is not None)
     words = [column.name, f"{column.type_name}({numbers})" if numbers else column.type_name]
-    words += ["UNSIGNED"] * column.unsigned + ["NOT NULL"] * (not column.nullable)
+    words += ["UNSIGNED"] * column.unsigned + ["ZEROFILL"] * column.zerofill + ["NOT NULL"] * (not column.nullable)
     words += [column.charset] if column.charset else []
     return " ".join(words) + (f" {column.enum_values}" if column.enum_values else "")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -17,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_view
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import (
     SchemaMismatchError,
@@ -212,6 +214,14 @@ class KeyRangeReader:
         return compiled
 
     def _compile_table(self, table: Table) -> _CompiledTable:
+        try:
+            difference = difference_in_view(self.conn, table)
+        except pymysql.MySQLError as error:
+            if not is_transient(error):
+                raise from_exception(error, str(table.id)) from error
+            raise RangeUnreadable(f"its structure cannot be read: {error}") from error
+        if difference:
+            raise RangeUnreadable(f"its structure differs from the server's: {difference}")
         topic = record_topics.table_topic_name(self.cfg, table.id)
         partitions = self.plan.partitions.get(topic)
         if partitions is None:

@@ -16,6 +16,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -24,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterI
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
@@ -308,7 +310,8 @@ class WindowDriver:
             return WindowResult({}, 0, self._reason)
         totals = finish_batch(self.job, self.cfg, self._begun_batch, task_counts)
         faults.fault_point("incremental.before_books")
-        before = read_incremental_state(self.job.read(chunks=False))
+        ledger = self.job.read(chunks=False)
+        before = read_incremental_state(ledger)
         for done_range in self._queue.done_ranges:
             if done_range.rows and (scan := before.scans.get(done_range.key_range.scan_number)) is not None:
                 self.job.add_table_counts({scan.table.path(): done_range.rows})
@@ -319,11 +322,16 @@ class WindowDriver:
             if number in advanced.scans and not advanced.scans[number].ended
         ]
         after = advanced.with_scans(unreadable).with_advanced_cursors().with_counted_rows()
-        records = self._state_records(before, after)
-        self.log(self._progress.summary(totals, self.job.native_counts.text()))
-        self.job.write_outcome(self._begun_batch.plan, counts=totals, records=records)
         waiting = {scan.number: scan.reason for scan in unreadable if not scan.ended}
         blocked = self._deferred_reasons | self._queue.blocked_scans(permanent=False) | waiting
+        suspects = {before.scans[number].table for number in blocked if number in before.scans}
+        # What cannot be read may have another structure than the schema history has.
+        end = self._begun_batch.plan.end
+        unchecked = unchecked_records(self.cfg.ledger_topic, ledger, suspects, f"{end.file}:{end.pos}")
+        records = [*self._state_records(before, after), *unchecked]
+        self.log(self._progress.summary(totals, self.job.native_counts.text()))
+        self.job.write_outcome(self._begun_batch.plan, counts=totals, records=records)
+        check_structures(self.cfg, self.job, self._begun_batch.plan, self.job.latest(), self.log)
         reason = "; ".join(sorted(set(blocked.values())))
         return WindowResult(totals, len(self._queue.done_ranges), reason, frozenset(blocked))
 

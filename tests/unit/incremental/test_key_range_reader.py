@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -36,6 +37,14 @@ CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
 TABLE = table(column("id", "INT", nullable=False), key=("id",))
 TOPIC = "p.db.t"
 STRETCH = KeyRange(TABLE.id, 0, 0, ("id",), ("SIGNED",))
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch) -> dict[TableId, str]:
+    """Return how tables of the server differ from those of the schema history: not at all."""
+    differences: dict[TableId, str] = {}
+    monkeypatch.setattr(key_range_reader, "difference_in_view", lambda _, table: differences.get(table.id, ""))
+    return differences
 
 
 class Sink(MemoryWriter):
@@ -191,6 +200,18 @@ def test_a_table_whose_key_is_another_one_is_handed_back(monkeypatch: pytest.Mon
     assert counts == {} and not kafka.committed(TOPIC)
     ((op, given),) = channel.said
     assert op == "back" and given["reason"] == "its key has changed since the snapshot began"
+
+
+@pytest.mark.req("INC-20")
+def test_a_table_that_differs_from_the_schema_history_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch, server: dict[TableId, str]
+) -> None:
+    server[TABLE.id] = "(id INT) in the schema history, (id BIGINT) on the server"
+    kafka, channel, counts = read(monkeypatch, 0)
+    assert counts == {} and not kafka.committed(TOPIC)
+    ((op, given),) = channel.said
+    assert op == "back" and not given["hopeless"]
+    assert given["reason"] == f"its structure differs from the server's: {server[TABLE.id]}"
 
 
 @pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])
