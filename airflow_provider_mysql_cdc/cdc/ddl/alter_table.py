@@ -63,7 +63,12 @@ class _StructureBuilder:
         match = matching_name(names, name)
         if match is not None:
             return names.index(match)
-        raise DdlParseError("a statement names a column that the table does not have", where=f"{self.id}.{name}")
+        raise DdlParseError(
+            "a statement names a column that the table does not have",
+            where=f"{self.id}.{name}",
+            why="the schema history may lack a statement that was not in the binlog (sql_log_bin=0, or a restored "
+            "backup); then a new snapshot of the table mends it",
+        )
 
     def column(self, name: str) -> Column:
         """Return a column by name."""

@@ -124,6 +124,13 @@ def test_a_relevant_statement_that_is_not_understood_is_an_error(sql: str) -> No
 
 
 @pytest.mark.req("FAULT-15")
+def test_the_error_for_an_unknown_column_names_statements_outside_the_binlog_and_a_snapshot() -> None:
+    state = run("CREATE TABLE t (a INT)").state
+    with pytest.raises(DdlParseError, match=r"not in the binlog .* new snapshot of the table"):
+        apply_ddl(state, "ALTER TABLE t ADD x INT AFTER nope", CONTEXT)
+
+
+@pytest.mark.req("FAULT-15")
 def test_a_statement_not_understood_about_tables_not_captured_makes_them_unknown() -> None:
     state = run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)").state
     after = apply_ddl(state, "ALTER TABLE t FROB y", CONTEXT, lambda i: i.table == "u")
