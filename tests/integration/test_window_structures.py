@@ -25,7 +25,7 @@ UNLOGGED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 """Columns, an ALTER that is not in the binlog, a row and its event."""
 
 
-@pytest.mark.req("INC-20", "FAULT-09")
+@pytest.mark.req("INC-20")
 @pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
 @pytest.mark.parametrize("name", UNLOGGED)
 def test_a_window_reads_no_row_with_a_structure_that_the_server_does_not_have(

@@ -28,7 +28,7 @@ class UncheckedTable:
     where: str
     has_rows: bool = False
 
-    def key(self) -> str:
+    def ledger_key(self) -> str:
         """Return the key of its ledger record."""
         return UNCHECKED_PREFIX + self.table.path()
 
@@ -71,4 +71,4 @@ def unchecked_records(
     known = unchecked_tables(ledger)
     for table in sorted(set(tables) - known.keys()):
         unchecked = UncheckedTable(table, where)
-        yield SideRecord(ledger_topic, unchecked.key().encode(), encode(unchecked.to_json()))
+        yield SideRecord(ledger_topic, unchecked.ledger_key().encode(), encode(unchecked.to_json()))

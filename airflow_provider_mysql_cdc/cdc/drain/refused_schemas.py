@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import cmp_to_key
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -50,7 +51,11 @@ class RefusedSchemas:
         with self._lock:
             if not any((type(error), error.what) == (type(r.error), r.error.what) for r in self._refusals):
                 return None
-            return min(self._refusals, key=lambda refusal: refusal.before.key())
+            return min(self._refusals, key=cmp_to_key(_compare_places))
+
+
+def _compare_places(one: RefusedSchema, other: RefusedSchema) -> int:
+    return compare_offsets(one.before, other.before)
 
 
 def shorten_batch(

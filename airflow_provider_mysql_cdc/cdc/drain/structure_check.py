@@ -101,7 +101,7 @@ def check_structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, ledg
     state = load_schema_state(cfg, until=end, epoch=plan.epoch + 1, cache=job.history_cache)
     compared = [_Comparison(unchecked[table], state.tables.get(table), server[table]) for table in server]
     differing = [each for each in compared if each.differs()]
-    job.put_all((each.unchecked.key(), None) for each in compared if not each.differs())
+    job.put_all((each.unchecked.ledger_key(), None) for each in compared if not each.differs())
     if differing:
         _correct_history(cfg, job, plan, end, differing, log)
 
@@ -113,7 +113,7 @@ def _correct_history(
     for each in differing:
         log(each.warning())
     records = [record for each in differing for record in _correction(cfg, each, end, plan.epoch)]
-    records += [SideRecord(cfg.ledger_topic, each.unchecked.key().encode(), None) for each in differing]
+    records += [SideRecord(cfg.ledger_topic, each.unchecked.ledger_key().encode(), None) for each in differing]
     wrong = [each for each in differing if each.may_have_wrong_rows()]
     if not wrong:
         job.commit(records)

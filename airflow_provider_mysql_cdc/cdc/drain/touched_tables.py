@@ -50,4 +50,4 @@ class TouchedTables:
 
     def _put(self, unchecked: UncheckedTable) -> None:
         self._tables[unchecked.table] = unchecked
-        self._side_records.append(SideRecord(self._topic, unchecked.key().encode(), encode(unchecked.to_json())))
+        self._side_records.append(SideRecord(self._topic, unchecked.ledger_key().encode(), encode(unchecked.to_json())))

@@ -131,7 +131,7 @@ def check(
     ledger = LedgerState(
         plan=PLAN,
         markers={0: Marker(7, 0, START, END, ResumePosition(END), done=True)},
-        other_records={unchecked.key(): unchecked.to_json()} if touched else {},
+        other_records={unchecked.ledger_key(): unchecked.to_json()} if touched else {},
     )
     job, lines = Job(), list[str]()
     made: Any = job

@@ -17,6 +17,7 @@ from kit.ticdc_identity import AT, FlatSides
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import row_context
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
@@ -53,24 +54,29 @@ def made(count: int = 1, rule: dict[str, Any] | None = None, **changed: Any) -> 
     return both, native_flat.create_ticdc_decoder(T, WIRES, text, kernel().new_tally())
 
 
+def context(both: FlatSides, number: int = 77, at: Any = AT) -> EventContext:
+    """Return the context of an event of a transaction with this sequence number."""
+    return both.context(str(commit_ts(at.commit_us, number).value), at=at)
+
+
 def test_what_the_kernel_writes_is_not_written_again(fake: FakeKernel) -> None:
     both, found = made()
     out: list[Any] = []
-    assert found.native and found.write(*body(ROW, columns=5), both.context(), out) == 1
+    assert found.native and found.write(*body(ROW, columns=5), context(both), out) == 1
     assert out == [("natively",)]
     # Operation, and the two times, which stand where another record has what is around its row number.
     (asked,) = fake.asked
-    assert asked[3:5] == ("\x02c", both.context().tail) and len(both.context().tail) == 15
+    assert asked[3:5] == ("\x02c", context(both).tail) and len(context(both).tail) == 15
 
 
 def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKernel) -> None:
     both, found = made()
     fake.answer, out = KEY_CHANGE, list[Any]()
-    assert found.write(*body(ROW, columns=5), both.context(), out) == 1
+    assert found.write(*body(ROW, columns=5), context(both), out) == 1
     assert out[0][0] == b"\x00\x00\x00\x00\x01\x02" and out[0][4:] == (None, 0)
     other = image(5, struct.pack("<i", 2) + ROW[5:], nulls=16)
     with pytest.raises(FallbackToJson):
-        found.update(*body(ROW, other, columns=5, images=2), both.context(), out)
+        found.update(*body(ROW, other, columns=5, images=2), context(both), out)
 
 
 def test_the_plan_of_a_table_for_the_kernel(fake: FakeKernel) -> None:
@@ -110,7 +116,7 @@ def test_where_transactions_decide_python_puts_the_partition_in(fake: FakeKernel
     both, found = made(7, {"partition": "ts"})
     found._native["c"] = lambda *given: given[-1].append((b"k", b"v", 3, 0, None, 0)) or 1
     out: list[Any] = ["before"]
-    assert found.write(*body(ROW, columns=5), both.context("9"), out) == 1
+    assert found.write(*body(ROW, columns=5), context(both, 9), out) == 1
     assert out == ["before", (b"k", b"v", 3, 0, None, commit_ts(AT.commit_us, 9).value % 7)]
 
 
@@ -120,9 +126,9 @@ def test_a_time_that_values_cannot_hold_is_written_via_json(fake: FakeKernel) ->
     given = body(ROW, columns=5)
     for direct in (found, TicdcRowDecoder(T, WIRES, both.text)):
         with pytest.raises(FallbackToJson):
-            direct.write(*given, both.context(at=at), [])
+            direct.write(*given, context(both, at=at), [])
     assert fake.asked == []
-    outcome = both.event(found, "write", *given, both.context(at=at))
+    outcome = both.event(found, "write", *given, context(both, at=at))
     assert outcome is not None and outcome[0] == "ValueDecodeError" and "OverflowError" in outcome[1]
 
 
