@@ -167,7 +167,8 @@ def _apply_options(
         if isinstance(action, SetOptions):
             # CHARSET and COLLATE belong together wherever they stand.
             for name in ("charset", "collation", "comment", "engine"):
-                setattr(options, name, getattr(action.options, name) or getattr(options, name))
+                if (value := getattr(action.options, name)) is not None:  # COMMENT '' removes a comment
+                    setattr(options, name, value)
     _apply_option(builder, options, database, context)
     for action in statement.actions:
         if isinstance(action, ConvertTo):
