@@ -45,6 +45,11 @@ public class ApicurioLines {
             }
             return members;
         }
+        if (value instanceof Map) {
+            Map<String, Object> members = new LinkedHashMap<>();
+            ((Map<?, ?>) value).forEach((name, member) -> members.put(name.toString(), plain(member)));
+            return members;
+        }
         if (value instanceof Collection) {
             List<Object> elements = new ArrayList<>();
             for (Object element : (Collection<?>) value) {

@@ -115,7 +115,9 @@ def judged(case: str, done: Any) -> None:
     theirs = parse_records(read_lines(PEER / "captured" / f"{case}.jsonl.gz"), case)
     result = compare(parse_records(done.lines, "ours"), theirs)
     left, _ = judge(case, result, read_explained(LIST), mode_of(case))
-    assert report(left) == []
+    found = report(left)
+    print(*found, sep="\n")
+    assert found == []
 
 
 @pytest.mark.parametrize("case", sorted(UNSUPPORTED))

@@ -283,7 +283,7 @@ def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline
         with contextlib.closing(kafka_clients.record_writer(cfg, 0)) as slow:
             slow.init()
             slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
-            slow._client().flush(10)
+            slow._kafka.producer.flush(10)
             other = Pipeline(pipeline.properties, pipeline.store, owner="another/run/task/-1")
             for run in (other.drain, other.snapshot, other.settle):
                 with pytest.raises(RunInProgressError) as caught:
@@ -291,7 +291,7 @@ def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline
                 assert caught.value.can_retry
             slow.commit()
             slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
-            slow._client().flush(10)
+            slow._kafka.producer.flush(10)
             pipeline.prepare("drain")
             with pytest.raises(FencedError):
                 slow.commit()

@@ -17,9 +17,8 @@ from kit.window_rig import SIGNALS, Places, connection, events, same_as_table
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
-from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
-from airflow_provider_mysql_cdc.cdc.snapshot import range_writer
+from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view, range_writer
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 PROPERTIES = FLAT
@@ -301,7 +300,7 @@ def test_a_table_that_cannot_begin_keeps_no_other_from_it(
 ) -> None:
     """A window has room for so many scans; those that could not begin come behind the others."""
     monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)
-    for module in (round_driver, round_task):
+    for module in (round_driver, consistent_view):
         monkeypatch.setattr(module, "LOCK_WAIT_S", 1)
     execute(root, *filled(database, "a", "b", count=40))
     pipeline.snapshot()

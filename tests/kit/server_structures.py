@@ -87,6 +87,8 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         return (ours is None) == (theirs is None)
     if ours is None or theirs is None or c.default_is_expression:
         return ours is None and theirs is None
+    if c.type_name == "YEAR":
+        return int(theirs) in possible_years(ours)
     if c.type_name == "BIT":
         number = int(ours[2:-1], 2) if ours.startswith("b'") else int(ours)
         return theirs == f"b'{number:b}'"
@@ -102,6 +104,14 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
     if c.type_name in ("DATE", "DATETIME", "TIMESTAMP"):
         return parse_datetime_us(ours) == parse_datetime_us(theirs)
     return theirs in (ours, ours + ".000") or (ours == "0" and theirs.startswith("0000"))
+
+
+def possible_years(written: str) -> tuple[int, ...]:
+    """Return the years that a default may mean: 0 is the year 0, and ``'0'`` is 2000."""
+    year = int(written)
+    if year > 99:
+        return (year,)
+    return (0, 2000) if year == 0 else (year + (2000 if year < 70 else 1900),)
 
 
 def check_columns(cursor: Any, table: Table, where: str) -> None:

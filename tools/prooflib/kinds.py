@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from prooflib.differ import Difference
 
 Kind = Callable[["Difference"], bool]
+_BEYOND_BASIC_PLANE = re.compile("[\U00010000-\U0010ffff]")
 _CONTROL = re.compile("[\x80-\x9f]")
 _FLOAT_MAX = 3.4028234663852886e38
 
@@ -95,6 +96,15 @@ def escaped_comma(d: Difference) -> bool:
     return bool(d.ours == d.theirs.replace("\\,", ","))
 
 
+def shown_as_question_mark(d: Difference) -> bool:
+    """Return whether the recorded text has ? for our characters beyond U+FFFF, as SHOW CREATE TABLE prints members."""
+    return texts(d) and _BEYOND_BASIC_PLANE.search(d.ours) is not None and _asked(d.ours) == d.theirs
+
+
+def _asked(text: str) -> str:
+    return _BEYOND_BASIC_PLANE.sub("?", text)
+
+
 def doubled_quotes(d: Difference) -> bool:
     """Return whether the recorded text has each quote doubled, as SQL writes it."""
     return texts(d) and d.ours == d.theirs.replace("''", "'")
@@ -159,6 +169,7 @@ KINDS: dict[str, Kind] = {
     "unread-default": default_kinds.unread_default,
     "trailing-zeros": time_kinds.trailing_zeros,
     "escaped-comma": escaped_comma,
+    "shown-as-question-mark": shown_as_question_mark,
     "doubled-quotes": doubled_quotes,
     "hex-default": hex_default,
     "hex-text-default": default_kinds.hex_text_default,

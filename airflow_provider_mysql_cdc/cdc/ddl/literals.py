@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
@@ -31,54 +28,17 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
         return text.rstrip(" ") if column.mysql_type.has_members else text
     raw = b"" if default.kind is DefaultKind.NUMBER else _literal_bytes(default, context)[0]
     if column.family is Family.BYTES and default.kind is not DefaultKind.NUMBER:
+        if default.kind is DefaultKind.TEXT and default.text.isascii():
+            return default.text
         text = raw.decode("utf-8", "replace")
         return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
     if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER) and not (column.type_name == "BIT" and raw):
-        with_full_year = _YEARS.get(column.family)
-        return default.text if with_full_year is None else with_full_year(default)
+        return default.text
     if column.type_name == "BIT":
         return f"b'{int.from_bytes(raw, 'big'):b}'"
     if len(raw) > _MAX_NUMBER_BYTES:
         raise DdlParseError("a default value does not fit its column", where=column.name)
     return str(int.from_bytes(raw, "big"))
-
-
-def _full_year(default: Default) -> str:
-    """Return a year with four digits; the number 0 is the year 0, the text '0' is 2000."""
-    text = default.text.strip()
-    if len(text) > 2 or not text.isdigit() or (default.kind is DefaultKind.NUMBER and int(text) == 0):
-        return default.text
-    return _century(text) + text.zfill(2)
-
-
-def _full_date(default: Default) -> str:
-    """Return a date whose year has two digits with four of them; any other as it is written."""
-    text = default.text.strip()
-    if match := _DATE.fullmatch(text):
-        return _century(match[1] or match[2]) + text
-    digits, point, fraction = text.partition(".")
-    if not digits.isdigit() or not digits.strip("0"):
-        return default.text
-    if default.kind is DefaultKind.NUMBER:
-        digits = digits.zfill(6 if len(digits) < 7 else 12 if 8 < len(digits) < 13 else len(digits))
-    if len(digits) not in (6, 12):
-        return default.text
-    pairs = [digits[i : i + 2] for i in range(0, len(digits), 2)]
-    date = _century(pairs[0]) + "-".join(pairs[:3])
-    return f"{date} {':'.join(pairs[3:])}{point}{fraction}" if len(pairs) > 3 else date
-
-
-def _century(year: str) -> str:
-    return "20" if int(year) < 70 else "19"
-
-
-_DATE = re.compile(r"(\d\d)[^\d.]\d.*|(\d\d)\.\d+\.\d.*", re.DOTALL | re.ASCII)
-_YEARS: dict[Family, Callable[[Default], str]] = {
-    Family.YEAR: _full_year,
-    Family.DATE: _full_date,
-    Family.DATETIME: _full_date,
-    Family.TIMESTAMP: _full_date,
-}
 
 
 def member_text(literal: Default, charset: str, context: DdlContext) -> str:

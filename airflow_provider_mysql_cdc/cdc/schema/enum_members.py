@@ -104,7 +104,10 @@ def _read_members(conn: Any, table: TableId, column: _HiddenMembers) -> list[str
     if any(digits is None for _, digits in rows):
         return None
     values = [(charset, bytes.fromhex(digits)) for charset, digits in rows]
-    return [data if charset == "binary" else data.decode() for charset, data in values]
+    try:
+        return [data if charset == "binary" else data.decode() for charset, data in values]
+    except UnicodeDecodeError:
+        return None  # utf8mb4 is not converted, so the server does not look at its bytes
 
 
 _ESCAPES = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}

@@ -12,6 +12,7 @@ from prooflib.explained import read_explained
 from prooflib.records import parse_records
 
 JSON = column("c", name="io.debezium.data.Json")
+TEXT = column("c", "string")
 FLOAT = column("c", "float")
 DATETIME = column("c", "int64", name="io.debezium.time.Timestamp")
 NOT_NULL_DATETIME = column("c", "int64", name="io.debezium.time.Timestamp", optional=False)
@@ -36,6 +37,7 @@ ZONE = {"database.connectionTimeZone": "+05:30"}
         ("float-six-digits", 3.1415927, 3.14159, FLOAT, "true"),
         ("float-six-digits", 2.1474836e9, 2.14748006e9, FLOAT, "true"),
         ("float-text", 1.1754944e-38, 1.17549435e-38, FLOAT, "false"),
+        ("shown-as-question-mark", "a,\U0001f600\U00020000", "a,??", TEXT, "true"),
         ("year-zero", 0, 1900, column("c", "int32", name="io.debezium.time.Year"), "false"),
         ("gregorian-gap", -12219724800000, -12218860800000, DATETIME, "true"),
         (
