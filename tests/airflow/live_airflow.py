@@ -172,7 +172,17 @@ class LiveAirflow(Airflow):
     def trigger(self, dag_id: str, **form: Any) -> str:
         """Trigger a DAG and return the run's id."""
         body = {"logical_date": None, "conf": form}
-        return str(self.call("POST", f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
+        return str(self._post(f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Post, again where SQLite was locked by another part for too long: then nothing was done."""
+        for _ in range(TRIES - 1):
+            try:
+                return self.call("POST", path, body)
+            except AirflowError as error:
+                if ": 500 " not in str(error):
+                    raise
+        return self.call("POST", path, body)
 
     def refusal(self, dag_id: str, **form: Any) -> str:
         """Return what the REST API answers to a form that it refuses."""
@@ -238,13 +248,7 @@ class LiveAirflow(Airflow):
         for before in self.call("GET", f"backfills?dag_id={body['dag_id']}")["backfills"]:
             if not before["completed_at"]:
                 self.call("PUT", f"backfills/{before['id']}/cancel")
-        for left in reversed(range(TRIES)):
-            try:
-                self.call("POST", "backfills", body)
-                return
-            except AirflowError as error:
-                if not left or ": 500 " not in str(error):
-                    raise
+        self._post("backfills", body)
 
     def wait_for(self, look: Any, what: str, seconds: float = 240) -> Any:
         """Wait until a function returns something."""
