@@ -14,6 +14,7 @@ import pytest
 from kit.random_ddl import CLIENTS, MODES, RandomSession
 from kit.server_structures import check_all, known
 from kit.stream_structures import StructureStream
+from kit.window_rig import connection
 
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -31,16 +32,7 @@ def run_session(session: RandomSession, stack: Any, root: Any, database: str) ->
         cursor.execute(f"DROP DATABASE IF EXISTS `{database}`")
         cursor.execute(f"CREATE DATABASE `{database}`")
         stream = StructureStream(settings, root, (database,), known(cursor, database))
-        conn = pymysql.connect(
-            host=stack.mysql_host,
-            port=stack.mysql_port,
-            user=stack.root_user,
-            password=stack.root_password,
-            charset="utf8mb4",
-            database=database,
-            autocommit=True,
-            ssl_disabled=True,
-        )
+        conn = connection(stack, database)
         try:
             with conn.cursor() as sender:
                 for statement in session.settings():

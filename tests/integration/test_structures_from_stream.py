@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pymysql
 import pytest
 from kit.server_structures import check_all, known
 from kit.stream_structures import StructureStream
+from kit.window_rig import connection
 
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -229,16 +229,7 @@ def row_metadata(request: pytest.FixtureRequest, root: Any) -> Iterator[str]:
 @pytest.fixture
 def session(stack: Any, database: str) -> Iterator[Any]:
     """Return a session of the test's database, whose settings a test may change."""
-    conn = pymysql.connect(
-        host=stack.mysql_host,
-        port=stack.mysql_port,
-        user=stack.root_user,
-        password=stack.root_password,
-        charset="utf8mb4",
-        database=database,
-        autocommit=True,
-        ssl_disabled=True,
-    )
+    conn = connection(stack, database)
     yield conn
     conn.close()
 

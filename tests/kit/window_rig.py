@@ -82,14 +82,15 @@ class Places:
         return [place for place, steps in self._steps.items() if steps]
 
 
-def connection(stack: Any) -> Any:
-    """Return a connection of one's own, as root."""
+def connection(stack: Any, database: str | None = None) -> Any:
+    """Return a connection of one's own, as root, with a default database if one is given."""
     return pymysql.connect(
         host=stack.mysql_host,
         port=stack.mysql_port,
         user=stack.root_user,
         password=stack.root_password,
         charset="utf8mb4",
+        database=database,
         autocommit=True,
         ssl_disabled=True,
     )
