@@ -457,6 +457,13 @@ def test_a_table_is_created_where_only_a_view_was() -> None:
     assert run("DROP VIEW IF EXISTS v, w", state=state, context=atomic).state is state
 
 
+def test_an_empty_comment_removes_the_comment_of_a_table() -> None:
+    create = "CREATE TABLE t (a INT) COMMENT 'c'"
+    assert table(create, "ALTER TABLE t COMMENT ''").comment is None
+    assert table(create, "ALTER TABLE t COMMENT 'd', ENGINE=InnoDB").comment == "d"
+    assert table(create, "ALTER TABLE t ENGINE=InnoDB").comment == "c"
+
+
 def test_clauses_of_alter_table_belong_together_wherever_they_stand() -> None:
     text = "ALTER TABLE t COLLATE utf8mb4_bin, ADD b CHAR(1), CHARSET utf8mb4, COMMENT 'c', RENAME TO x, RENAME y"
     changed = table("CREATE TABLE t (a INT)", text)
