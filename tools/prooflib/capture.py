@@ -129,7 +129,7 @@ def capture(
         run = _Run(cfg, workload, client, conn, log, few)
         with scratch.restored_server(conn):
             scratch.prepare_server(conn)
-            scratch.empty_source(client)
+            scratch.empty_source(client, stack.mysql_version)
             scratch.empty_kafka(stack.kafka, PREFIX)
             error = run.pipeline()
             for section in workload.sections_of("end"):

@@ -46,14 +46,24 @@ def scratch_stack(folder: Path | None = None) -> StackInfo:
         os.environ.update(configured)
 
 
-def empty_source(client: Client) -> None:
+# MySQL 8.2 brought RESET BINARY LOGS AND GTIDS; 8.4 removed RESET MASTER.
+_RESETS = (((8, 2), "RESET BINARY LOGS AND GTIDS"), ((0, 0), "RESET MASTER"))
+
+
+def empty_source(client: Client, version: str) -> None:
     """Drop all user databases, forget the binlogs, and make the sentinel's table.
 
     The statements are those of the recordings, so that binlog positions agree.
+
+    Args:
+        client: The client program.
+        version: Version of the server.
     """
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    reset = next(statement for first, statement in _RESETS if numbers >= first)
     databases = [d for d in client.run("SHOW DATABASES", "reset") if d and d not in SYSTEM]
     drops = "".join(f"DROP DATABASE `{d.replace('`', '``')}`;" for d in databases)
-    client.run(f"SET FOREIGN_KEY_CHECKS=0;{drops}RESET BINARY LOGS AND GTIDS;", "reset")
+    client.run(f"SET FOREIGN_KEY_CHECKS=0;{drops}{reset};", "reset")
     client.run(f"CREATE DATABASE {SENTINEL}; CREATE TABLE {SENTINEL}.done (id INT);", "reset")
 
 
@@ -153,9 +163,11 @@ def run(conn: Any, statements: Iterable[str]) -> None:
 def wait_idle(conn: Any) -> None:
     """Wait until no other session has run a statement for a moment (a session kept waiting counts as busy)."""
     quiet, deadline = 0, time.monotonic() + _IDLE_S
+    # performance_schema.processlist came with MySQL 8.0.22.
     query = (
-        "SELECT COUNT(*) FROM performance_schema.processlist WHERE id <> CONNECTION_ID() "
-        "AND command NOT IN ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+        "SELECT COUNT(*) FROM performance_schema.threads "
+        "WHERE type = 'FOREGROUND' AND processlist_id <> CONNECTION_ID() "
+        "AND processlist_command NOT IN ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
     )
     while quiet < _IDLE_POLLS and time.monotonic() < deadline:
         with conn.cursor() as cursor:
