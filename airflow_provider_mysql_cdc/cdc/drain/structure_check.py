@@ -10,6 +10,7 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable, unchecked_tables
@@ -197,9 +198,12 @@ def difference_in_view(conn: Any, table: Table) -> str:
         table: The structure in the schema history, at the position of the view.
 
     Raises:
-        pymysql.MySQLError: The server cannot be asked.
+        SourceError: The server does not show the table's structure, or the connection broke.
     """
-    definitions, _ = read_create_statements(conn, [table.id], lambda _: None)
+    try:
+        definitions, _ = read_create_statements(conn, [table.id], lambda _: None)
+    except pymysql.MySQLError as error:
+        raise from_exception(error, f"structure of table {table.id}") from error
     try:
         server = captured_state(definitions).tables.get(table.id)
     except DdlParseError:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -214,12 +213,8 @@ class KeyRangeReader:
         return compiled
 
     def _compile_table(self, table: Table) -> _CompiledTable:
-        try:
+        with _unreadable_range(condition=None):
             difference = difference_in_view(self.conn, table)
-        except pymysql.MySQLError as error:
-            if not is_transient(error):
-                raise from_exception(error, str(table.id)) from error
-            raise RangeUnreadable(f"its structure cannot be read: {error}") from error
         if difference:
             raise RangeUnreadable(f"its structure differs from the server's: {difference}")
         topic = record_topics.table_topic_name(self.cfg, table.id)
@@ -268,7 +263,7 @@ def _unreadable_range(condition: str | None) -> Iterator[None]:
         condition: SQL condition of the rows, or None.
 
     Raises:
-        RangeUnreadable: The source returned an error instead of rows.
+        RangeUnreadable: The source returned an error instead of rows, or of the table's structure.
     """
     try:
         yield

@@ -17,6 +17,7 @@ from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_view
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader
@@ -76,6 +77,7 @@ def read(
     cfg: ConnectorConfig = CFG,
     blocks: list[RowBlock] | None = None,
     kind: str = "incremental",
+    conn: Any = None,
 ) -> tuple[MemoryKafka, Channel, dict[str, int]]:
     """Let a task read five rows while its transaction is so old, and events have touched some keys."""
 
@@ -89,7 +91,7 @@ def read(
     state: Any = SchemaState(tables={of.id: of})
     to: Any = channel
     touched = WindowKeys({of.id}, keys={name: dict.fromkeys(known, 1) for name, known in (keys or {}).items()})
-    return kafka, channel, KeyRangeReader(cfg, batch, 0, None, sink, to, state, touched, "run").run()
+    return kafka, channel, KeyRangeReader(cfg, batch, 0, conn, sink, to, state, touched, "run").run()
 
 
 def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +214,48 @@ def test_a_table_that_differs_from_the_schema_history_is_handed_back(
     ((op, given),) = channel.said
     assert op == "back" and not given["hopeless"]
     assert given["reason"] == f"its structure differs from the server's: {server[TABLE.id]}"
+
+
+class Refusing:
+    """A connection whose statements fail."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def cursor(self) -> Refusing:
+        return self
+
+    def __enter__(self) -> Refusing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def execute(self, *_: object) -> None:
+        raise pymysql.MySQLError(self._number, "the server says so")
+
+
+NO_PRIVILEGE, TABLE_FULL, LOCKED = 1142, 1114, 1205
+
+
+@pytest.mark.req("INC-20")
+@pytest.mark.parametrize(("number", "permanent"), [(NO_PRIVILEGE, True), (TABLE_FULL, True), (LOCKED, False)])
+def test_a_table_whose_structure_the_server_does_not_show_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch, number: int, permanent: bool
+) -> None:
+    """As one whose rows it does not show."""
+    monkeypatch.setattr(key_range_reader, "difference_in_view", difference_in_view)
+    kafka, channel, counts = read(monkeypatch, 0, conn=Refusing(number))
+    assert counts == {} and not kafka.committed(TOPIC)
+    ((op, said),) = channel.said
+    assert op == "back" and said["hopeless"] is permanent
+    assert "structure of table db.t" in said["reason"] and "the server says so" in said["reason"]
+
+
+def test_a_connection_that_breaks_before_the_structure_is_read_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_range_reader, "difference_in_view", difference_in_view)
+    with pytest.raises(SourceConnectionError, match="the server says so"):
+        read(monkeypatch, 0, conn=Refusing(LOST))
 
 
 @pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])
