@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import type_words
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _WITHOUT_LENGTH = frozenset(("BOOL", "BOOLEAN"))
@@ -14,25 +14,30 @@ def type_word(column: Column) -> str:
 
 
 def type_expression(column: Column) -> str:
-    """Return the type word followed by UNSIGNED and ZEROFILL where set."""
-    unsigned = " UNSIGNED" if column.unsigned else ""
+    """Return the type word followed by UNSIGNED and ZEROFILL where set; INT SIGNED UNSIGNED is unsigned."""
+    word = type_word(column).removesuffix(" SIGNED") + " UNSIGNED" if column.unsigned else type_word(column)
     zerofill = " ZEROFILL" if column.zerofill else ""
-    return f"{type_word(column)}{unsigned}{zerofill}"
+    return f"{word}{zerofill}"
 
 
 def jdbc_type(column: Column) -> int:
     """Return the number of java.sql.Types."""
-    words = TYPE_BY_WORDS.get(type_word(column).removesuffix(" SIGNED"))
+    words = type_words(type_word(column))
     return column.mysql_type.jdbc_type if words is None else words.jdbc_type
 
 
 def declared_length(column: Column) -> int | None:
-    """Return the length that schema changes show; a SET shows the width of all its members' commas and names as 1."""
+    """Return the length that schema changes show; a SET shows the width of all its members' commas and names as 1.
+
+    Debezium writes 1 for NCHAR without a length, and none for CHAR.
+    """
     if column.type_name == "SET":
         return max(0, 2 * len(column.enum_values) - 1)
-    if column.length is None or type_word(column) in _WITHOUT_LENGTH:
-        return column.mysql_type.schema_change_length
-    return column.length
+    if column.length is not None and type_word(column) not in _WITHOUT_LENGTH:
+        return column.length
+    if column.type_name == "CHAR" and _is_national(column):
+        return column.mysql_type.default_length
+    return column.mysql_type.schema_change_length
 
 
 def declared_scale(column: Column) -> int | None:
@@ -44,5 +49,9 @@ def charset_name(column: Column) -> str | None:
     """Return the character set that schema changes show; NATIONAL types have MySQL's historic ``utf8``."""
     if column.charset == "binary":
         return None
-    words = TYPE_BY_WORDS.get(type_word(column))
-    return "utf8" if column.charset and words is not None and words.national else column.charset
+    return "utf8" if column.charset and _is_national(column) else column.charset
+
+
+def _is_national(column: Column) -> bool:
+    words = type_words(type_word(column))
+    return words is not None and words.national

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, TokenKind
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, Family, mysql_type, type_names
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, Family, mysql_type
 
 _AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
 _NOW_FUNCTIONS = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
@@ -256,14 +256,10 @@ def _fixed_charset(name: str) -> _AttributeParser:
     return handler
 
 
-# Debezium takes the attribute BINARY for a part of these types' names.
-_BINARY_ATTRIBUTE_TYPES = frozenset(type_names(Family.TEXT))
-
-
 def _binary(cur: Cursor, spec: ColumnSpec) -> None:
     spec.binary = True
-    if spec.declared_type in _BINARY_ATTRIBUTE_TYPES:
-        spec.declared_type += " BINARY"
+    if mysql_type(spec.type_name).family is Family.TEXT:
+        spec.declared_type += " BINARY"  # Debezium takes the attribute for a part of the type's name.
 
 
 def _unsigned(cur: Cursor, spec: ColumnSpec) -> None:

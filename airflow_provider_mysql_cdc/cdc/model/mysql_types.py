@@ -356,6 +356,20 @@ TYPE_BY_WORDS: Mapping[str, TypeWords] = MappingProxyType(
     }
 )
 """Types by all words that name them: their own names and synonyms."""
+_ATTRIBUTES = (" SIGNED", " BINARY")
+
+
+def type_words(declared_type: str) -> TypeWords | None:
+    """Return what the words of a declaration mean; None for words that name no type.
+
+    Args:
+        declared_type: ``Column.declared_type``: the words, and the attribute SIGNED or BINARY.
+    """
+    if declared_type not in TYPE_BY_WORDS and declared_type.endswith(_ATTRIBUTES):
+        declared_type = declared_type.rpartition(" ")[0]
+    return TYPE_BY_WORDS.get(declared_type)
+
+
 TEXT_BY_SIZE = tuple(row.name for row in _ROWS if row.family is Family.TEXT and row.formats[0].code == wt.BLOB)
 BLOB_BY_SIZE = tuple(row.name for row in _ROWS if row.family is Family.BYTES and row.formats[0].code == wt.BLOB)
 """Types without a declared length: TINY, plain, MEDIUM, LONG."""

@@ -79,8 +79,16 @@ class TableId:
         return f"{_percent_encode(self.db)}.{_percent_encode(self.table)}"
 
     def debezium_id(self) -> str:
-        """Return ``"db"."table"``, the id of a table change (SCH-39)."""
-        return f'"{self.db}"."{self.table}"'
+        """Return ``"db"."table"``, the id of a table change (SCH-39).
+
+        Double quotes within a name are doubled; a name that begins or ends with one stays as it is (read from
+        Debezium 3.6.1, ``TableId.quote``), so that the id does not always tell the name.
+        """
+        return f"{_double_quoted(self.db)}.{_double_quoted(self.table)}"
+
+
+def _double_quoted(name: str) -> str:
+    return name if '"' in (name[:1], name[-1:]) else '"' + name.replace('"', '""') + '"'
 
 
 def _percent_encode(name: str) -> str:

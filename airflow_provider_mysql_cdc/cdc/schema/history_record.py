@@ -217,7 +217,8 @@ class HistoryRecord:
         if change.get("type") != "CREATE" or not name.startswith(db_prefix):
             return None
         table_id = TableId(self.db, name[len(db_prefix) : -1])
-        return None if captures(table_id) else table_id
+        # An id of a name with double quotes does not always tell the name; its statement does.
+        return None if '"' in str(table_id) or captures(table_id) else table_id
 
     def is_base_for(self, until: BinlogOffset) -> bool:
         """Return whether a full description of all captured tables starts with this record, at or before an offset.

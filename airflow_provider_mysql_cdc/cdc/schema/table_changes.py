@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_name, default_
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, column_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import TYPE_BY_WORDS, MySqlType, mysql_type
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import MySqlType, mysql_type, type_words
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, folded_name
 
@@ -146,7 +146,7 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
     declared = type_text.removesuffix(" ZEROFILL")
     unsigned = declared.endswith(" UNSIGNED") or zerofill
     declared = declared.removesuffix(" UNSIGNED").removesuffix(" SIGNED")
-    words = TYPE_BY_WORDS.get(declared)
+    words = type_words(declared)
     if words is None:
         raise members.member_error("typeName", "a type of MySQL, without its length")
     base = mysql_type(words.type_name)

@@ -9,7 +9,7 @@ import pytest
 from kit.create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precision
-from airflow_provider_mysql_cdc.cdc.convert.type_names import declared_length, jdbc_type, type_expression
+from airflow_provider_mysql_cdc.cdc.convert.type_names import charset_name, declared_length, jdbc_type, type_expression
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
@@ -439,6 +439,30 @@ def test_signed_stays_in_the_type_word_and_bool_has_no_length() -> None:
     a, b, c = table("CREATE TABLE d.t (a INT SIGNED, b BOOL, c TINYINT(1))").columns
     assert (type_expression(a), jdbc_type(a), a.type_name, a.unsigned) == ("INT SIGNED", 4, "INT", False)
     assert [declared_length(x) for x in (a, b, c)] == [None, None, 1]
+
+
+@pytest.mark.req("SCH-41", "SCH-42")
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        ("INT SIGNED UNSIGNED", ("INT UNSIGNED", 4, None)),
+        ("INT ZEROFILL SIGNED", ("INT UNSIGNED ZEROFILL", 4, None)),
+        ("CHAR", ("CHAR", 1, None)),
+        ("CHARACTER BINARY", ("CHARACTER BINARY", 1, None)),
+        ("CHARACTER VARYING(3) CHARACTER SET latin1 BINARY", ("CHARACTER VARYING BINARY", 12, 3)),
+        ("LONG VARCHAR BINARY", ("LONG VARCHAR BINARY", 12, None)),
+        ("NCHAR", ("NCHAR", -15, 1)),
+        ("NCHAR BINARY", ("NCHAR BINARY", -15, 1)),
+        ("NATIONAL CHARACTER", ("NATIONAL CHARACTER", -15, 1)),
+        ("NATIONAL CHAR(4)", ("NATIONAL CHAR", -15, 4)),
+        ("NVARCHAR(3) BINARY", ("NVARCHAR BINARY", -9, 3)),
+        ("NATIONAL CHAR VARYING(3) BINARY NOT NULL", ("NATIONAL CHAR VARYING BINARY", -9, 3)),
+    ],
+)
+def test_a_type_is_described_as_debezium_describes_it(definition: str, expected: tuple[str, int, int | None]) -> None:
+    described = column(definition)
+    assert (type_expression(described), jdbc_type(described), declared_length(described)) == expected
+    assert charset_name(described) == ("utf8" if definition[0] == "N" else described.charset)
 
 
 def test_a_table_is_created_where_only_a_view_was() -> None:

@@ -32,3 +32,13 @@ def test_names_match_without_case() -> None:
     assert matching_name(["a", "Σ", "ẞ"], "σ") == "Σ"
     assert matching_name(["ẞ", "ß"], "ß") == "ß"
     assert matching_name(["a"], "b") is None
+
+
+@pytest.mark.req("SCH-39")
+@pytest.mark.parametrize(
+    ("name", "quoted"),
+    [("t", '"t"'), ('a"b', '"a""b"'), ('"a', '"a'), ('a"', 'a"'), ('"', '"'), ("a`b", '"a`b"'), ("a.b", '"a.b"')],
+)
+def test_the_id_of_a_table_is_quoted_as_debezium_quotes_it(name: str, quoted: str) -> None:
+    assert TableId("d", name).debezium_id() == f'"d".{quoted}'
+    assert TableId(name, "t").debezium_id() == f'{quoted}."t"'

@@ -331,6 +331,17 @@ def test_a_table_that_is_not_captured_is_read_when_a_statement_needs_it(
     assert columns(replay(log, until=place(150), epoch=3), wanted) == expected
 
 
+def test_a_table_with_a_quote_in_its_name_is_found_by_its_name() -> None:
+    statement = """CREATE TABLE `a"b` (`id` int NOT NULL)"""
+    definitions = replace(DEFINITIONS, uncaptured={TableId("d", 'a"b'): statement})
+    log = [
+        HistoryRecord.from_bytes(v or b"")
+        for _, _, v, _ in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+    ]
+    state = replay(log, until=place(100), epoch=1, captures=lambda table: table in DEFINITIONS.tables)
+    assert {*state.tables, *state.unparsed} == {*DEFINITIONS.tables, TableId("d", 'a"b')}
+
+
 @pytest.mark.req("SNAP-48")
 def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
     for final, expected in ((True, "last"), (False, "true")):
