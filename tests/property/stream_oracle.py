@@ -90,7 +90,7 @@ class Reads:
         goes_on = scan.initial and scan.state == "running" and scan.start_offset == view
         if before is None and goes_on:
             self._reads[order] = 0
-        elif before is None or (before.start_offset, before.format_digest) != (scan.start_offset, scan.format_digest):
+        elif before is None or _begins_again(before, scan):
             self._count += 1
             self._reads[order] = self._count
         self.scans[order] = scan
@@ -106,6 +106,13 @@ class Reads:
     def active(self) -> list[TableScan]:
         """Return the scans of interrupted snapshots that have not ended."""
         return [scan for scan in self.scans.values() if scan.initial and not scan.ended]
+
+
+def _begins_again(before: TableScan, scan: TableScan) -> bool:
+    """Return whether a scan reads its table from the start; one waits again, from where the offset was moved to."""
+    if before.state == "running" and scan.state == "waiting":
+        return True
+    return (before.start_offset, before.format_digest) != (scan.start_offset, scan.format_digest)
 
 
 class Oracle:

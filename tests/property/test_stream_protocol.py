@@ -17,6 +17,7 @@ from first_seeds import WALKS, breaks_a_promise
 from kit.incremental_rig import unfinished_request
 from memo import read_once
 from stream_interleaving import random_walk
+from stream_oracle import Reads
 from stream_stage import ModelWriter, on_stage
 from stream_world import StagedLedger
 
@@ -26,9 +27,11 @@ from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import topic_shares
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
 from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
@@ -57,6 +60,18 @@ def test_promises_hold_over_many_random_interleavings(block: int) -> None:
             random_walk(seed)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+def test_a_scan_that_waits_again_is_read_again() -> None:
+    """A reset to the stored offset lets scans begin again, with the same position."""
+    reads, running = Reads(), TableScan(TableId("d", "t"), "snapshot-1", 0, state="running", initial=True)
+    reads.noted(0, running, None)
+    read = reads.read_of(0)
+    reads.noted(0, replace(running, rows=2), None)
+    assert reads.read_of(0) == read
+    reads.noted(0, replace(running, state="waiting"), None)
+    reads.noted(0, running, None)
+    assert reads.read_of(0) != read
 
 
 def _reset_without_fencing(patch: pytest.MonkeyPatch) -> None:
