@@ -16,7 +16,8 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 ConverterPart = Literal["key", "value"]
 PARTS: tuple[ConverterPart, ConverterPart] = ("key", "value")
-SUBJECT_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+RECORD_NAME_STRATEGY = "RecordNameStrategy"
+SUBJECT_STRATEGIES = ("TopicNameStrategy", RECORD_NAME_STRATEGY, "TopicRecordNameStrategy")
 _STRATEGY_PACKAGE = "io.confluent.kafka.serializers.subject."
 HEADER_ID_SERIALIZER = "HeaderSchemaIdSerializer"
 ID_SERIALIZERS = ("PrefixSchemaIdSerializer", HEADER_ID_SERIALIZER)

@@ -144,6 +144,6 @@ class RecordFormats:
 
 _SUBJECTS: Mapping[str, Callable[[str, str, str], str]] = {
     F.SUBJECT_STRATEGIES[0]: lambda topic, part, name: f"{topic}-{part}",
-    F.SUBJECT_STRATEGIES[1]: lambda topic, part, name: name,
+    F.RECORD_NAME_STRATEGY: lambda topic, part, name: name,
     F.SUBJECT_STRATEGIES[2]: lambda topic, part, name: f"{topic}-{name}",
 }

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import (
 )
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import IncompatibleSchemaError
 from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.shared_operations import SCHEMA_ID, SchemaIdRequest
@@ -49,6 +50,7 @@ class SchemaIds:
         self._recorded: dict[str, RecordedSchemaId] | None = None
         self._epoch, self._accepts_changes = 0, False
         self._ids: dict[tuple[F.ConverterPart, str, str], SchemaId] = {}
+        self._users: dict[tuple[F.ConverterPart, str], set[str]] = {}
         self._registries: dict[RegistrySettings, SchemaRegistry] = {}
         self._lock = threading.Lock()
 
@@ -76,20 +78,45 @@ class SchemaIds:
 
         Raises:
             RegistryError: The registry does not return it.
+            IncompatibleSchemaError: It rejects the schema; tables that share the subject are named.
             SchemaIdChangedError: Earlier keys were written with another id.
             FencedError: A newer attempt has taken over.
         """
         with self._lock:
+            self._users.setdefault((part, subject), set()).add(about)
             schema_id = self._ids.get((part, subject, text))
             if schema_id is None:
                 settings = self._cfg.registry_settings(part)
                 assert settings is not None  # only Avro has schemas
-                schema_id = self._registry(settings).schema_id(subject, text, about)
+                try:
+                    schema_id = self._registry(settings).schema_id(subject, text, about)
+                except IncompatibleSchemaError as error:
+                    raise self._with_other_users(error, part, subject, about) from error
                 # A GUID is in a header, so it does not decide the partition of a key.
                 if part == "key" and schema_id.guid is None:
                     self._record_id(subject, text, schema_id.number, about, settings.url)
                 self._ids[part, subject, text] = schema_id
             return schema_id
+
+    def _with_other_users(
+        self, error: IncompatibleSchemaError, part: F.ConverterPart, subject: str, about: str
+    ) -> IncompatibleSchemaError:
+        """Return a refusal that says whose schemas the subject may have, where topics can share it."""
+        strategy = self._cfg[F.CONVERTER_FIELDS[part].subjects]
+        if strategy != F.RECORD_NAME_STRATEGY:
+            return error
+        others = ", ".join(sorted(self._users[part, subject] - {about})) or "another table, perhaps,"
+        sharing = f"{others} has this subject as well"
+        name = F.CONVERTER_FIELDS[part].subjects.name
+        return IncompatibleSchemaError(
+            error.what,
+            where=error.where,
+            why=f"{error.why}; {sharing}: {name}={strategy} names it by the schema's name, in which every character "
+            "that Avro does not allow is an underscore",
+            remedy=f"if two tables share the subject, give each one of its own with {name}=TopicNameStrategy "
+            f"(a batch that has begun keeps the strategy of keys), or exclude one of them; otherwise {error.remedy}",
+            retriable=error.can_retry,
+        )
 
     def _record_id(self, subject: str, text: str, number: int, about: str, url: str) -> None:
         if self._recorded is None:

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
 from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId, schema_key_name
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import FencedError, SchemaIdChangedError
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, IncompatibleSchemaError, SchemaIdChangedError
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
@@ -175,3 +175,25 @@ def test_forty_tasks_are_one_question(fake):
         assert {reply["id"] for reply in pool.map(lambda n: tell(n, request), range(40))} == {1}
     assert len(fake.requests) == 1
     made.close()
+
+
+@pytest.mark.req("FAULT-28")
+def test_a_refusal_names_the_table_that_shares_the_subject(fake):
+    strategy = {"value.converter.value.subject.name.strategy": "RecordNameStrategy"}
+    ids, subject = book(fake, Ledger(), more=strategy), "p.shop.a_b.Envelope"
+    other = KEY.replace("long", "string")
+    ids.id_of("value", subject, KEY, "table shop.a-b")
+    fake.refuses = lambda subject, text: "types differ" if text == other else None
+    with pytest.raises(IncompatibleSchemaError, match=r"table shop\.a-b has this subject as well") as found:
+        ids.id_of("value", subject, other, "table shop.a_b")
+    assert "table shop.a_b" in found.value.where
+    assert "value.converter.value.subject.name.strategy=TopicNameStrategy" in found.value.remedy
+
+
+def test_a_refusal_names_no_other_table_where_each_topic_has_a_subject(fake):
+    ids = book(fake, Ledger())
+    ids.id_of("value", "t-value", KEY, "table a.t")
+    fake.refuses = lambda subject, text: "types differ"
+    with pytest.raises(IncompatibleSchemaError) as found:
+        ids.id_of("value", "t-value", KEY.replace("long", "string"), "table a.t")
+    assert "as well" not in str(found.value)
