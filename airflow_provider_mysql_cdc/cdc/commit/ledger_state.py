@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
@@ -134,7 +134,8 @@ class LedgerState:
     def last_commit_ts(self) -> int:
         """Return the highest commit timestamp (TiCDC's) that a committed record can have; 0 where there are none."""
         planned = self.plan.commit_ts if self.plan is not None else 0
-        return max([planned, *(marker.commit_ts for marker in self.markers.values())])
+        viewed = int(self.other_records.get(VIEW_KEY, {}).get("commit_ts", 0))
+        return max([planned, viewed, *(marker.commit_ts for marker in self.markers.values())])
 
     @property
     def processed_signals(self) -> ProcessedSignals | None:

@@ -109,6 +109,7 @@ def _check_outcome(record: Members) -> None:
 
 def _check_view(record: Members) -> None:
     record.integer("epoch")
+    record.integer("commit_ts", 0)
     BinlogOffset.from_json(record.object("offset"))
 
 

@@ -57,11 +57,14 @@ class WriterResult:
         counts: Records by topic.
         state: Table structures at the batch's end; None when an earlier attempt had written everything.
         last_transaction: Server id and GTID of the last transaction.
+        commit_ts: TiCDC's commit timestamp of the last transaction before the batch's end; None in other formats, and
+            where no record has one.
     """
 
     counts: dict[str, int]
     state: SchemaState | None
     last_transaction: tuple[int, str | None] = (0, None)
+    commit_ts: int | None = None
 
 
 @dataclass(slots=True)
@@ -116,7 +119,9 @@ class DrainWriter:
         except RecordTooLargeError as error:
             raise self.ddl_events.name_statement(error) from error
         fault_point("writer.done", self.context.index)
-        return WriterResult(self.output.counts.by_topic, self.state, self.position.last_transaction)
+        clock = self.committer.commit_clock
+        commit_ts = clock.last or None if clock is not None else None
+        return WriterResult(self.output.counts.by_topic, self.state, self.position.last_transaction, commit_ts)
 
     def _read_batch(self) -> None:
         handlers = self._handlers()

@@ -106,6 +106,7 @@ class KeyRangeReader:
         touched: Keys of rows that events have changed since the low watermark.
         run_id: Id of the run, for the context headers.
         last_transaction: Server id and GTID of the batch's last transaction.
+        commit_ts: TiCDC's commit timestamp of the last transaction before the end of the batch; None in other formats.
         avro_formats: The formats of records; None when all of them are JSON.
     """
 
@@ -119,6 +120,7 @@ class KeyRangeReader:
     touched: WindowKeys
     run_id: str
     last_transaction: tuple[int, str | None] = (0, None)
+    commit_ts: int | None = None
     avro_formats: RecordFormats | None = None
     writer: RangeWriter = field(init=False)
     _compiled_tables: dict[TableId, _CompiledTable] = field(default_factory=dict)
@@ -172,7 +174,7 @@ class KeyRangeReader:
             where=f"{options.kind} snapshot of {key_range}",
             select=TableSelect(compiled.table, sql, lambda: compiled.route, self._unchanged_rows(compiled)),
             key_kinds=key_range.kinds,
-            position=lambda: ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction),
+            position=self._position,
             id_prefix=f"{options.kind}/{self.plan.epoch}/{key_range.scan_number}",
             row_id_prefix=f"{options.kind} snapshot of {key_range.table}, stretch {key_range.number}",
             ledger_record=lambda written: (done_range_key(key_range), _done_range(key_range, written).to_json()),
@@ -183,6 +185,9 @@ class KeyRangeReader:
             marker=options.snapshot_marker(key_range, first=False, last=False),
             stoppable_kind=options.kind,
         )
+
+    def _position(self) -> ViewPosition:
+        return ViewPosition(self.plan.end, time.time_ns() // 1_000_000, self.last_transaction, self.commit_ts)
 
     def _unchanged_rows(self, compiled: _CompiledTable) -> Callable[[Iterable[RowBlock]], Iterable[RowBlock]]:
         """Return the filter of rows that an event after the low watermark changed."""

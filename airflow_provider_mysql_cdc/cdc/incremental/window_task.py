@@ -74,6 +74,7 @@ def _run_task(
         touched_keys,
         inputs.run_id,
         written.last_transaction,
+        written.commit_ts,
     )
     reader.avro_formats = RecordFormats.from_config(cfg, ask_driver(channel))
     return reader.run()

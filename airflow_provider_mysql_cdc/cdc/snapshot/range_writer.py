@@ -49,11 +49,13 @@ class ViewPosition:
         ts_ms: Time in milliseconds since 1970.
         last_transaction: Server id and GTID of the transaction before that position; 0 and None where the source block
             names none.
+        commit_ts: TiCDC's commit timestamp of the rows; None in other formats.
     """
 
     offset: BinlogOffset
     ts_ms: int
     last_transaction: tuple[int, str | None] = (0, None)
+    commit_ts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +283,8 @@ class RangeWriter:
 
         def fill(context: EventContext, marker: str) -> None:
             source_texts.fill(context, position.offset, position.ts_ms, marker, position.last_transaction)
+            if position.commit_ts is not None:
+                context.transaction = str(position.commit_ts)
 
         return RowEmitter(
             cfg=self.cfg,

@@ -79,6 +79,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import TableReports, end_of_view_records
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener, lock_seconds
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import view_ts
 
 BARRIER_TIMEOUT_S = 120.0
 """Longest wait in seconds for all tasks to be connected, and for all to have opened their views."""
@@ -328,5 +329,7 @@ class _SnapshotDriver:
             records += [record_topics.routed_record(cfg, change.topic, change.key, change.value) for change in changes]
         records += history_records(cfg, described, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
+        if cfg.is_ticdc:
+            record["commit_ts"] = view_ts(view.ts_ms, plan.commit_ts)
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
         self.job.commit(records, {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)})

@@ -57,6 +57,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     LogLine,
     OpenedView,
 )
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import view_ts
 
 _MAX_DECODERS = 64
 """Decoders that a task keeps: chunks of one table follow each other, and there may be thousands of tables."""
@@ -190,7 +191,8 @@ class SnapshotTask:
 
     def _row_range(self, assigned: AssignedChunk) -> RowRange:
         chunk, table = assigned.chunk, self.tables[assigned.chunk.table]
-        position = ViewPosition(self.view.offset, self.view.ts_ms)
+        commit_ts = view_ts(self.view.ts_ms, self.plan.commit_ts) if self.cfg.is_ticdc else None
+        position = ViewPosition(self.view.offset, self.view.ts_ms, commit_ts=commit_ts)
         return RowRange(
             where=f"snapshot of {chunk.id}",
             select=TableSelect(table, chunk_sql(self.cfg, self.conn, table, chunk), lambda: self._route(table)),

@@ -6,8 +6,8 @@ values of a transaction in the binlog that every replica repeats: the original c
 transaction's number in its binlog file. A transaction that another server committed, or one after the clock was set
 back, may have an earlier time than the transactions before it in the binlog. Its number is then the next one after
 theirs, so numbers rise in the order of the binlog, from batch to batch: plans and markers hold the last one
-(``BatchPlan.commit_ts``). Each writer reads all transactions of a batch, so all compute the same numbers, however often
-they read it.
+(``BatchPlan.commit_ts``). Rows of a snapshot have the number of their place in that order. Each writer reads all
+transactions of a batch, so all compute the same numbers, however often they read it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,16 @@ def commit_ts(commit_us: int, sequence_number: int = 0) -> CommitTs:
     """
     ms, us = divmod(commit_us, 1000)
     return CommitTs(ms << _LOGICAL_BITS | us << _SEQUENCE_BITS | sequence_number & ((1 << _SEQUENCE_BITS) - 1))
+
+
+def view_ts(ts_ms: int, floor: int) -> int:
+    """Return the timestamp of the rows of a snapshot's view, which is not before what was written earlier.
+
+    Args:
+        ts_ms: The server's time when the view was opened, milliseconds since the epoch.
+        floor: The highest timestamp that an earlier record has.
+    """
+    return max(commit_ts(ts_ms * 1000).value, floor)
 
 
 @dataclass(slots=True)
