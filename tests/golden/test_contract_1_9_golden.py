@@ -238,6 +238,7 @@ def test_row_events_with_the_block_before_0_10() -> None:
     ctx = context_of(block, payload["source"], payload["ts_ms"])
     ((key, data, *_),) = streamed(customers(), V1, ctx, payload["before"], payload["after"])
     assert parsed(key)["payload"] == {"id": 1004}
+    assert parsed(data)["payload"]["ts_ms"] == payload["ts_ms"]
     source = parsed(data)["payload"]["source"]
     assert list(source) == [f["field"] for f in fields]
     assert source == {

@@ -105,7 +105,7 @@ def value_schema(
         options: Type settings, prefix and key.
         layout: The event contract.
         comments: Whether column comments become ``doc``; not in contract 1.9.
-        transaction: Whether transaction metadata is on; contract 1.9 has its member only then (EVT-14).
+        transaction: Whether transaction metadata is on; events before Debezium 0.10 have its member only then.
     """
     row = [
         field_schema(
