@@ -13,8 +13,9 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_tables
-from airflow_provider_mysql_cdc.cdc.drain import structure_check
-from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult
+from airflow_provider_mysql_cdc.cdc.drain import ddl_events, structure_check
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaMismatchError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 FLAT = {
@@ -70,6 +71,26 @@ def test_a_wrong_structure_is_corrected_before_rows_come(
     change = payload(pipeline.read(pipeline.properties["topic.prefix"])[-1].value)["tableChanges"][0]
     assert change["type"] == "ALTER"
     assert [column["name"] for column in change["table"]["columns"]] == ["id", "debit", "credit"]
+    insert(root, database, 1)
+    pipeline.drain()
+    assert afters(pipeline) == [row(1)]
+
+
+def test_a_statement_that_is_skipped_because_it_was_not_understood_is_compared(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_ddl = ddl_events.apply_ddl
+
+    def understand_less(state: Any, sql: str, *args: Any) -> DdlResult:
+        if "RENAME COLUMN" in sql:
+            raise DdlParseError("a statement was not understood", where=sql)
+        return apply_ddl(state, sql, *args)
+
+    pipeline.properties["schema.history.internal.skip.unparseable.ddl"] = "true"
+    monkeypatch.setattr(ddl_events, "apply_ddl", understand_less)
+    execute(root, SWAP.format(database))
+    pipeline.drain()
+    assert len(lines(pipeline, "differs from the server's")) == 1
     insert(root, database, 1)
     pipeline.drain()
     assert afters(pipeline) == [row(1)]
