@@ -8,6 +8,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -33,6 +34,9 @@ _PROGRESS_INTERVAL_S = 5.0
 _TAIL = 30
 # How lines of the Spark jobs begin.
 _JOB_LINE = "[mysql-cdc]"
+_GROUP_MARK = "::"
+"""What a task of Airflow writes around lines that its UI folds."""
+_PROGRESS_WIDTH = 140
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -75,12 +79,13 @@ def connection(conn_type: str, host: str, **fields: Any) -> str:
 
 def latest_progress(lines: list[str]) -> str:
     """Return what a task said last about its work, short enough for a progress line."""
-    if not lines:
-        return "the task has not begun yet"
-    job_lines = [line for line in lines if line.startswith(_JOB_LINE)]
-    return (job_lines or ["Spark is starting" if any("spark" in line.lower() for line in lines) else lines[-1]])[-1][
-        :110
-    ]
+    said = [line for line in lines if not line.startswith(_GROUP_MARK)]
+    job_lines = [line.removeprefix(_JOB_LINE).strip() for line in said if line.startswith(_JOB_LINE)]
+    if job_lines:
+        return textwrap.shorten(job_lines[-1], _PROGRESS_WIDTH, placeholder=" ...")
+    if any("spark" in line.lower() for line in said):
+        return "Spark is starting"
+    return textwrap.shorten(said[-1], _PROGRESS_WIDTH, placeholder=" ...") if said else "the task has not begun yet"
 
 
 class Airflow:

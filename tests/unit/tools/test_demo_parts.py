@@ -142,9 +142,17 @@ def test_airflow_gets_a_home_of_its_own_and_no_secret_of_the_servers(tmp_path: P
 
 def test_progress_shows_what_the_job_said_last() -> None:
     assert latest_progress([]) == "the task has not begun yet"
-    assert latest_progress(["a", "[mysql-cdc] batch 2", "::endgroup::"]) == "[mysql-cdc] batch 2"
+    assert latest_progress(["a", "[mysql-cdc] batch 2", "::endgroup::"]) == "batch 2"
     assert latest_progress(["a", "Spark-Submit cmd: ..."]) == "Spark is starting"
-    assert latest_progress(["a", "b"]) == "b"
+    assert latest_progress(["a", "b", "::endgroup::"]) == "b"
+    assert latest_progress(["::group::x"]) == "the task has not begun yet"
+
+
+def test_progress_is_not_cut_within_a_word() -> None:
+    position = "binlog.000001:58043992"
+    line = f"batch 2: 14,847 records, 887/s, at {position} of {position}, 23%, about 57 s left"
+    assert latest_progress([f"[mysql-cdc] {line}"]) == line
+    assert latest_progress([f"[mysql-cdc] {line}, {line}"]) == f"{line}, batch 2: 14,847 records, ..."
 
 
 def test_the_report_names_every_table_and_its_verdict() -> None:
