@@ -111,9 +111,10 @@ def judged(case: str, done: Any) -> None:
     from prooflib.explained import read_explained
     from prooflib.lines import read_lines
     from prooflib.records import parse_records
+    from prooflib.time_kinds import connection_zone
 
     theirs = parse_records(read_lines(PEER / "captured" / f"{case}.jsonl.gz"), case)
-    result = compare(parse_records(done.lines, "ours"), theirs)
+    result = compare(parse_records(done.lines, "ours"), theirs, connection_zone(mode_of(case)))
     left, _ = judge(case, result, read_explained(LIST), mode_of(case))
     found = report(left)
     print(*found, sep="\n")

@@ -11,10 +11,12 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from typing import Any
 
-from prooflib.records import Record, show
+from prooflib.canonical import Structures, key_text
+from prooflib.records import Record
 
 WATERMARK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(open|close)")
 _NUMBER = re.compile(r"[0-9a-f-]{36}:(\d+)")
@@ -31,28 +33,14 @@ class ReadContext:
         request: Id of its signal.
         stopped: Whether a later signal stopped it.
         events: Rows that events of the same key had before and after them, between the signal and the last read.
+        other_structure: Whether the two records have different structures of the table, both of which both captures
+            have.
     """
 
     request: str
     stopped: bool
     events: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Hold what is wrong with a capture of ours by itself.
-
-    Args:
-        record: The record.
-        what: What: ``stale``, ``last`` or ``watermark``.
-        ours: What the record has.
-        expected: What belongs there.
-    """
-
-    record: Record
-    what: str
-    ours: Any
-    expected: Any
+    other_structure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +101,7 @@ class CaptureSide:
     records: Sequence[Record]
     marks: list[int] = field(default_factory=list)
     signals: list[_Signal] = field(default_factory=list)
+    changes: dict[str, list[int]] = field(default_factory=dict)
     _first: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -122,6 +111,8 @@ class CaptureSide:
             number, pos = number_of(r), source_of(r).get("pos")
             if number is not None and pos is not None and op_of(r) != "r":
                 self._first[number] = min(self._first.get(number, _FOREVER), int(pos))
+            if isinstance(r.payload, dict) and "ddl" in r.payload and number is not None:
+                self.changes.setdefault(table_of(r), []).append(self.transaction_index(number))
 
     def stream(self) -> list[Record]:
         """Return what is neither a watermark nor a row that an incremental snapshot read."""
@@ -159,9 +150,13 @@ class CaptureSide:
                 continue
             yield _Signal(str(row["id"]), str(row["type"]), tables, self.transaction_index_of(record))
 
+    def altered(self, table: str, after: int, up_to: int) -> bool:
+        """Return whether there is a schema change of a table between two transactions."""
+        return any(after < place <= up_to for place in self.changes.get(table, ()))
+
     def request_of(self, record: Record) -> _Signal | None:
         """Return the last signal for its table before a read."""
-        table, place = _table(record), self.transaction_index_of(record)
+        table, place = table_of(record), self.transaction_index_of(record)
         signals_before = [s for s in self._signals_for(table) if s.place <= place]
         return signals_before[-1] if signals_before else None
 
@@ -176,7 +171,8 @@ class CaptureSide:
         return any(request.place < s.place < end for s in stops)
 
 
-def _table(record: Record) -> str:
+def table_of(record: Record) -> str:
+    """Return the table that a record is of, ``db.table``."""
     source = source_of(record)
     return f"{source.get('db')}.{source.get('table')}"
 
@@ -188,15 +184,21 @@ class AdhocSnapshots:
     Args:
         ours: Our capture.
         theirs: The recorded one.
+        structures: The structures that the two have of each table.
+        zone: The zone in which the recorded snapshots read TIMESTAMP.
     """
 
     ours: CaptureSide
     theirs: CaptureSide
+    structures: Structures
+    zone: tzinfo | None = None
 
     @classmethod
-    def from_captures(cls, ours: Sequence[Record], theirs: Sequence[Record]) -> AdhocSnapshots:
+    def from_captures(
+        cls, ours: Sequence[Record], theirs: Sequence[Record], zone: tzinfo | None = None
+    ) -> AdhocSnapshots:
         """Return what two captures hold."""
-        return cls(CaptureSide(ours), CaptureSide(theirs))
+        return cls(CaptureSide(ours), CaptureSide(theirs), Structures(ours, theirs), zone)
 
     @property
     def marked(self) -> bool:
@@ -231,7 +233,7 @@ class AdhocSnapshots:
 
     def reads(self) -> Iterator[tuple[Pair, ReadContext | None, bool]]:
         """Yield reads of incremental snapshots by request and key, and whether ours is there once too often."""
-        mine, other = (self._reads(s) for s in (self.ours, self.theirs))
+        mine, other = self._reads(self.ours, None), self._reads(self.theirs, self.zone)
         last: dict[tuple[str, str], int] = {}
         for side, groups in ((self.ours, mine), (self.theirs, other)):
             for (topic, request, _), records in groups.items():
@@ -248,14 +250,15 @@ class AdhocSnapshots:
                 request, self._stopped(request, (a or b)[0]), tuple(row for e in window_events for row in _rows(e))
             )
             for number, pair in enumerate(_zip_longest_pairs(a, b)):
-                yield pair, read, number > 0 and pair[0] is not None
+                known = replace(read, other_structure=self.structures.both_known(*pair))
+                yield pair, known, number > 0 and pair[0] is not None
 
-    def _reads(self, side: CaptureSide) -> dict[Ids, list[Record]]:
+    def _reads(self, side: CaptureSide, zone: tzinfo | None) -> dict[Ids, list[Record]]:
         found = defaultdict(list)
         for record in side.records:
             if is_incremental(record):
                 request = side.request_of(record)
-                key = show(record.key_payload, 10_000)
+                key = key_text(record, zone)
                 found[record.topic, request.id if request else "", key].append(record)
         return found
 
@@ -265,28 +268,14 @@ class AdhocSnapshots:
         for record in self.theirs.stream():
             if op_of(record) in ("c", "u", "d"):
                 place = self.theirs.transaction_index_of(record)
-                found[record.topic, show(record.key_payload, 10_000)].append((place, record))
+                found[record.topic, key_text(record, self.zone)].append((place, record))
         return found
 
     def _in_window(self, request: str, place: int, last: int) -> bool:
         return any(s.id == request and s.place < place <= last for s in self.theirs.signals)
 
     def _stopped(self, request: str, record: Record) -> bool:
-        return any(s.id == request and self.theirs.stopped(s, _table(record)) for s in self.theirs.signals)
-
-    def faults(self) -> Iterator[Fault]:
-        """Yield what is wrong with ours: a read that is not the state of its row there, another last value, half of a
-        pair of watermarks.
-        """
-        if not self.marked and not any(map(is_incremental, (*self.ours.records, *self.theirs.records))):
-            return
-        yield from _stale_reads(self.ours.records)
-        yield from _unpaired_watermarks(self.ours.records)
-        end = _ends(self.theirs.records)
-        for place, record in _ends(self.ours.records).items():
-            row, expected = _after(record), _after(end[place]) if place in end else None
-            if row != expected:
-                yield Fault(record, "last", row, expected)
+        return any(s.id == request and self.theirs.stopped(s, table_of(record)) for s in self.theirs.signals)
 
 
 def _zip_longest_pairs(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:
@@ -296,42 +285,3 @@ def _zip_longest_pairs(ours: list[Record], theirs: list[Record]) -> Iterator[Pai
 
 def _rows(event: Record) -> list[Any]:
     return [event.payload.get("before"), event.payload.get("after")]
-
-
-def _after(record: Record) -> Any:
-    return record.payload.get("after") if isinstance(record.payload, dict) else None
-
-
-def _ends(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
-    """Return the last record of each key that is no watermark's."""
-    return {(r.topic, show(r.key_payload, 10_000)): r for r in records if r.key is not None and _is_row(r)}
-
-
-def _is_row(record: Record) -> bool:
-    return not watermark(record) and (record.value is None or op_of(record) is not None)
-
-
-def _stale_reads(records: Sequence[Record]) -> Iterator[Fault]:
-    state: dict[tuple[str, str], Any] = {}
-    for record in records:
-        if record.key is None or not _is_row(record):
-            continue
-        at, row = (record.topic, show(record.key_payload, 10_000)), _after(record)
-        if op_of(record) == "r" and state.get(at, row) != row:
-            yield Fault(record, "stale", row, state[at])
-        state[at] = row
-
-
-def _unpaired_watermarks(records: Sequence[Record]) -> Iterator[Fault]:
-    """Yield watermarks that are not opened, closed or deleted in turn."""
-    opened: Record | None = None
-    for record in records:
-        if not watermark(record) or record.value is None:
-            continue
-        opens = watermark(record) == "open" and op_of(record) == "c"
-        name = str(record.key_payload["id"]).rpartition("-")[0]
-        if opens is (opened is not None) or (opened and str(opened.key_payload["id"]).rpartition("-")[0] != name):
-            yield Fault(record, "watermark", record.key_payload, opened.key_payload if opened else None)
-        opened = record if opens else None
-    if opened is not None:
-        yield Fault(opened, "watermark", opened.key_payload, None)

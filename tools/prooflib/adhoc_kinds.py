@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from prooflib.adhoc import WATERMARK, is_incremental, number_of, op_of, source_of, watermark
-from prooflib.records import Number, Record
+from prooflib.canonical import changed_columns
+from prooflib.records import ABSENT, Number, Record
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference
@@ -73,6 +74,26 @@ def read_in_time(d: Difference) -> bool:
     if None in d.pair or d.path[:3] != ("value", "payload", "after") or d.context.read is None:
         return False
     return all(is_incremental(r) and r.payload["after"] in d.context.read.events for r in _present(d))
+
+
+def other_structure(d: Difference) -> bool:
+    """Return whether one read the row before a statement changed the table, and the other after it.
+
+    Both captures have both structures. It holds for columns and schemas that the structures do not have in common.
+    """
+    ours, theirs = d.pair
+    if ours is None or theirs is None or d.context.read is None or not d.context.read.other_structure:
+        return False
+    if d.path[0] == "last":
+        lacking = [r for r, v in zip((ours, theirs), (d.ours, d.theirs), strict=True) if v is ABSENT]
+        return len(lacking) == 1 and is_incremental(lacking[0])
+    if not (is_incremental(ours) and is_incremental(theirs)):
+        return False
+    if d.path[:2] == ("value", "schema"):
+        return True
+    return d.path[:3] == ("value", "payload", "after") and (
+        d.path[3] in changed_columns(ours, theirs) if len(d.path) > 3 else False
+    )
 
 
 def known_again(d: Difference) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from prooflib.adhoc import ReadContext
 from prooflib.clock import TIMES
 from prooflib.records import Number, Record, show
-from prooflib.volatile import transaction_number
+from prooflib.volatile import position, transaction_number
 
 Pair = tuple[Record | None, Record | None]
 # Members of the source block that differ between any two runs.
@@ -30,6 +30,7 @@ class RecordContext:
         repeated: Whether ours has this record more than once, and the recorded capture has not.
         already_recorded: Whether the recorded capture has the same schema change before, of the same place.
         read: How an ad-hoc snapshot read the row, None for all other records.
+        statements: Schema changes of the row's table that the recorded stream has before the record.
     """
 
     streamed_record: Record | None = None
@@ -37,6 +38,7 @@ class RecordContext:
     repeated: bool = False
     already_recorded: bool = False
     read: ReadContext | None = None
+    statements: tuple[Record, ...] = ()
 
 
 NO_CONTEXT = RecordContext()
@@ -52,6 +54,7 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
     last = {(o.topic, o.partition): n for n, (_, o) in enumerate(pairs) if o is not None}
     repeated = _repeated([m for m, _ in pairs if m is not None], [o for _, o in pairs if o is not None])
     texts_seen: set[str] = set()
+    statements = _Statements(o for _, o in pairs if o is not None)
     for number, (mine, other) in enumerate(pairs):
         known = other or mine
         assert known is not None
@@ -60,6 +63,7 @@ def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
             number < last.get((known.topic, known.partition), -1),
             mine is not None and (mine.topic, mine.partition, mine.number) in repeated,
             _already_recorded(other, texts_seen),
+            statements=statements.before(other) if other is not None else (),
         )
 
 
@@ -73,6 +77,29 @@ def _already_recorded(record: Record | None, texts_seen: set[str]) -> bool:
     known = text in texts_seen
     texts_seen.add(text)
     return known
+
+
+class _Statements:
+    """Find the schema changes of a table that are before a record of the stream."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._changes: dict[tuple[Any, Any], list[tuple[tuple[str, int], Record]]] = {}
+        for record in records:
+            place = position(record)
+            if place is not None and "ddl" in record.payload and not record.snapshot:
+                self._changes.setdefault(_table_of(record), []).append((place, record))
+
+    def before(self, record: Record) -> tuple[Record, ...]:
+        """Return the schema changes before a record, none for a record of a snapshot."""
+        place = position(record)
+        if place is None or record.snapshot:
+            return ()
+        return tuple(change for at, change in self._changes.get(_table_of(record), ()) if at <= place)
+
+
+def _table_of(record: Record) -> tuple[Any, Any]:
+    source = record.payload["source"]
+    return source.get("db"), source.get("table")
 
 
 class _StreamedRows:

@@ -12,6 +12,7 @@ from prooflib.differ import Difference, Result, compare
 from prooflib.explained import Entry, read_explained
 from prooflib.lines import read_lines
 from prooflib.records import parse_records
+from prooflib.time_kinds import connection_zone
 from prooflib.workload import ProofError, read_properties
 
 OK, DIFFERENT, UNUSABLE = 0, 1, 2
@@ -79,14 +80,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("theirs", type=Path, help="recorded capture; its folder and name are the workload and mode")
     parser.add_argument("--differences", type=Path, default=LIST, help="list of explained differences")
     parser.add_argument("--case", help="workload/mode, if the recorded file's path does not say it")
+    parser.add_argument(
+        "--properties",
+        type=Path,
+        help="properties of the recorded connector, name=value lines, if they are not next to the recording",
+    )
     parser.add_argument("--explained", action="store_true", help="print the explained differences as well")
     args = parser.parse_args(argv)
     try:
         ours, theirs = (parse_records(read_lines(p), str(p)) for p in (args.ours, args.theirs))
         entries = read_explained(args.differences)
-        result = compare(ours, theirs)
+        settings = read_properties(args.properties) if args.properties else settings_of(args.theirs)
+        result = compare(ours, theirs, connection_zone(settings))
         case = args.case or case_of(args.theirs)
-        unexplained, used = judge(case, result, entries, settings_of(args.theirs))
+        unexplained, used = judge(case, result, entries, settings)
     except (ProofError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
@@ -95,6 +102,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.explained:
         for line in report([d for d in result.differences if d not in unexplained]):
             print(f"explained: {line}")
+    for part in sorted(result.without_schemas):
+        print(f"note: one of the captures has {part}s without schemas; their payloads are compared")
     for (recorded_file, begin), file, distance in result.shifted:
         print(f"note: binlog positions from {recorded_file}:{begin} on are shifted by {distance:+d} (in {file})")
     for entry, times in used.items():

@@ -81,6 +81,17 @@ def backslashes(d: Difference) -> bool:
     return not in_row(d) or (in_stream(d) and of_members(d)) or is_default(d)
 
 
+def added_on_update(d: Difference) -> bool:
+    """Return whether only ours counts a column as generated, which a recorded statement added in parentheses."""
+    if (d.ours, d.theirs) != (True, False) or len(d.path) < 2:
+        return False
+    name = re.escape(d.path[-2][1:-1])
+    added = re.compile(
+        rf"\bADD\s+(COLUMN\s+)?\((?:.*[,\s])?`?{name}`?\s[^,]*\bON\s+UPDATE\b", re.IGNORECASE | re.DOTALL
+    )
+    return any(added.search(change.payload["ddl"] or "") for change in d.context.statements)
+
+
 _LIKE = re.compile(r"CREATE\s+TABLE\b.*\bLIKE\b", re.IGNORECASE | re.DOTALL)
 
 

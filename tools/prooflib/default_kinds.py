@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from prooflib.ddl_kinds import unescaped
 from prooflib.records import Number
+from prooflib.time_kinds import moment_of
 from prooflib.values import in_row, in_stream, is_default, of_members, schema_of, texts
 from prooflib.volatile import schema_at
+from prooflib.written_defaults import is_written
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference
 
+_REPLACES = "value.converter.replace.null.with.default"
 _UNREAD = (
     "io.debezium.time.",
     "io.debezium.data.Bits",
@@ -117,10 +120,15 @@ def unpadded(d: Difference) -> bool:
     return d.ours in ("AA==", "00")
 
 
-def unread_default(d: Difference) -> bool:
+def unread_default(d: Difference, settings: Mapping[str, str]) -> bool:
     """Return whether the recorded stream lacks our default of a date, a time or a bit string, or has 0 (NOT NULL).
 
-    In a row it holds for a NULL that our default replaces.
+    A recorded statement before the record gave the table its structure, and the column this default. In a row it
+    holds for a NULL that our default replaces.
+
+    Args:
+        d: The difference.
+        settings: Properties of the recorded connector.
     """
     ours, theirs = d.pair
     if ours is None or theirs is None or theirs.snapshot:
@@ -131,9 +139,24 @@ def unread_default(d: Difference) -> bool:
     mine, other = (schema_at(r, (d.path[0], "payload", *steps)) for r in (ours, theirs))
     if not (isinstance(mine, dict) and isinstance(other, dict)) or not _may_be_unread(mine) or "default" not in mine:
         return False
+    name, default = str(mine.get("name")), mine["default"]
+    if not is_written(name, default, moment_of(name, default), _recorded_default(d, steps[-1])):
+        return False
     if in_schema:
         return other.get("default", "0") in ("0", "1970-01-01Z", "1970-01-01T00:00:00Z", "00:00:00Z")
-    return d.theirs is None and "default" not in other and bool(mine["default"] == d.ours)
+    replaced = settings.get(_REPLACES, "true") != "false"
+    return replaced and d.theirs is None and "default" not in other and bool(mine["default"] == d.ours)
+
+
+def _recorded_default(d: Difference, column: str) -> str | None:
+    """Return the default that the last recorded statement on the table gave a column, None without one."""
+    for change in reversed(d.context.statements):
+        for table in (c["table"] for c in change.payload["tableChanges"] if c["table"]):
+            for found in table["columns"]:
+                if found["name"] == column:
+                    text = found.get("defaultValueExpression")
+                    return text if isinstance(text, str) else None
+    return None
 
 
 def _may_be_unread(schema: dict[str, Any]) -> bool:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any
 
-from prooflib.adhoc import AdhocSnapshots, Fault
+from prooflib.adhoc import AdhocSnapshots
+from prooflib.adhoc_faults import Fault, faults
 from prooflib.align import align_records
 from prooflib.around import NO_CONTEXT, RecordContext, record_contexts
-from prooflib.records import Path, Record, names_of, schema_text, show, text_difference
+from prooflib.records import ABSENT, Path, Record, lack_schemas, names_of, schema_text, show, text_difference
 from prooflib.volatile import VolatileValues
 
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "absent"
-
-
-ABSENT = _Absent()
 RECORD, REPEATED = "record", "repeated"
 
 
@@ -32,7 +27,8 @@ class Difference:
         number: The record's place in its partition.
         path: Where in the record: members, ``[name]`` for elements; ``record`` and its key when it is missing as a
             whole, ``repeated`` and its key when ours has it twice; ``stale``, ``last`` or ``watermark`` and its key for
-            a read that is not its row's state there, another last value, or half of a pair of watermarks.
+            a read that is not its row's state there, another last value (and the column, if both have the row), or
+            half of a pair of watermarks.
         ours: Our value, or ABSENT.
         theirs: The recorded value, or ABSENT.
         pair: The two records, None for one that is missing.
@@ -71,22 +67,25 @@ class Result:
         equal: Pairs without a difference.
         differences: All differences in order.
         shifted: When positions are not equal: (recorded position, our file, distance) wherever the distance changes.
+        without_schemas: Parts (``key``, ``value``) that one capture has without schemas; their payloads were compared.
     """
 
     records: int
     equal: int
     differences: tuple[Difference, ...]
     shifted: tuple[tuple[tuple[str, int], str, int], ...]
+    without_schemas: frozenset[str] = frozenset()
 
 
-def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
+def compare(ours: Sequence[Record], theirs: Sequence[Record], zone: tzinfo | None = None) -> Result:
     """Compare two captures.
 
     Args:
         ours: Our records.
         theirs: The recorded ones.
+        zone: The zone in which the recorded snapshots read TIMESTAMP, None for UTC.
     """
-    adhoc = AdhocSnapshots.from_captures(ours, theirs)
+    adhoc = AdhocSnapshots.from_captures(ours, theirs, zone)
     pairs = list(align_records(adhoc.ours.stream(), adhoc.theirs.stream()))
     volatile = VolatileValues(adhoc)
     volatile.note_runs(ours, theirs)
@@ -96,22 +95,41 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
     every += [(pair, RecordContext(read=read, repeated=twice)) for pair, read, twice in adhoc.reads()]
     found: list[Difference] = []
     equal = 0
+    skipped = _without_schemas(ours, theirs)
     for (mine, other), context in every:
-        new = list(_pair(mine, other, volatile, context))
+        new = list(_pair(mine, other, volatile, context, skipped))
         equal += not new
         found += new
-    found += [_fault_difference(fault) for fault in adhoc.faults()]
-    return Result(len(every), equal, tuple(found), tuple(volatile.steps))
+    found += [_fault_difference(fault) for fault in faults(adhoc)]
+    return Result(len(every), equal, tuple(found), tuple(volatile.steps), skipped)
+
+
+def _without_schemas(ours: Sequence[Record], theirs: Sequence[Record]) -> frozenset[str]:
+    """Return the parts of records that have schemas in one capture only, because a converter wrote none."""
+    found = set()
+    for part in ("key", "value"):
+        for side, other in ((ours, theirs), (theirs, ours)):
+            if lack_schemas(side, part) and not any(part in record.bare for record in other):
+                found.add(part)
+    return frozenset(found)
 
 
 def _fault_difference(fault: Fault) -> Difference:
     record = fault.record
     key = show(record.key_payload, 120)
-    return Difference(record.topic, key, record.number, (fault.what, key), fault.ours, fault.expected, (record, None))
+    path = (fault.what, key) if fault.column is None else (fault.what, key, fault.column)
+    context = RecordContext(read=fault.read)
+    return Difference(
+        record.topic, key, record.number, path, fault.ours, fault.expected, (record, fault.other), context
+    )
 
 
 def _pair(
-    our_record: Record | None, other: Record | None, volatile: VolatileValues, context: RecordContext
+    our_record: Record | None,
+    other: Record | None,
+    volatile: VolatileValues,
+    context: RecordContext,
+    skipped: frozenset[str],
 ) -> Iterator[Difference]:
     schemas_equal = other or our_record
     assert schemas_equal is not None
@@ -125,26 +143,34 @@ def _pair(
     if our_record is None or other is None:
         yield difference((RECORD, key), *(ABSENT if r is None else r.payload for r in (our_record, other)))
         return
-    for path, a, b in _leaves(our_record, other):
+    for path, a, b in _leaves(our_record, other, skipped):
         if ABSENT in (a, b) or not volatile.is_expected(path, a, b, (our_record, other)):
             yield difference(path, a, b)
-    # Equal schema texts contain most of the tokens.
-    same = _same_schema(our_record, other)
-    texts = (
-        ("key", our_record.key_text, other.key_text),
-        ("value", our_record.value_text[same:], other.value_text[same:]),
-    )
-    for part, text, recorded in texts:
-        written = text_difference(text, recorded)
+    for part in ("key", "value"):
+        written = text_difference(*_texts(part, our_record, other, skipped))
         if written is not None:
             yield difference((part, "(text)"), *written)
 
 
-def _leaves(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
+def _texts(part: str, mine: Record, other: Record, skipped: frozenset[str]) -> tuple[str, str]:
+    """Return how both wrote a key or a value; what is not compared, or equal in most records, is cut off."""
+    if part in skipped:
+        return mine.payload_text(part), other.payload_text(part)
+    if part == "key":
+        return mine.key_text, other.key_text
+    same = _same_schema(mine, other)
+    return mine.value_text[same:], other.value_text[same:]
+
+
+def _leaves(mine: Record, other: Record, skipped: frozenset[str]) -> Iterator[tuple[Path, Any, Any]]:
     if mine.key_text != other.key_text:
-        yield from _walk(("key",), mine.key, other.key)
+        if "key" in skipped and mine.has("key") and other.has("key"):
+            yield from _walk(("key", "payload"), mine.key_payload, other.key_payload)
+        else:
+            yield from _walk(("key",), mine.key, other.key)
     if mine.value_text != other.value_text:
-        if _same_schema(mine, other):
+        alone = "value" in skipped and mine.has("value") and other.has("value")
+        if alone or _same_schema(mine, other):
             yield from _walk(("value", "payload"), mine.payload, other.payload)
         else:
             yield from _walk(("value",), mine.value, other.value)
@@ -153,10 +179,14 @@ def _leaves(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
 
 def _same_schema(mine: Record, other: Record) -> int:
     """Return by how many characters with the same schema both values begin; most of a record is skipped then."""
-    if mine.payload is mine.value or other.payload is other.value:
+    if any("value" in record.bare or not _is_envelope(record.value) for record in (mine, other)):
         return 0
     head = schema_text(mine.value_text)
     return len(head) if other.value_text.startswith(head) else 0
+
+
+def _is_envelope(value: Any) -> bool:
+    return isinstance(value, dict) and list(value) == ["schema", "payload"]
 
 
 def _headers(ours: Sequence[tuple[str, Any]], theirs: Sequence[tuple[str, Any]]) -> Iterator[tuple[Path, Any, Any]]:

@@ -166,7 +166,6 @@ KINDS: dict[str, Kind] = {
     "cut-bits": default_kinds.cut_bits,
     "unpadded": default_kinds.unpadded,
     "trailing-blanks": default_kinds.trailing_blanks,
-    "unread-default": default_kinds.unread_default,
     "trailing-zeros": time_kinds.trailing_zeros,
     "escaped-comma": escaped_comma,
     "shown-as-question-mark": shown_as_question_mark,
@@ -192,6 +191,7 @@ KINDS: dict[str, Kind] = {
     "cut-create": ddl_kinds.cut_create,
     "requoted": ddl_kinds.requoted,
     "backslashes": ddl_kinds.backslashes,
+    "added-on-update": ddl_kinds.added_on_update,
     "overlooked-charset": ddl_kinds.overlooked_charset,
     "truncation": record_kinds.truncation,
     "after-the-end": record_kinds.after_the_end,
@@ -202,12 +202,14 @@ KINDS: dict[str, Kind] = {
     "told-by-event": adhoc_kinds.told_by_event,
     "stopped-snapshot": adhoc_kinds.stopped_snapshot,
     "read-in-time": adhoc_kinds.read_in_time,
+    "other-structure": adhoc_kinds.other_structure,
     "known-again": adhoc_kinds.known_again,
     "other-order": adhoc_kinds.other_order,
 }
 
 # Kinds that hold for a value of a property of the recorded connector.
 CONFIGURED: dict[str, Callable[[Difference, Mapping[str, str]], bool]] = {
+    "unread-default": default_kinds.unread_default,
     "zone-of-session": time_kinds.zone_of_session,
 }
 

@@ -15,6 +15,15 @@ from prooflib.workload import ProofError
 Path = tuple[str, ...]
 
 
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = _Absent()
+"""What a record has that lacks a member."""
+
+
 class Number(str):
     """Hold a JSON number as it was written; ``1.0`` and ``1.00`` are not equal."""
 
@@ -46,11 +55,12 @@ class Record:
         topic: Topic.
         partition: Partition, as text.
         number: Its place within the partition, from 0.
-        key: Key.
-        value: Value.
+        key: Key: an object of its schema and its payload; the schema is None if it was written without.
+        value: Value, in the same form.
         headers: Headers in order.
         key_text: Key as written.
         value_text: Value as written.
+        bare: Which of ``key`` and ``value`` were written without a schema.
     """
 
     topic: str
@@ -61,6 +71,17 @@ class Record:
     headers: tuple[tuple[str, Any], ...]
     key_text: str
     value_text: str
+    bare: frozenset[str] = frozenset()
+
+    def has(self, part: str) -> bool:
+        """Return whether the key or the value is there (a tombstone has no value)."""
+        return (self.key if part == "key" else self.value) is not None
+
+    def payload_text(self, part: str) -> str:
+        """Return a key's or value's payload as written."""
+        text = self.key_text if part == "key" else self.value_text
+        head = "" if part in self.bare else schema_text(text)
+        return text[len(head) : -1] if head else text
 
     def at(self, *path: str) -> Any:
         """Return the value at a path of members below key and value, None when there is nothing."""
@@ -117,8 +138,21 @@ def _decoded(line: str, begin: int) -> tuple[Any, int]:
 
 
 def unwrapped(node: Any) -> Any:
-    """Return a key or value without its schema, when it has one."""
-    return node["payload"] if isinstance(node, dict) and list(node) == ["schema", "payload"] else node
+    """Return a key or value without its schema."""
+    return None if node is None else node["payload"]
+
+
+def _has_schema(node: Any) -> bool:
+    """Return whether a converter wrote a schema; columns may have the names of its members, but no such value."""
+    return (
+        isinstance(node, dict) and list(node)[:2] == ["schema", "payload"] and isinstance(node["schema"], dict | None)
+    )
+
+
+def lack_schemas(records: Iterable[Record], part: str) -> bool:
+    """Return whether a converter without schemas wrote a capture: not one of its keys or values has a schema."""
+    present = [part in record.bare for record in records if record.has(part)]
+    return bool(present) and all(present)
 
 
 def parse_records(lines: Iterable[str], name: str) -> list[Record]:
@@ -141,7 +175,9 @@ def parse_records(lines: Iterable[str], name: str) -> list[Record]:
         except (ValueError, ProofError, AttributeError) as error:
             raise ProofError(f"{name}, line {number}: {error}") from None
         at = counts[place] = counts.get(place, -1) + 1
-        found.append(Record(*place, at, members["key"], members["value"], headers, texts["key"], texts["value"]))
+        bare = frozenset(p for p in ("key", "value") if members[p] is not None and not _has_schema(members[p]))
+        key, value = ({"schema": None, "payload": members[p]} if p in bare else members[p] for p in ("key", "value"))
+        found.append(Record(*place, at, key, value, headers, texts["key"], texts["value"], bare))
     return found
 
 

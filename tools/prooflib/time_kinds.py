@@ -71,6 +71,14 @@ def gregorian_gap(d: Difference) -> bool:
     return datetime(1582, 10, 5, tzinfo=UTC) <= ours < datetime(1582, 10, 15, tzinfo=UTC)
 
 
+def moment_of(name: str, value: object) -> datetime | None:
+    """Return a value of a row or a default as a moment, None if its type is none or it is beyond Python's years."""
+    try:
+        return _read_moment(name, str(value), timedelta(0))
+    except (ValueError, OverflowError):
+        return None
+
+
 def _moment(d: Difference, value: str, later: timedelta = timedelta(0)) -> datetime | None:
     try:
         return _read_moment(name_of(d), value, later)
@@ -98,14 +106,20 @@ def zone_of_session(d: Difference, settings: Mapping[str, str]) -> bool:
     """
     if not texts(d) or not in_snapshot(d) or name_of(d) != "io.debezium.time.ZonedTimestamp":
         return False
-    zone = _zone(settings.get(_ZONE, ""))
+    zone = connection_zone(settings)
     if zone is None:
         return False
     try:
         ours, theirs = (datetime.fromisoformat(v) for v in (d.ours, d.theirs))
     except ValueError:
         return False
-    return bool(ours.replace(tzinfo=zone) == theirs != ours)
+    # Java's calendar takes the later one of two moments that a clock shows twice.
+    return bool(ours.replace(tzinfo=zone, fold=1).astimezone(UTC) == theirs != ours)
+
+
+def connection_zone(settings: Mapping[str, str]) -> tzinfo | None:
+    """Return the zone that the recorded connector was given for its connections, None if it has no name."""
+    return _zone(settings.get(_ZONE, ""))
 
 
 def _zone(name: str) -> tzinfo | None:

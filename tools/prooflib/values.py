@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from prooflib.records import Number
-from prooflib.volatile import schema_at
+from prooflib.records import Number, Path
+from prooflib.volatile import schema_at, schema_of_pair
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference
@@ -15,15 +15,22 @@ _MEMBERS = ("io.debezium.data.Enum", "io.debezium.data.EnumSet")
 
 
 def schema_of(d: Difference) -> dict[str, Any]:
-    """Return the recorded schema of the value that differs, or of its list; empty when there is none."""
-    record = d.pair[1] or d.pair[0]
-    if record is None or d.path[1:2] != ("payload",):
+    """Return the recorded schema of the value that differs, or of its list; empty when there is none.
+
+    A recorded part without schemas is read with ours.
+    """
+    path = value_path(d)
+    if path[1:2] != ("payload",):
         return {}
-    path = d.path
     while path and path[-1].startswith("["):
         path = path[:-1]
-    found = schema_at(record, path)
+    found = schema_of_pair(d.pair, path)
     return found if isinstance(found, dict) else {}
+
+
+def value_path(d: Difference) -> Path:
+    """Return where in a record the value is; one column of a read or of a key's last row is in its row image."""
+    return ("value", "payload", "after", d.path[2]) if d.path[0] in ("last", "stale") and len(d.path) == 3 else d.path
 
 
 def name_of(d: Difference) -> str:

@@ -149,7 +149,7 @@ class VolatileValues:
         sides = tuple(zip((ours, theirs), pair, strict=True))
         if _uuid(ours) and _uuid(theirs):
             return all(is_new_uuid(value, record) for value, record in sides) and self.row_uuids.holds(ours, theirs)
-        schema = schema_at(pair[1], path)
+        schema = schema_of_pair(pair, path)
         name = str(schema.get("name")) if isinstance(schema, dict) else ""
         return all(is_now(name, value, record) for value, record in sides)
 
@@ -224,6 +224,13 @@ def schema_at(record: Record, path: Path) -> Any:
         fields = node.get("fields") if isinstance(node, dict) else None
         node = next((f for f in fields or () if f.get("field") == step), None)
     return node
+
+
+def schema_of_pair(pair: tuple[Record | None, Record | None], path: Path) -> Any:
+    """Return the recorded schema of the value at a path; ours if the recorded part was written without schemas."""
+    ours, theirs = pair
+    record = ours if theirs is None or (path[0] in theirs.bare and ours is not None) else theirs
+    return None if record is None else schema_at(record, path)
 
 
 def _ids(ours: Any, theirs: Any) -> bool:

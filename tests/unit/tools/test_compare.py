@@ -202,14 +202,14 @@ def test_positions_after_compressed_transactions_may_shift_by_some_bytes_often()
 @pytest.mark.parametrize(
     ("ours", "theirs", "path"),
     [
-        ('{"a":1.0}', '{"a":1.00}', "value.a"),
-        ('{"a":1}', '{"a":"1"}', "value.a"),
-        ('{"a":1,"b":2}', '{"b":2,"a":1}', "value.(order)"),
-        ('{"a":1}', '{"a":1,"b":null}', "value.b"),
-        ('{"a":[1,2]}', '{"a":[1]}', "value.a[1]"),
+        ('{"a":1.0}', '{"a":1.00}', "value.payload.a"),
+        ('{"a":1}', '{"a":"1"}', "value.payload.a"),
+        ('{"a":1,"b":2}', '{"b":2,"a":1}', "value.payload.(order)"),
+        ('{"a":1}', '{"a":1,"b":null}', "value.payload.b"),
+        ('{"a":[1,2]}', '{"a":[1]}', "value.payload.a[1]"),
         ('{"a":"\\u00e9"}', '{"a":"é"}', "value.(text)"),
         ('{"a": 1}', '{"a":1}', "value.(text)"),
-        ('{"fields":[{"field":"x","d":1}]}', '{"fields":[{"field":"x","d":2}]}', "value.fields[x].d"),
+        ('{"fields":[{"field":"x","d":1}]}', '{"fields":[{"field":"x","d":2}]}', "value.payload.fields[x].d"),
         ("null", '{"a":1}', "value"),
     ],
 )

@@ -75,10 +75,10 @@ def test_a_read_that_an_event_of_the_window_replaces_may_be_missing() -> None:
     ("reads", "paths"),
     [
         # An older value behind a newer change: of itself, and as the key's last value.
-        ([(1, 0), (2, 0)], ['stale.{"id":1}', 'last.{"id":1}']),
+        ([(1, 0), (2, 0)], ['stale.{"id":1}', 'last.{"id":1}.v']),
         ([(1, 1)], ['record.{"id":2}']),
         ([(1, 1), (2, 0), (2, 0)], ['repeated.{"id":2}', 'record.{"id":2}']),
-        ([(1, 1), (2, 5)], ["value.payload.after.v", 'stale.{"id":2}', 'last.{"id":2}']),
+        ([(1, 1), (2, 5)], ["value.payload.after.v", 'stale.{"id":2}', 'last.{"id":2}.v']),
         ([(1, 1), (2, 0), (3, 0)], ['record.{"id":3}', 'last.{"id":3}']),
         # No read at all tells of no window in which the event of row 1 could lie.
         ([], ['record.{"id":1}', 'record.{"id":2}']),

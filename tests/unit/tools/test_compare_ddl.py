@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prooflib.around import RecordContext
 from prooflib.differ import Difference
 from prooflib.kinds import KINDS
 from prooflib.records import Record, parse_records
@@ -79,3 +80,26 @@ def test_an_unselected_key_column_is_one_that_the_values_of_a_snapshot_do_not_ha
     )
     record = parse_records([text], "x")[0]
     assert KINDS["unselected-key"](difference(1, 0, f"key.payload.{column}", record, record)) is holds
+
+
+@pytest.mark.parametrize(
+    ("ddl", "ours", "theirs", "holds"),
+    [
+        ("ALTER TABLE m ADD (a INT, t1 TIMESTAMP NULL ON UPDATE CURRENT_TIMESTAMP, c INT)", True, False, True),
+        ("alter table m add column (`t1` DATETIME(3) ON  UPDATE NOW(3), b INT)", True, False, True),
+        # Another column's clause, no parentheses, the other way round, no statement before the record.
+        ("ALTER TABLE m ADD (t1 TIMESTAMP NULL, u DATETIME ON UPDATE NOW())", True, False, False),
+        ("ALTER TABLE m ADD (xt1 TIMESTAMP ON UPDATE NOW())", True, False, False),
+        ("ALTER TABLE m ADD t1 TIMESTAMP ON UPDATE NOW(), ADD b INT", True, False, False),
+        ("ALTER TABLE m ADD (a INT, t1 TIMESTAMP ON UPDATE NOW())", False, True, False),
+        (None, True, False, False),
+    ],
+)
+def test_on_update_is_overlooked_in_a_list_of_added_columns(
+    ddl: str | None, ours: Any, theirs: Any, holds: bool
+) -> None:
+    record = change("ALTER TABLE m")
+    path = ("value", "payload", "tableChanges", "[0]", "table", "columns", "[t1]", "generated")
+    context = RecordContext(statements=(change(ddl),) if ddl is not None else ())
+    found = Difference("cap", "k", 0, path, ours, theirs, (record, record), context)
+    assert KINDS["added-on-update"](found) is holds

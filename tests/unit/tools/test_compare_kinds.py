@@ -194,6 +194,9 @@ def test_a_date_of_the_year_0000_is_what_the_recorded_stream_lacks_as_well(
     [
         ("2024-02-29T12:34:56.10Z", "2024-02-29T07:04:56.1Z", "+05:30", True),
         ("2024-07-29T12:00:00Z", "2024-07-29T10:00:00Z", "Europe/Berlin", True),
+        # A clock that shows an hour twice: Java takes the later one.
+        ("2024-10-27T02:30:00Z", "2024-10-27T01:30:00Z", "Europe/Berlin", True),
+        ("2024-10-27T02:30:00Z", "2024-10-27T00:30:00Z", "Europe/Berlin", False),
         ("2024-02-29T12:34:56Z", "2024-02-29T14:34:56Z", "-02:00", True),
         # Another offset, the other direction, other digits, zones that have no name.
         ("2024-02-29T12:34:56Z", "2024-02-29T07:04:56Z", "+05:00", False),
@@ -298,8 +301,6 @@ def schema_kinds(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], value
     [
         ("rounded-half", {"kind": "int32"}, {"default": -2}, {"default": -1}),
         ("cut-bits", {"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "Kg=="}),
-        ("unread-default", {"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {}),
-        ("unread-default", {"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {"default": 0}),
         ("sql-literal", {"kind": "int32"}, {"default": 16}, {"default": 10}),
     ],
 )
@@ -326,6 +327,73 @@ def test_no_kind_holds_for_another_default(
     schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
     assert schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs))) == set()
+
+
+def stated(default: Any, pos: int = 50, table: str = "t", snapshot: str = "false") -> str:
+    """Return a recorded schema change that gives column ``c`` a default."""
+    value = row(None, pos=pos, db="d", table=table, snapshot=snapshot)
+    columns = [{"name": "c", "defaultValueExpression": default}]
+    changes = [{"type": "ALTER", "id": "x", "table": {"defaultCharsetName": None, "columns": columns}}]
+    value["payload"] = {"source": value["payload"]["source"], "ddl": "ALTER TABLE t", "tableChanges": changes}
+    return line(value, key="d", topic="cap")
+
+
+DATE_TYPE = {"kind": "int32", "name": "io.debezium.time.Date"}
+TIME_TYPE = {"kind": "int64", "name": "io.debezium.time.MicroTime"}
+MOMENT_TYPE = {"kind": "int64", "name": "io.debezium.time.MicroTimestamp"}
+BITS_TYPE = {"kind": "bytes", "name": "io.debezium.data.Bits"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "ours", "theirs", "change", "holds"),
+    [
+        (DATE_TYPE, 19756, {}, stated("2024-02-03"), True),
+        (DATE_TYPE, 19756, {"default": 0}, stated("2024-02-03"), True),
+        (TIME_TYPE, 93784000000, {}, stated("26:03:04"), True),
+        (TIME_TYPE, -1500000, {}, stated("-00:00:01.5"), True),
+        (MOMENT_TYPE, 1706933106120000, {}, stated("2024-02-03 04:05:06.12"), True),
+        (DATE_TYPE, 0, {"default": 1}, stated("2024-00-00"), False),
+        # The notations that MySQL reads; a fraction is rounded to the digits of the column.
+        *((DATE_TYPE, 19756, {}, stated(t), True) for t in ("20240203", "2024-2-3", "24-02-03", "2024.02.03")),
+        (MOMENT_TYPE, 1706933106790000, {}, stated("2024-02-03 04:05:06.789"), True),
+        (MOMENT_TYPE, 1706933106000000, {}, stated("20240203040506"), True),
+        *((TIME_TYPE, 93784000000, {}, stated(t), True) for t in ("1 02:03:04", "260304")),
+        (TIME_TYPE, 83000000, {}, stated("123"), True),
+        (TIME_TYPE, 45240000000, {}, stated("12:34"), True),
+        (MOMENT_TYPE, 1706933107789000, {}, stated("2024-02-03 04:05:06.789"), False),
+        (BITS_TYPE, "VQ==", {}, stated("1010101"), True),
+        (BITS_TYPE, "/w==", {}, stated("F"), True),
+        (BITS_TYPE, "BQ==", {}, stated("5"), True),
+        (BITS_TYPE, "AQ==", {}, stated("true"), True),
+        (BITS_TYPE, "BQ==", {}, stated("true"), False),
+        # Another default than the statement's, none there, no statement, one behind the row or of another table.
+        (DATE_TYPE, 19757, {}, stated("2024-02-03"), False),
+        (TIME_TYPE, 93784000001, {}, stated("26:03:04"), False),
+        (BITS_TYPE, "VA==", {}, stated("1010101"), False),
+        (DATE_TYPE, 19756, {}, stated(None), False),
+        (DATE_TYPE, 19756, {}, None, False),
+        (DATE_TYPE, 19756, {}, stated("2024-02-03", pos=150), False),
+        (DATE_TYPE, 19756, {}, stated("2024-02-03", table="other"), False),
+        (DATE_TYPE, 19756, {}, stated("2024-02-03", snapshot="true"), False),
+    ],
+)
+def test_a_default_is_unread_if_a_statement_before_the_record_gave_it(
+    schema: dict[str, Any], ours: Any, theirs: dict[str, Any], change: str | None, holds: bool
+) -> None:
+    """In the schema, and in a row whose NULL the default replaces, if the recorded connector replaces NULL."""
+    statements = [change] if change is not None else []
+    for value, other in ((None, None), (ours, None)):
+        sides = [
+            [*statements, line(row({"c": v}, fields=column("c", **schema, **default), db="d", table="t"))]
+            for v, default in ((value, {"default": ours}), (other, theirs))
+        ]
+        found = [d for d in compared(*sides) if d.path[3] == "[after]" or d.path[-1] == "c"]
+        rows = [d for d in found if d.path[-1] == "c"]
+        expected = holds and ("default" not in theirs or not rows)
+        assert ["unread-default" in kinds(d) for d in found if d not in rows] == [holds]
+        assert ["unread-default" in kinds(d) for d in rows] == [expected] * len(rows)
+        kept = {"value.converter.replace.null.with.default": "false"}
+        assert ["unread-default" in kinds(d, kept) for d in rows] == [False] * len(rows)
 
 
 def test_a_float4_that_lost_its_values_is_distinguished_from_another_type() -> None:
