@@ -34,7 +34,7 @@ _EXPECTED = {
     1364,
     1406,
     3024,
-} | _CONNECTION_ERRORS - {0}
+} | _CONNECTION_ERRORS
 
 
 @dataclass

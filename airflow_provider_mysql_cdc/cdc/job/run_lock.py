@@ -20,13 +20,14 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
 """Seconds without a heartbeat after which the server frees the lock."""
 _RELEASE_WAIT_S = 1
 """Seconds to wait for the lock of a run that may just have ended."""
+ER_NO_SUCH_THREAD = 1094
 HEARTBEATS_PER_LEASE = 4
 """Heartbeats within a lease."""
 LOCK_LOST = "this run has lost its lock on the topic.prefix"
@@ -197,27 +198,43 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
 
     Raises:
         RunInProgressError: Another owner holds the lock.
+        SourceError: The server refuses or does not answer.
     """
-    name = lock_name(prefix)
-    with conn.cursor() as cursor:
-        cursor.execute("SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
-        # Other runs recognize the owner by a second lock whose name contains it. The server frees the locks of a
-        # closed connection one after the other, some time after the client has closed it; the first one is awaited.
-        for wait_s in (0, _RELEASE_WAIT_S):
-            cursor.execute("SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)", (name, wait_s, name))
-            acquired, holder = cursor.fetchone()
-            if acquired == 1:
-                cursor.execute("SELECT GET_LOCK(%s, 0)", (_owner_lock(prefix, owner),))
-                return
-            cursor.execute("SELECT IS_USED_LOCK(%s)", (_owner_lock(prefix, owner),))
-            if holder is None or cursor.fetchone()[0] != holder:
-                continue
-            cursor.execute("KILL %s", (int(holder),))
-            cursor.execute("SELECT GET_LOCK(%s, 10)", (name,))
-            if cursor.fetchone()[0] == 1:
-                cursor.execute("SELECT GET_LOCK(%s, 10)", (_owner_lock(prefix, owner),))
-                return
+    name, own_name = lock_name(prefix), _owner_lock(prefix, owner)
+    fetch_all(conn, "SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
+    # Other runs recognize the owner by a second lock whose name contains it. The server frees the locks of a
+    # closed connection one after the other, some time after the client has closed it; the first one is awaited.
+    for wait_s in (0, _RELEASE_WAIT_S):
+        query = "SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)"
+        acquired, holder = fetch_all(conn, query, (name, wait_s, name))[0]
+        if acquired == 1:
+            fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (own_name,))
+            return
+        if holder is None or fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (own_name,))[0][0] != holder:
+            continue
+        end_connection(conn, int(holder))
+        if fetch_all(conn, "SELECT GET_LOCK(%s, 10)", (name,))[0][0] == 1:
+            fetch_all(conn, "SELECT GET_LOCK(%s, 10)", (own_name,))
+            return
     raise _in_progress(prefix, holder)
+
+
+def end_connection(conn: Any, connection_id: int) -> None:
+    """End another connection of the same account, which may have ended meanwhile.
+
+    Args:
+        conn: An open connection.
+        connection_id: The other connection's id.
+
+    Raises:
+        SourceError: The server refuses or does not answer.
+    """
+    try:
+        fetch_all(conn, "KILL %s", (connection_id,))
+    except SourceError as error:
+        cause = error.__cause__
+        if not isinstance(cause, pymysql.MySQLError) or cause.args[:1] != (ER_NO_SUCH_THREAD,):
+            raise
 
 
 def _in_progress(prefix: str, holder: int) -> RunInProgressError:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -48,9 +45,8 @@ def server_time(cfg: ConnectorConfig) -> float:
     Raises:
         SourceError: The query fails.
     """
-    with connect(cfg.connection_settings()) as conn, conn.cursor() as cursor:
-        cursor.execute("SELECT UNIX_TIMESTAMP(SYSDATE(6))")
-        return float(cursor.fetchone()[0])
+    with connect(cfg.connection_settings()) as conn:
+        return float(fetch_all(conn, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0])
 
 
 def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | None = None) -> bool:
@@ -79,7 +75,7 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
         try:
             _fence_writers(cfg, owner)
         finally:
-            _kill_connection(conn, holder)
+            run_lock.end_connection(conn, holder)
     log(f"the driver of {owner} is fenced and can no longer write; its run lock is released")
     return True
 
@@ -89,12 +85,3 @@ def _fence_writers(cfg: ConnectorConfig, owner: str) -> None:
         plan = job.read_fencing().plan
         if plan is not None and plan.owner == owner:
             job.begin(plan)
-
-
-def _kill_connection(conn: Any, connection_id: int) -> None:
-    try:
-        with conn.cursor() as cursor:
-            cursor.execute("KILL %s", (connection_id,))
-    except Exception as error:  # 1094, unknown thread: the connection has already ended
-        if getattr(error, "args", (0,))[0] != 1094 and not isinstance(error, CdcError):
-            raise

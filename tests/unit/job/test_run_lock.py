@@ -8,9 +8,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pymysql
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
+from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.run_lock import RunLock, acquire
 
@@ -96,6 +97,37 @@ def test_an_older_attempt_of_the_same_owner_is_ended() -> None:
     second = Server(2, first.holders)
     acquire(second, "p", "dag/run/task/-1")
     assert killed(second) == [1] and set(first.holders.values()) == {2}
+
+
+class Failing(Server):
+    """A server that answers one statement with an error."""
+
+    def __init__(self, me: int, holders: dict[str, int], statement: str, error: Exception) -> None:
+        super().__init__(me, holders)
+        self.statement, self.error = statement, error
+
+    def execute(self, sql: str, given: tuple[Any, ...] = ()) -> None:
+        if sql.startswith(self.statement):
+            self.holders.clear()
+            raise self.error
+        super().execute(sql, given)
+
+
+@pytest.mark.parametrize("statement", ["SET", "SELECT GET_LOCK", "SELECT IS_USED", "KILL"])
+def test_a_connection_that_breaks_while_the_lock_is_taken_has_a_named_error(statement: str) -> None:
+    first = Server(1)
+    acquire(first, "p", "dag/run/task/-1")
+    lost = pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+    with pytest.raises(SourceConnectionError, match="A retry can help"):
+        acquire(Failing(2, first.holders, statement, lost), "p", "dag/run/task/-1")
+
+
+def test_an_older_attempt_that_ends_by_itself_before_it_is_ended_is_not_in_the_way() -> None:
+    first = Server(1)
+    acquire(first, "p", "dag/run/task/-1")
+    second = Failing(2, first.holders, "KILL", pymysql.err.OperationalError(1094, "Unknown thread id: 1"))
+    acquire(second, "p", "dag/run/task/-1")
+    assert set(first.holders.values()) == {2}
 
 
 def run(monkeypatch: pytest.MonkeyPatch, server: Server, inside: Callable[[RunLock], object], lease_s: float) -> None:
