@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -45,9 +46,21 @@ def strip_checksum(event: Event) -> Event:
     return event._replace(end=event.end - c.CHECKSUM_LENGTH) if checksum_matches(event) else event
 
 
+class FileFormat(NamedTuple):
+    """Say how a binlog file is written.
+
+    Args:
+        checksum_length: Bytes of checksum that end each of its events.
+        server_version: Version of the server that wrote it.
+    """
+
+    checksum_length: int
+    server_version: str
+
+
 @event_parser("a FORMAT_DESCRIPTION event")
-def parse_format_description(event: Event) -> int:
-    """Read a FORMAT_DESCRIPTION event; return the bytes of checksum that end each event of the file.
+def parse_format_description(event: Event) -> FileFormat:
+    """Read a FORMAT_DESCRIPTION event; return how its file is written.
 
     Args:
         event: The event with its own checksum.
@@ -71,13 +84,14 @@ def parse_format_description(event: Event) -> int:
                 event, server_version, f"events of type {kind} have {post_header_lengths[kind - 1]} fixed bytes"
             )
     algorithm = buf[event.end - c.CHECKSUM_LENGTH - 1]
+    version_text = server_version.rstrip(bytes(1)).decode("utf-8", "replace")
     if algorithm == c.CHECKSUM_OFF:
-        return 0
+        return FileFormat(0, version_text)
     if algorithm != c.CHECKSUM_CRC32:
         raise _format_error(event, server_version, f"checksum algorithm {algorithm}")
     if not checksum_matches(event) and not _matches_without_in_use(event):
         raise checksum_error(event.file, event.start_pos, event.type)
-    return c.CHECKSUM_LENGTH
+    return FileFormat(c.CHECKSUM_LENGTH, version_text)
 
 
 def _matches_without_in_use(event: Event) -> bool:

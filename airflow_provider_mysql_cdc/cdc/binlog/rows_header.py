@@ -18,7 +18,7 @@ _UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS, PARTIAL_UPDATE_ROWS})
 _WRITES = frozenset({WRITE_ROWS_V1, WRITE_ROWS})
 END_OF_STATEMENT = 0x0001
 _MAX_COLUMNS = 4096  # of a table, MySQL manual, "Limits on Table Column Count"
-_LENENC_PREFIX = 251  # from here on a length-encoded integer takes several bytes
+LENENC_PREFIX = 251  # from here on a length-encoded integer takes several bytes
 
 TABLE_ID_BYTES, FLAGS_END = 6, 8
 
@@ -80,6 +80,16 @@ class RowsHeader(NamedTuple):
         return all(not full & ~int.from_bytes(image, "little") for image in images)
 
 
+def has_column(bitmap: bytes, index: int) -> bool:
+    """Return whether a column is in an image.
+
+    Args:
+        bitmap: The image's bitmap of present columns.
+        index: The column's index, from 0.
+    """
+    return bool(bitmap[index >> 3] & 1 << (index & 7))
+
+
 def full_bitmap(width: int) -> bytes:
     """Return the bitmap of ``width`` columns that are all present."""
     return ((1 << width) - 1).to_bytes((width + 7) >> 3, "little")
@@ -94,7 +104,7 @@ def common_headers(width: int) -> dict[int, bytes]:
     Args:
         width: Number of columns.
     """
-    if width >= _LENENC_PREFIX:
+    if width >= LENENC_PREFIX:
         return {}
     # The server sets the spare bits of the last byte too.
     image = b"\xff" * ((width + 7) >> 3)
@@ -109,7 +119,7 @@ def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
         ValueError: When the first byte is not one of a length-encoded integer.
     """
     first = buf[pos]
-    if first < _LENENC_PREFIX:
+    if first < LENENC_PREFIX:
         return first, pos + 1
     size = {252: 2, 253: 3, 254: 8}.get(first)
     if size is None:
@@ -185,7 +195,7 @@ def _parse_header(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
         low, high, flags = _POST_HEADER_V1(buf, pos)
         pos += 8
     width = buf[pos]
-    if width < _LENENC_PREFIX:
+    if width < LENENC_PREFIX:
         pos += 1
     else:
         width, pos = lenenc(buf, pos)

@@ -71,6 +71,7 @@ class BinlogStream:
             between it and ``start``.
 
     Attributes:
+        server_version: Version of the server that wrote the current file, from its FORMAT_DESCRIPTION event.
         skipped: Events left out because MySQL marks them ignorable and their type is not known here.
         heartbeats: Heartbeats received.
     """
@@ -92,6 +93,7 @@ class BinlogStream:
         self._position_known = not by_gtid
         self._end: BinlogOffset | None = None
         self._limit = _NO_LIMIT
+        self.server_version = ""
         self._checksum_length = 0  # bytes of checksum after each event, known from FORMAT_DESCRIPTION
         self.skipped = self.heartbeats = 0
         self._handlers: dict[int, Callable[[Event, int], Iterable[Event]]] = {
@@ -286,7 +288,7 @@ class BinlogStream:
         return (event,) if is_real else ()
 
     def _format_description(self, event: Event, log_pos: int) -> Iterable[Event]:
-        self._checksum_length = control_events.parse_format_description(event)
+        self._checksum_length, self.server_version = control_events.parse_format_description(event)
         if self._unchecked_start is not None:
             require_creation_time(self._unchecked_start, event.timestamp)
             self._unchecked_start = None  # the files after it are made later

@@ -10,7 +10,6 @@ Of a table without a primary key, MySQL writes its first unique index without nu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,11 +20,6 @@ from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map, m
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, UniqueIndex, folded_name
 
-_HIDDEN = re.compile("!hidden!.*|[0-9a-f]{32}", re.DOTALL)
-"""Names of columns that MySQL makes for functional indexes: MD5 sums (8.0.15), and later names that begin ``!hidden!``.
-
-MySQL 8.0.13 to 8.0.17 put them into row events; TABLE_MAP events have the visibility of columns only from 8.0.23 on.
-"""
 _MAX_SHOWN = 5
 _VALUE_SET = ("type_name", "length", "scale", "unsigned", "enum_values")
 """Attributes that say which values a column can have."""
@@ -71,7 +65,7 @@ def find_correction(table: Table, table_map: TableMap) -> TableCorrection | None
     agreed = interned(table.columns), table.primary_key or table.unique_keys, table_map.layout
     if agreed in _AGREED:
         return None
-    if table_map.names is None or _has_hidden_columns(table, table_map):
+    if table_map.names is None:
         check_table_map(table, table_map)
         return None
     corrected = corrected_table(table, table_map)
@@ -82,13 +76,6 @@ def find_correction(table: Table, table_map: TableMap) -> TableCorrection | None
             _AGREED.clear()
         _AGREED.add(agreed)
     return None
-
-
-def _has_hidden_columns(table: Table, table_map: TableMap) -> bool:
-    if table_map.visible is not None:
-        return False
-    unknown = {*(table_map.names or ())} - {column.name for column in table.columns}
-    return any(map(_HIDDEN.fullmatch, unknown))
 
 
 def corrected_table(table: Table, table_map: TableMap) -> Table:

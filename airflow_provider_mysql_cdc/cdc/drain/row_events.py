@@ -93,7 +93,8 @@ class RowEventHandler:
         header = None if route is None else route.headers.get(event.type)
         pos = body + FLAGS_END + len(header or b"")
         if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:
-            route, pos = self.routes.of_rows(event)
+            route, event, pos = self.routes.of_rows(event)
+            buf, end = event.buf, event.end
         if self.window_keys is not None:
             self.window_keys.add_rows(route.table, EventRows(event, pos, operation), xa_commit or event)
         if route.source is None or route.decoder is None:

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import HiddenColumns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
@@ -61,6 +62,7 @@ class TableRoute:
             decode the rows of all partitions, the one with the first partition does.
         headers: The bytes before the rows of most events, by event type (``common_headers``); empty where each event's
             header is parsed.
+        hidden: Removes hidden columns from row events; None where they have none.
     """
 
     table: TableId
@@ -76,6 +78,7 @@ class TableRoute:
     write_source_block: Callable[..., None] = source_of.fill
     counts_values: bool = True
     headers: Mapping[int, bytes] = field(default_factory=dict)
+    hidden: HiddenColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)

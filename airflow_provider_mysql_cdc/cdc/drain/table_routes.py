@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import HiddenColumns, find_hidden_columns
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
@@ -65,6 +66,7 @@ class TableRoutes:
 
     Attributes:
         by_id: Routes by the table ids that TABLE_MAP events announced.
+        announces_hidden_columns: Says whether the server of the current binlog file announces hidden columns.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class TableRoutes:
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
+        self.announces_hidden_columns: Callable[[], bool] = lambda: False
 
     def on_schema_change(self) -> None:
         """Forget which table each id stands for, and check each cached route's structure before its next use."""
@@ -122,25 +125,31 @@ class TableRoutes:
         route = self.by_id[table_id] = cached.route
         return route
 
-    def of_rows(self, event: Event) -> tuple[TableRoute, int]:
-        """Return the route of a row event and the offset of its first row, whatever its header looks like.
+    def of_rows(self, event: Event) -> tuple[TableRoute, Event, int]:
+        """Return the route of a row event, the event and the offset of its first row, whatever its header looks like.
 
         Args:
             event: The event.
 
+        Returns:
+            The route, the event without hidden columns, and the offset in it.
+
         Raises:
             BinlogCorruptError: No TABLE_MAP event announced its table id, or it cannot belong to its table.
+            SchemaMismatchError: It is not known which of its columns are hidden.
         """
         header = rows_header(event)
         route = self.by_id.get(header.table_id)
         if route is None:
             raise _unknown_table_error(event, header.table_id)
+        if route.hidden is not None:
+            event, header = route.hidden.visible_rows(event, header)
         if route.signals is not None:
             # Also for events that an earlier attempt committed: the end of their transaction may not be committed.
             route.signals.read_event(event, header, c.ROW_EVENT_KINDS[event.type])
         if route.decoder is not None:
             check_rows(event, header, len(route.decoder.table.columns))
-        return route, header.pos
+        return route, event, header.pos
 
     def is_unused(self, table_id: int) -> bool:
         """Return whether nothing is read of the rows of a table.
@@ -181,15 +190,25 @@ class TableRoutes:
             The route, and the structures, in which the table's is the one in the event.
         """
         self._before_build()
+        hidden = self._find_hidden_columns(table_map, state)
+        if hidden is not None:
+            table_map = hidden.table_map
         correction = self._find_correction(table_map, state)
         if correction is not None:
             state = correct(correction, event)
         route = self._table_route(table_map, state, event)
+        if hidden is not None:
+            route = replace(route, hidden=hidden, headers={})
         if self._signals is not None:
             reader = self._signals.row_reader(state.tables.get(route.table), table_map, event.where())
             if reader is not None:
                 return replace(route, signals=reader, headers={}), state
         return route, state
+
+    def _find_hidden_columns(self, table_map: TableMap, state: SchemaState) -> HiddenColumns | None:
+        """Return the hidden columns in a TABLE_MAP event; None where it has none."""
+        table = state.tables.get(TableId(table_map.db, table_map.table))
+        return None if table is None or not self.announces_hidden_columns() else find_hidden_columns(table, table_map)
 
     def _find_correction(self, table_map: TableMap, state: SchemaState) -> TableCorrection | None:
         """Return the structure in a TABLE_MAP event where the table has another one.

@@ -52,7 +52,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def made(monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None) -> Rig:
     rig = Rig(monkeypatch, resume, **{"heartbeat.interval.ms": "0"})
-    rig.writer.routes.by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None)  # type: ignore[assignment]
+    rig.writer.routes.by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None, hidden=None)  # type: ignore[assignment]
     return rig
 
 
