@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 SESSIONS = int(os.environ.get("MYSQL_CDC_DDL_SESSIONS", "12"))
 SEED = int(os.environ.get("MYSQL_CDC_DDL_SEED", "1"))
 STATEMENTS = 30
+UNKNOWN_VARIABLE = 1193
 
 
 def run_session(session: RandomSession, stack: Any, root: Any, database: str) -> None:
@@ -36,7 +37,11 @@ def run_session(session: RandomSession, stack: Any, root: Any, database: str) ->
         try:
             with conn.cursor() as sender:
                 for statement in session.settings():
-                    sender.execute(statement)
+                    try:
+                        sender.execute(statement)
+                    except pymysql.OperationalError as error:
+                        if error.args[0] != UNKNOWN_VARIABLE:  # 8.0.15 lacks some
+                            raise
                 for number in range(1, STATEMENTS + 1):
                     text = session.encoded(session.statement())
                     try:

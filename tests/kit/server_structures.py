@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -64,6 +65,17 @@ def column_type(c: Column) -> str:
     if c.type_name in ("TIME", "DATETIME", "TIMESTAMP") and c.length:
         return f"{base}({c.length})"
     return base
+
+
+def shown_today(kind: str) -> str:
+    """Return COLUMN_TYPE of a column as MySQL 8.0.19 and later show it, without the width of most integers."""
+    width = re.fullmatch(r"((?:tiny|small|medium|big)?int|year)\(\d+\)((?: unsigned)?)", kind)
+    return kind if width is None or kind == "tinyint(1)" else width[1] + width[2]
+
+
+def charset_today(name: str | None) -> str | None:
+    """Return a character set or collation with the name that it has since MySQL 8.0.30."""
+    return name and re.sub(r"^utf8(?=_|$)", "utf8mb3", name)
 
 
 def shown_bytes(member: str) -> str:
@@ -135,7 +147,7 @@ def check_columns(cursor: Any, table: Table, where: str) -> None:
         sets = (c.charset, c.collation) if c.charset == "binary" or c.type_name == "JSON" else (charset, collation)
         # The server shows members in utf8mb3.
         ours = (basic_plane(column_type(c)), c.nullable, c.charset, c.collation, c.comment or "", c.srid)
-        theirs = (str(kind), nullable == "YES", *sets, comment, srid)
+        theirs = (shown_today(str(kind)), nullable == "YES", *map(charset_today, sets), comment, srid)
         assert ours == theirs, f"{place}: {ours} {theirs}"
         assert c.auto_increment == ("auto_increment" in extra), place
         assert c.generated == (" GENERATED" in extra), place

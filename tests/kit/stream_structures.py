@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import announces_hidden_columns, find_hidden_columns
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -57,7 +58,10 @@ class StructureStream:
                 elif event.type == c.TABLE_MAP_EVENT:
                     table_map = parse_table_map(event)
                     if table_map.db in self.databases:
-                        check_table_map(self.state.tables[TableId(table_map.db, table_map.table)], table_map)
+                        table, hidden = self.state.tables[TableId(table_map.db, table_map.table)], None
+                        if announces_hidden_columns(stream.server_version):
+                            hidden = find_hidden_columns(table, table_map)
+                        check_table_map(table, table_map if hidden is None else hidden.table_map)
         self._offset = end
         return self.state
 
