@@ -227,3 +227,28 @@ def test_unsigned_columns_after_a_year_arrive(pipeline: Pipeline, old: Any, data
     assert pipeline.drain() is not None
     row = payload(pipeline.records("y")[-1].value)["after"]
     assert row == {"id": 1, "y": 2020, "u": 4000000000, "v": -1, "w": 255}
+
+
+@pytest.mark.req("TYPE-27")
+def test_members_beyond_the_basic_plane(pipeline: Pipeline, old: Any, database: str) -> None:
+    """A snapshot cannot read them; the drain says so once, and with FULL metadata it has them from the binlog."""
+    execute(
+        old,
+        "SET GLOBAL binlog_row_metadata = MINIMAL",
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, e ENUM('😀', 'b'), s SET('x', '🍕'))",
+        f"INSERT INTO `{database}`.t VALUES (1, '😀', 'x,🍕')",
+    )
+    pipeline.snapshot()
+    assert any("this server cannot be asked for them" in line for line in pipeline.lines)
+    for number in (2, 3):
+        execute(old, f"INSERT INTO `{database}`.t VALUES ({number}, '😀', '🍕')")
+        pipeline.drain()
+    warnings = [line for line in pipeline.lines if "with a question mark (column e, s)" in line]
+    assert len(warnings) in (1, 2) and "binlog_row_metadata=FULL" in warnings[0], "one for each run"
+    execute(old, "SET GLOBAL binlog_row_metadata = FULL", f"INSERT INTO `{database}`.t VALUES (4, '😀', '🍕')")
+    pipeline.drain()
+    execute(old, "SET GLOBAL binlog_row_metadata = MINIMAL", f"INSERT INTO `{database}`.t VALUES (5, '😀', '🍕')")
+    pipeline.drain()
+    found = {row["id"]: (row["e"], row["s"]) for row in compacted(pipeline.records("t")).values()}
+    shown, real = ("?", "?"), ("😀", "🍕")
+    assert found == {1: ("😀", "x,🍕"), 2: shown, 3: shown, 4: real, 5: real}

@@ -140,7 +140,8 @@ class DdlEventHandler:
         raise DdlParseError(
             "the members of a column are not known",
             where=f"{where}: {query.sql[:500]}",
-            why="the server wrote the statement with ? for characters beyond U+FFFF, and the table has changed since",
+            why="the server wrote the statement with ? for characters beyond U+FFFF, and cannot be asked for them: the "
+            "table has changed since, or the server is MySQL 8.0",
             remedy="move the stream past the statement (mysql_cdc_reset_offset), then take a snapshot of the table",
         )
 

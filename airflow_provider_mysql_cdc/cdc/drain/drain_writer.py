@@ -16,7 +16,6 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation, UnloggedChangesMode
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import announces_hidden_columns
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
@@ -136,7 +135,7 @@ class DrainWriter:
             silence_timeout_s=self.context.cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
             on_wait=check,
         )
-        self.routes.announces_hidden_columns = lambda: announces_hidden_columns(stream.server_version)
+        self.routes.server_version = lambda: stream.server_version
         try:
             for event in stream.events(self.context.plan.end, decode_transactions, self.routes.is_unused):
                 kind = event.type

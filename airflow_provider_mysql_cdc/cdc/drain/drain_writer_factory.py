@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
@@ -133,7 +135,8 @@ def _table_routes(
             committer.commit_pending()
         context.report_refusal(position.reached(tracker.text()).offset, error)
 
-    return TableRoutes(settings, shares, signals, context.window_keys, before_build, on_refused, touched_tables)
+    note = partial(committer.note, once=True)
+    return TableRoutes(settings, shares, signals, context.window_keys, before_build, on_refused, touched_tables, note)
 
 
 def _row_event_handler(

@@ -12,7 +12,11 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import HiddenColumns, find_hidden_columns
+from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import (
+    HiddenColumns,
+    announces_hidden_columns,
+    find_hidden_columns,
+)
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
@@ -29,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SchemaIdChangedError,
 )
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.enum_members import unshown_members_warning
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
 
 log = logging.getLogger(__name__)
@@ -63,10 +68,11 @@ class TableRoutes:
         before_build: Called before a route is built, which may wait for the schema registry.
         on_refused: Called when records of a table version cannot be written as configured, with the error.
         touched_tables: Gets the tables of which rows come; None where another writer does that.
+        note: Sends a line of text to the job's log, which has it once.
 
     Attributes:
         by_id: Routes by the table ids that TABLE_MAP events announced.
-        announces_hidden_columns: Says whether the server of the current binlog file announces hidden columns.
+        server_version: Returns the version of the server that wrote the current binlog file.
     """
 
     def __init__(
@@ -78,14 +84,15 @@ class TableRoutes:
         before_build: Callable[[], None] = lambda: None,
         on_refused: Callable[[CdcError], None] = lambda error: None,
         touched_tables: TouchedTables | None = None,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._settings, self._shares, self._signals = settings, shares, signals
         self._window_keys, self._before_build, self._on_refused = window_keys, before_build, on_refused
-        self._touched_tables = touched_tables
+        self._touched_tables, self._note = touched_tables, note
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
-        self.announces_hidden_columns: Callable[[], bool] = lambda: False
+        self.server_version: Callable[[], str] = lambda: ""
 
     def on_schema_change(self) -> None:
         """Forget which table each id stands for, and check each cached route's structure before its next use."""
@@ -208,7 +215,9 @@ class TableRoutes:
     def _find_hidden_columns(self, table_map: TableMap, state: SchemaState) -> HiddenColumns | None:
         """Return the hidden columns in a TABLE_MAP event; None where it has none."""
         table = state.tables.get(TableId(table_map.db, table_map.table))
-        return None if table is None or not self.announces_hidden_columns() else find_hidden_columns(table, table_map)
+        if table is None or not announces_hidden_columns(self.server_version()):
+            return None
+        return find_hidden_columns(table, table_map)
 
     def _find_correction(self, table_map: TableMap, state: SchemaState) -> TableCorrection | None:
         """Return the structure in a TABLE_MAP event where the table has another one.
@@ -238,6 +247,8 @@ class TableRoutes:
         if table is None:
             self._pass_unknown_table(table_id, event)
             return skipped_route(table_id, share)
+        if table_map.names is None and (text := unshown_members_warning(table, self.server_version())) is not None:
+            self._note(text)
         try:
             return make_route(self._settings, table, table_map, share)
         except _REFUSALS as error:

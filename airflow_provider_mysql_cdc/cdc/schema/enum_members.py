@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
-from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 
 _STRING = r"x?'(?:[^'\\]|''|\\.)*+'"
 _NAME = r"`(?:[^`]|``)++`|\"(?:[^\"]|\"\")++\"|\S++"
@@ -76,6 +76,23 @@ def with_members(conn: Any, table: TableId, statement: str) -> str | None:
         parts += [statement[last:start], ",".join(map(_literal, members))]
         last = end
     return "".join([*parts, statement[last:]])
+
+
+def unshown_members_warning(table: Table, server_version: str) -> str | None:
+    """Return a warning about members in the schema history that may be others than the server shows; None without any.
+
+    Args:
+        table: The table.
+        server_version: Version of the server; only MySQL 8.0 may have no query that tells them.
+    """
+    columns = [column.name for column in table.columns if any("?" in member for member in column.enum_values)]
+    if not columns or not server_version.startswith("8.0."):
+        return None
+    return (
+        f"WARNING: {table.id} has members of ENUM or SET with a question mark (column {', '.join(columns)}). MySQL 8.0 "
+        "shows characters beyond U+FFFF like this, so its events may have ? in their place. With "
+        "binlog_row_metadata=FULL on the server, the members are taken from the binlog"
+    )
 
 
 def _hidden_columns(statement: str) -> list[_HiddenMembers]:

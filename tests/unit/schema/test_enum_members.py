@@ -7,8 +7,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, with_members
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, unshown_members_warning, with_members
 
 TABLE = TableId("d", "t`t")
 STATEMENT = (
@@ -93,3 +93,14 @@ def test_only_members_count() -> None:
     assert not has_hidden_members("CREATE TABLE `t` (\n  `a` int COMMENT '?',\n  `b` enum('x') COMMENT '?'\n)")
     server = Server()
     assert with_members(server, TABLE, "CREATE TABLE `t` (\n  `b` enum('x')\n)") and not server.queries
+
+
+@pytest.mark.parametrize(
+    ("version", "members", "warns"),
+    [("8.0.15", ("?", "b"), True), ("8.0.15", ("a", "b"), False), ("9.7.4", ("?", "b"), False), ("", ("?",), False)],
+)
+def test_members_that_mysql_8_0_may_not_have_shown(version: str, members: tuple[str, ...], warns: bool) -> None:
+    columns = (Column("n", 1, "INT"), Column("e", 2, "ENUM", charset="utf8mb4", enum_values=members))
+    warning = unshown_members_warning(Table(TABLE, columns), version)
+    assert (warning is not None) is warns
+    assert warning is None or "d.t`t has members of ENUM or SET with a question mark (column e)" in warning
