@@ -3,7 +3,8 @@
 Rules read from Debezium 3.6.1: expression defaults are left out, except that CURRENT_TIMESTAMP becomes the epoch
 (TYPE-54); a zero date is the epoch in a NOT NULL column and no default in a nullable one (TYPE-53); a nullable
 TIMESTAMP whose default is the epoch has none. Where Debezium writes a default that no row could hold (quotes left
-doubled, hexadecimal literals cut, YEAR 0 as 2000), the value MySQL stores is written instead.
+doubled, hexadecimal literals cut, YEAR 0 as 2000, the epoch for dates without separators), the value MySQL stores is
+written instead.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _DATETIME = re.compile(
 )
 _DATETIME_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
 _TIME = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?")
+_DATE_BEFORE_TIME = re.compile(r"^\d{2,4}-\d{1,2}-\d{1,2}[T\s]+")
 _TIME_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 _BITS = re.compile(r"(?:b'([01]*)'|0b([01]+))", re.IGNORECASE)
 _HEX = re.compile(r"(?:x'([0-9a-f]*)'|0x([0-9a-f]+))", re.IGNORECASE)
@@ -176,7 +178,7 @@ def parse_datetime_us(text: str, *, adjust: bool = False) -> int | None:
     Raises:
         ValueError: The text is no date.
     """
-    match = _DATETIME.fullmatch(text.strip()) or _DATETIME_DIGITS.fullmatch(text.strip())
+    match = _DATETIME.fullmatch(text.strip()) or _DATETIME_DIGITS.fullmatch(_all_digits(text.strip()))
     if match is None:
         if text.strip(" 0.") == "":
             return None
@@ -188,6 +190,21 @@ def parse_datetime_us(text: str, *, adjust: bool = False) -> int | None:
         return None
     days = date(full_year(year) if adjust else year, month, day).toordinal() - _EPOCH_DAY
     return days * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + _micros(match[7])
+
+
+def _all_digits(text: str) -> str:
+    """Return a date or datetime written as a number with a year of four digits, other text unchanged.
+
+    The server fills up with zeros on the left to 6 (YYMMDD), 8, 12 (YYMMDDhhmmss) or 14 digits.
+    """
+    number, point, fraction = text.replace("T", "").partition(".")
+    size = next((size for size in (6, 8, 12, 14) if len(number) <= size), 0)
+    if not number.isdecimal() or not size:
+        return text
+    number = number.zfill(size)
+    if size in (6, 12):
+        number = ("20" if int(number[:2]) < 70 else "19") + number
+    return number + point + fraction
 
 
 def _micros(fraction: str | None) -> int:
@@ -260,7 +277,8 @@ def parse_time_us(text: str) -> int:
     Raises:
         ValueError: The text is no time.
     """
-    match = _TIME.fullmatch(text.strip()) or _TIME_DIGITS.fullmatch(text.strip())
+    text = _DATE_BEFORE_TIME.sub("", text.strip())
+    match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
     if match is None:
         raise ValueError(text)
     days, hours, minutes, seconds = (int(g or 0) for g in match.groups()[1:5])

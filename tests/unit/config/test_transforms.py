@@ -342,7 +342,8 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
     monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
     monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
     monkeypatch.setattr(topics_ahead, "describe_created", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
-    announced = SimpleNamespace(db="db", table="t", column_types=MAP.column_types, column_meta=MAP.column_meta)
+    types = {"column_types": MAP.column_types, "column_meta": MAP.column_meta, "names": None}
+    announced = SimpleNamespace(db="db", table="t", **types)
     shares = []
     for writer in range(3):
         state: Any = SimpleNamespace(tables={T.id: T})
