@@ -43,7 +43,7 @@ def test_no_property_is_accepted_and_then_ignored() -> None:
     assert unread <= READ_BY_NOBODY.keys(), f"accepted and read by nobody: {sorted(unread - READ_BY_NOBODY.keys())}"
     # Those of converters stand in groups, one for keys and one for values (test_config_avro).
     groups = {"CONVERTER_CLASS_FIELD", "CONVERTER_FIELDS", "KEY_AVRO", "PARTS", "SUBJECT_STRATEGIES", "VALUE_AVRO"}
-    assert used <= {*names, "ALL", "BY_NAME", "WRITER_IDS", *groups}
+    assert used <= {*names, "ALL", "BY_NAME", "RECORD_NAME_STRATEGY", "WRITER_IDS", *groups}
 
 
 def test_the_form_offers_the_marked_fields_with_schemas_from_the_declarations() -> None:
