@@ -118,9 +118,18 @@ def test_a_snapshot_whose_driver_dies_after_its_records_is_counted(
     assert nobody.complete and (nobody.tally, nobody.counts) == (None, {}), "what others have written is theirs"
 
 
+BEFORE_STATE = ("incremental.before_books", 1)
+
+
 @pytest.mark.parametrize(
-    ("point", "nth"),
-    [("incremental.stretch_read", 2), ("incremental.after_commit", 1), ("incremental.before_books", 1)],
+    "deaths",
+    [
+        (),
+        (("incremental.stretch_read", 2), BEFORE_STATE),
+        (("incremental.after_commit", 1), BEFORE_STATE),
+        (BEFORE_STATE, BEFORE_STATE),
+    ],
+    ids=["none", "read", "committed", "before state"],
 )
 def test_rows_of_windows_that_died_are_counted(
     properties: dict[str, str],
@@ -128,14 +137,13 @@ def test_rows_of_windows_that_died_are_counted(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    point: str,
-    nth: int,
+    deaths: tuple[tuple[str, int], ...],
 ) -> None:
-    """Tries of one run: a snapshot that dies, two windows that die, and one that reads the rest."""
+    """Tries of one run: a snapshot that dies, windows that die, and one that reads the rest; each row counts once."""
     execute(root, f"USE `{database}`", *filled(database, "a", "b", count=70))
     pipeline = Pipeline(properties | FLAT | {"incremental.snapshot.chunk.size": "1"}, slots=1)
     spec = replace(pipeline.prepare("snapshot").spec, run="this")
-    for fault in (("snapshot.after_chunk", 2), (point, nth), ("incremental.before_books", 1)):
+    for fault in (("snapshot.after_chunk", 2), *deaths):
         fired = tmp_path / "fired"
         fired.unlink(missing_ok=True)
         with monkeypatch.context() as patch:
@@ -144,7 +152,7 @@ def test_rows_of_windows_that_died_are_counted(
             patch.setenv("MYSQL_CDC_FAULT", json.dumps(text))
             with contextlib.suppress(FaultRaised, CdcError):
                 run_job(spec, ThreadRunner(1), pipeline.log)
-        assert fired.exists() or point == "incremental.before_books"
+        assert fired.exists() or deaths[0] == BEFORE_STATE
         finish_interrupted(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, "this")
         execute(root, "UPDATE a SET v = v + 1 WHERE id = 1")
         spec = replace(pipeline.prepare("drain").spec, run="this")
