@@ -42,6 +42,7 @@ TABLES = re.compile(
     r"|column .* is truncated or hashed"
     r"|records are in TiCDC's protocol"
     r"|column .* is \w+ (big5|cp932|eucjpms|euckr|gb18030|gb2312|gbk|sjis|ujis)"
+    r"|column .* has members in the character set binary"
     # In Avro.
     r"|column .* is (GEOMETRY|POINT|LINESTRING|POLYGON|MULTI\w+|GEOMETRYCOLLECTION|VECTOR)"
     r"|column .* of the key is masked or hashed in the value"
