@@ -46,10 +46,12 @@ def declared_scale(column: Column) -> int | None:
 
 
 def charset_name(column: Column) -> str | None:
-    """Return the character set that schema changes show; NATIONAL types have MySQL's historic ``utf8``."""
+    """Return the character set that schema changes show: as written, and ``utf8`` for NATIONAL types."""
     if column.charset == "binary":
         return None
-    return "utf8" if column.charset and _is_national(column) else column.charset
+    if column.charset == "utf8mb3" and _is_national(column):
+        return "utf8"
+    return column.declared_charset or column.charset
 
 
 def _is_national(column: Column) -> bool:

@@ -91,6 +91,7 @@ class _StructureBuilder:
             self.defaults.collation,
             self.comment,
             self.engine,
+            self.defaults.declared,
         )
         return table, tuple(self.non_unique_indexes)
 
@@ -142,7 +143,9 @@ def alter_structure(
         DdlParseError: The statement names what the table does not have.
     """
     table, non_unique_indexes = source
-    table_defaults = DefaultCharset(table.charset or database.charset, table.collation or database.collation)
+    table_defaults = DefaultCharset(
+        table.charset or database.charset, table.collation or database.collation, table.declared_charset
+    )
     builder = _StructureBuilder(
         table.id,
         table_defaults,

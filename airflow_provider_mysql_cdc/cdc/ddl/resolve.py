@@ -45,10 +45,11 @@ def resolve_charset(
     """
     if collation:
         named = collation_by_name(collation)
-        return DefaultCharset(named.charset, named.name)
+        written = charset or collation.partition("_")[0]
+        return DefaultCharset(named.charset, named.name, "" if written == named.charset else written)
     if charset:
         name = charset_name(charset)
-        return DefaultCharset(name, context.collation_of(name))
+        return DefaultCharset(name, context.collation_of(name), "" if charset == name else charset)
     return default
 
 
@@ -137,6 +138,7 @@ def _resolve_column(spec: ColumnSpec, defaults: DefaultCharset, context: DdlCont
         srid=spec.srid,
         invisible=spec.invisible,
         on_update=spec.on_update,
+        declared_charset=charset.declared if charset else "",
     )
     return with_default(column, spec.default, context)
 
@@ -144,7 +146,7 @@ def _resolve_column(spec: ColumnSpec, defaults: DefaultCharset, context: DdlCont
 def _column_charset(spec: ColumnSpec, defaults: DefaultCharset, context: DdlContext) -> DefaultCharset:
     charset = resolve_charset(spec.charset, spec.collation, defaults, context)
     if spec.binary and not spec.collation:
-        return DefaultCharset(charset.charset, binary_collation(charset.charset))
+        return replace(charset, collation=binary_collation(charset.charset))
     return charset
 
 
@@ -200,7 +202,15 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
     binary = column.mysql_type.binary_type
     if target.charset == "binary" and binary:
         length = column.length if type_name in ("CHAR", "VARCHAR") else None
-        return replace(column, type_name=binary, declared_type=binary, charset=None, collation=None, length=length)
+        return replace(
+            column,
+            type_name=binary,
+            declared_type=binary,
+            charset=None,
+            collation=None,
+            length=length,
+            declared_charset="",
+        )
     wider = MAX_CHARACTER_BYTES[target.charset] > MAX_CHARACTER_BYTES[column.charset]
     if type_name in TEXT_BY_SIZE and wider:
         type_name = TEXT_BY_SIZE[min(TEXT_BY_SIZE.index(type_name) + 1, 3)]
@@ -217,6 +227,7 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
         charset=target.charset,
         collation=target.collation,
         enum_values=members,
+        declared_charset=target.declared,
     )
 
 

@@ -13,10 +13,17 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 @dataclass(frozen=True, slots=True)
 class DefaultCharset:
-    """Default character set and collation of a database or the server."""
+    """Hold a character set and collation, by default those of a database or the server.
+
+    Args:
+        charset: The character set's present-day name.
+        collation: The collation's name.
+        declared: The character set's name as the statement wrote it; empty when it equals ``charset``.
+    """
 
     charset: str
     collation: str
+    declared: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,8 @@ class ColumnMetadata:
             values["zerofill"] = column.zerofill and self.unsigned
         if row.collated and self.collation is not None:
             values["charset"] = self.collation.charset
+            if column.charset != self.collation.charset:
+                values["declared_charset"] = ""
             if column.charset != self.collation.charset or column.collation is not None:
                 values["collation"] = self.collation.name
         if row.has_members and self.members is not None:

@@ -148,14 +148,17 @@ def _corrected_column(table: Table, known: Column | None, actual: ColumnMetadata
     return replace(known, **changes) if changes else known
 
 
+_OF_THE_TYPE = (
+    *("type_name", "declared_type", "length", "scale", "unsigned"),
+    *("charset", "declared_charset", "collation", "enum_values"),
+)
+
+
 def _values_of_new_type(known: Column, column: Column) -> dict[str, Any]:
     """Return the type of another column, without what the earlier type alone can have."""
     new_type = column.mysql_type
     same_family = known.family is new_type.family and not new_type.has_members
-    values: dict[str, Any] = {
-        name: getattr(column, name)
-        for name in ("type_name", "declared_type", "length", "scale", "unsigned", "charset", "collation", "enum_values")
-    }
+    values: dict[str, Any] = {name: getattr(column, name) for name in _OF_THE_TYPE}
     values["zerofill"] = known.zerofill and column.unsigned
     values["auto_increment"] = known.auto_increment and same_family
     values["on_update"] = known.on_update and new_type.updates_itself

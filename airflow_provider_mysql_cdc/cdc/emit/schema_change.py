@@ -128,7 +128,7 @@ def table_dict(table: Table, *, recent: bool = True, comments: bool = False) -> 
 def _table_description(table: Table, recent: bool, comments: bool) -> tuple[dict[str, Any], RawJson]:
     """Return a table as schema changes describe it, and the text of that."""
     out: dict[str, Any] = {
-        "defaultCharsetName": table.charset,
+        "defaultCharsetName": table.declared_charset or table.charset,
         "primaryKeyColumnNames": list(table.key_columns()),
         "columns": [column_dict(c, recent=recent, comments=comments) for c in table.columns],
     }

@@ -122,6 +122,7 @@ class Column:
         srid: SRID attribute of a spatial column or None.
         invisible: INVISIBLE.
         on_update: Whether ON UPDATE CURRENT_TIMESTAMP is set.
+        declared_charset: The character set's name as the DDL wrote it (``utf8``); empty when it equals ``charset``.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Column:
     srid: int | None = None
     invisible: bool = False
     on_update: bool = False
+    declared_charset: str = ""
 
     @property
     def mysql_type(self) -> MySqlType:
@@ -185,6 +187,7 @@ class Table:
         collation: Default collation name.
         comment: Table comment or None.
         engine: Storage engine as declared or None.
+        declared_charset: The default character set's name as the DDL wrote it; empty when it equals ``charset``.
     """
 
     id: TableId
@@ -195,6 +198,7 @@ class Table:
     collation: str | None = None
     comment: str | None = None
     engine: str | None = None
+    declared_charset: str = ""
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (MySQL compares column names without case, ``folded_name``), or None."""
@@ -219,6 +223,7 @@ class Table:
             self.collation,
             self.comment,
             self.engine,
+            self.declared_charset,
         )
 
     def key_columns(self) -> tuple[str, ...]:

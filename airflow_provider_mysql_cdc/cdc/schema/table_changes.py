@@ -126,7 +126,13 @@ def _read_table(table_id: TableId, members: Members) -> Table:
         raise members.member_error("columns", "numbered from 1 by their positions, without gaps")
     if len({folded_name(c.name) for c in columns}) < len(columns):
         raise members.member_error("columns", "of names that differ")
-    table = Table(table_id, tuple(columns), charset=default_charset, comment=members.text_or_none("comment"))
+    table = Table(
+        table_id,
+        tuple(columns),
+        charset=default_charset,
+        comment=members.text_or_none("comment"),
+        declared_charset=_declared_charset(members, "defaultCharsetName", default_charset),
+    )
     if default_charset is not None:
         table = replace(table, collation=default_collation(default_charset))
     keys = members.values("primaryKeyColumnNames") if members.value("primaryKeyColumnNames", None) is not None else []
@@ -177,6 +183,7 @@ def _read_column(members: Members, number: int, default_charset: str | None) -> 
         enum_values=_read_enum_values(members, base),
         comment=members.text_or_none("comment"),
         on_update=auto_incremented and base.updates_itself,
+        declared_charset=_declared_charset(members, "charsetName", charset),
     )
 
 
@@ -212,6 +219,12 @@ def _read_charset(members: Members, name: str) -> str | None:
         return charset_name(text)
     except DdlParseError:
         raise members.member_error(name, "a character set of MySQL") from None
+
+
+def _declared_charset(members: Members, name: str, charset: str | None) -> str:
+    """Return the name of a character set as the signal has it; empty when it equals the present-day name."""
+    text = members.text_or_none(name)
+    return "" if text is None or charset is None or text == charset else text
 
 
 def _merge_table(table: Table, current: Table | None) -> Table:

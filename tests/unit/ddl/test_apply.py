@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.convert.type_names import charset_name, decl
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import table_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -463,6 +464,26 @@ def test_a_type_is_described_as_debezium_describes_it(definition: str, expected:
     described = column(definition)
     assert (type_expression(described), jdbc_type(described), declared_length(described)) == expected
     assert charset_name(described) == ("utf8" if definition[0] == "N" else described.charset)
+
+
+@pytest.mark.req("SCH-40", "SCH-41")
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["CREATE TABLE t (a CHAR(1), b CHAR(1) CHARSET UTF8MB4, n NCHAR) CHARSET utf8"], "utf8 utf8 UTF8MB4 utf8"),
+        (["CREATE TABLE t (a CHAR(1) CHARACTER SET 'utf8', b TEXT COLLATE utf8_bin)"], "utf8mb4 utf8 utf8"),
+        (["CREATE TABLE t (a CHAR(1) CHARSET utf8mb3 BINARY, b ENUM('x') CHARSET utf8)"], "utf8mb4 utf8mb3 utf8"),
+        (["CREATE DATABASE db CHARSET Latin1", "CREATE TABLE t (a CHAR(1))"], "Latin1 Latin1"),
+        (["CREATE TABLE t (a CHAR(1)) CHARSET utf8", "ALTER TABLE t ADD b CHAR(1)"], "utf8 utf8 utf8"),
+        (["CREATE TABLE t (a CHAR(1), n NCHAR)", "ALTER TABLE t CONVERT TO CHARSET LATIN1"], "LATIN1 LATIN1 LATIN1"),
+        (["CREATE TABLE t (a CHAR(1), n NCHAR)", "ALTER TABLE t CONVERT TO CHARSET latin1"], "latin1 latin1 latin1"),
+        (["CREATE TABLE t (a CHAR(1)) CHARSET utf8", "ALTER TABLE t CONVERT TO CHARSET utf8mb3"], "utf8mb3 utf8mb3"),
+        (["CREATE TABLE t (a CHAR(1)) CHARSET utf8", "RENAME TABLE t TO u"], "utf8 utf8"),
+    ],
+)
+def test_a_character_set_is_named_as_it_was_written(statements: list[str], expected: str) -> None:
+    described = table_dict(table(*statements))
+    assert [described["defaultCharsetName"], *(c["charsetName"] for c in described["columns"])] == expected.split()
 
 
 def test_a_table_is_created_where_only_a_view_was() -> None:
