@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,9 @@ from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.drain import ddl_events as schema_log
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, DdlParseError, NoOffsetError, SchemaError
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
@@ -126,6 +131,38 @@ def test_a_batch_ends_with_a_heartbeat_when_asked(pipeline: Pipeline, root: Any,
     assert (
         len(beats) == 1 and payload(beats[-1].key) == {"serverName": prefix} and payload(beats[-1].value)["ts_ms"] > 0
     )
+
+
+@pytest.mark.req("STRM-27", "STRM-30")
+def test_a_job_of_many_batches_writes_heartbeats_at_their_interval(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    """Also while nothing is logged."""
+    tables(root, database)
+    pipeline.snapshot()
+    pipeline.properties |= {"heartbeat.interval.ms": "1000", "poll.interval.ms": "100"}
+    execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
+    job = pipeline.prepare("drain")
+    stopped = threading.Event()
+
+    def insert_rows() -> None:
+        for number in range(100, 120):
+            execute(root, f"INSERT INTO `{database}`.a VALUES ({number}, 1)")
+            if stopped.wait(0.1):
+                return
+
+    writer = threading.Thread(target=insert_rows)
+    writer.start()
+    try:
+        run_drain(replace(job.spec, run_for_s=7), ThreadRunner(1), pipeline.log)
+    finally:
+        stopped.set()
+        writer.join()
+    beats = pipeline.read(f"__debezium-heartbeat.{pipeline.properties['topic.prefix']}")
+    times = [payload(beat.value)["ts_ms"] for beat in beats]
+    assert len(times) >= 3 and min(later - earlier for earlier, later in pairwise(times)) >= 950, times
+    assert times[-1] - times[0] > 3000, "also when the last batch is over"
+    pipeline.settle()
 
 
 @pytest.mark.req("SNAP-07", "SCH-18", "EVT-32", "STRM-29", "CFG-25", "CFG-38", "CFG-57")

@@ -158,7 +158,8 @@ HEARTBEAT_INTERVAL_MS: Field[int] = Field(
     "heartbeat.interval.ms",
     parse_value.integer(0, parse_value.INT32_MAX),
     0,
-    "Milliseconds between heartbeat records; 0 for none.",
+    "Milliseconds between heartbeat records; 0 for none. The first batch of a job writes one, and a job that waits for "
+    "events (`run_for`) writes them too.",
     Group.EVENTS,
     refs=("CFG-56",),
 )
@@ -176,8 +177,8 @@ HEARTBEAT_ACTION_QUERY: Field[str] = Field(
     "heartbeat.action.query",
     str.strip,
     "",
-    "Statement that is run on the source after each batch when `heartbeat.interval.ms` is set; the account needs the "
-    "privilege for it.",
+    "Statement that is run on the source after a batch and while a job waits for events, at most once in "
+    "`heartbeat.interval.ms`; the account needs the privilege for it.",
     Group.EVENTS,
     refs=("CFG-58", "STRM-30"),
     pin_scope=PinScope.NOTHING,

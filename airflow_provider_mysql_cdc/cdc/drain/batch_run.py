@@ -68,12 +68,14 @@ class WriterInputs:
         server: Variables of the source (``server_variables``).
         commit_before_refusal: Whether a writer that meets a refused schema commits what it has produced before; where
             the batch can be shortened to a transaction boundary, this would prevent it.
+        heartbeat_due_s: Seconds until the first heartbeat of the batch is due.
     """
 
     state: SchemaState
     run_id: str
     server: dict[str, int]
     commit_before_refusal: bool = False
+    heartbeat_due_s: float = 0
 
 
 def begin_batch(
@@ -234,5 +236,6 @@ def _write_once(
         renew_producer=renew,
         report_refusal=report_refusal,
         commit_before_refusal=inputs.commit_before_refusal,
+        heartbeat_due_s=inputs.heartbeat_due_s,
     )
     return create_writer(context).run()

@@ -46,6 +46,7 @@ class Committer:
         formats: Serializes heartbeats; None when all records are JSON.
         commit_clock: Gives transactions TiCDC's commit timestamps; None in other formats.
         renewal: Replaces the Kafka client after a commit, once it has met very many tables; None keeps the client.
+        heartbeat_due_s: Seconds until the first heartbeat is due.
     """
 
     cfg: ConnectorConfig
@@ -61,9 +62,10 @@ class Committer:
     formats: RecordFormats | None = None
     commit_clock: CommitClock | None = None
     renewal: ProducerRenewal | None = None
+    heartbeat_due_s: float = 0
     _commits: int = 0
     _events_since_check: int = 0
-    _heartbeat_at: float = float("-inf")
+    _heartbeat_due: float = 0
     _committed_at: float = 0
     _reported_at: float = 0
     _commit_bytes: int = 0
@@ -72,6 +74,7 @@ class Committer:
 
     def __post_init__(self) -> None:
         self._committed_at = self._reported_at = time.monotonic()
+        self._heartbeat_due = self._committed_at + self.heartbeat_due_s
         self._commit_bytes = self.cfg[F.COMMIT_BYTES]
         # The other half is left for work in progress when the time is up, and for the commit itself.
         self._transaction_limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 / 2
@@ -143,12 +146,13 @@ class Committer:
     def _heartbeat(self, now: float) -> None:
         """Let writer 0 produce a heartbeat when one is due (STRM-27)."""
         interval = self.cfg[F.HEARTBEAT_INTERVAL_MS] / 1000
-        if self.index == 0 and interval and now - self._heartbeat_at >= interval:
-            self._heartbeat_at = now
+        if self.index == 0 and interval and now >= self._heartbeat_due:
+            self._heartbeat_due = now + interval
             record = heartbeat(self.cfg)
             if self.formats is not None:
                 record = self.formats.format_side_record(record)
             self.sink.produce(record.topic, record.key, record.value, 0, record.headers)
+            self.progress(WriterReport(str(self.position.boundary), self.counts.records(), heartbeat=True))
 
     def _commit(self, *, done: bool) -> None:
         marker = Marker(

@@ -28,10 +28,11 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
@@ -142,9 +143,10 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
     with run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
         run_lock.disable_idle_timeout(conn)
         with JobLedger(cfg, spec.run or taskless_run_id()) as job:
+            heartbeats = Heartbeats(cfg, conn, job, lock.require)
 
             def complete_batch(planned: PlannedBatch) -> dict[str, int]:
-                return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work)
+                return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
 
             while True:
                 lock.require()
@@ -156,31 +158,13 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
                 )
                 for topic, n in (*counts.items(), *other_counts.items()):
                     totals[topic] = totals.get(topic, 0) + n
-                _heartbeat_action(cfg, conn)
+                heartbeats.run_action()
                 with named_errors(cfg):
                     times = (time.monotonic() if other_counts else earliest, deadline)
-                    next_plan = _next_plan(cfg, conn, job, spec, counts, times, other_work, lock.require)
+                    next_plan = _next_plan(cfg, conn, job, spec, counts, times, other_work, heartbeats.while_waiting)
                 if next_plan is None:
                     return totals
                 planned = PlannedBatch(next_plan, offsets_checked=True)
-
-
-def _heartbeat_action(cfg: ConnectorConfig, conn: Any) -> None:
-    """Run heartbeat.action.query on the source (STRM-30); its own change is part of a later batch."""
-    if cfg[F.HEARTBEAT_INTERVAL_MS] and cfg[F.HEARTBEAT_ACTION_QUERY]:
-        try:
-            with named_errors(cfg), conn.cursor() as cursor:
-                cursor.execute(cfg[F.HEARTBEAT_ACTION_QUERY])
-        except SourceConnectionError:
-            raise
-        except SourceError as error:
-            raise ConfigError(
-                f"{F.HEARTBEAT_ACTION_QUERY.name} cannot be run",
-                where=error.where,
-                why=error.why,
-                remedy="name tables with their database, and grant the account the privilege that the statement needs; "
-                "the batch before it is complete",
-            ) from error
 
 
 def _complete_batch(
@@ -192,11 +176,12 @@ def _complete_batch(
     log: JobLog,
     lock: run_lock.RunLock,
     other_work: OtherWork,
+    heartbeat_timer: HeartbeatTimer,
 ) -> dict[str, int]:
     plan = planned.plan
     try:
         with named_errors(cfg):
-            result = _run_batch(cfg, conn, job, planned, runner, log, other_work)
+            result = _run_batch(cfg, conn, job, planned, runner, log, other_work, heartbeat_timer)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
@@ -232,11 +217,12 @@ def _run_batch(
     planned: PlannedBatch,
     runner: TaskRunner,
     log: JobLog,
-    other_work: OtherWork = NO_OTHER_WORK,
+    other_work: OtherWork,
+    heartbeat_timer: HeartbeatTimer,
 ) -> BatchResult:
     batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
     other_work.run_before_writers(cfg, job, batch.ledger, log)
-    batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log)
+    batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log, heartbeat_timer)
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
     check_structures(cfg, job, batch.plan, job.latest(), log)
@@ -244,17 +230,26 @@ def _run_batch(
 
 
 def _write_records(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, batch: StartedBatch, runner: TaskRunner, log: JobLog
+    cfg: ConnectorConfig,
+    conn: Any,
+    job: JobLedger,
+    batch: StartedBatch,
+    runner: TaskRunner,
+    log: JobLog,
+    heartbeat_timer: HeartbeatTimer,
 ) -> tuple[StartedBatch, DrainProgress, CdcError | None]:
     """Run the writers; where a schema is refused, run them again to end the batch before its first record.
 
     Returns:
         The batch as it was completed, its progress, and the error of the refused schema.
     """
-    inputs = WriterInputs(batch.state, new_run_id(), server_variables(conn))
+    inputs = WriterInputs(
+        batch.state, new_run_id(), server_variables(conn), heartbeat_due_s=heartbeat_timer.seconds_left()
+    )
     stage, refusal_error = StageRunner(cfg, runner, job.schema_ids), None
     while True:
-        plan, progress, refusals = batch.plan, DrainProgress(batch.plan, log), RefusedSchemas()
+        plan, refusals = batch.plan, RefusedSchemas()
+        progress = DrainProgress(plan, log, heartbeat_timer.restart)
         handlers = [PROGRESS.handled_by(progress.update), SCHEMA_REFUSED.handled_by(refusals.add)]
         try:
             stage.run(writer_task, plan.writers, DrainInputs(plan, inputs), handlers)
@@ -280,12 +275,13 @@ def _next_plan(
     counts: dict[str, int],
     times: tuple[float, float],
     other_work: OtherWork,
-    require_lock: Callable[[], None],
+    while_waiting: Callable[[], None],
 ) -> BatchPlan | None:
     """Wait for new events or other work, and plan the next batch between two times.
 
     Raises:
         RunInProgressError: The lock is lost, which also happens when a person ends this run.
+        ConfigError: heartbeat.action.query cannot be run.
     """
     ledger, checked_at, (earliest, deadline) = job.latest(), time.monotonic(), times
     start, plan = ledger.end(), ledger.plan_in_force()
@@ -297,7 +293,7 @@ def _next_plan(
         return None
     epoch = plan.epoch + 1
     while (now := time.monotonic()) < deadline:
-        require_lock()
+        while_waiting()
         if now < earliest:
             time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
             continue

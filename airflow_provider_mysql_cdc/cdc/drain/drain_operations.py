@@ -21,23 +21,29 @@ class WriterReport:
         records: Records that it has produced in this batch.
         note: A line for the log.
         once: A line for the log that the job writes once, however many writers and batches send it.
+        heartbeat: Whether it has produced a heartbeat.
     """
 
     at: str
     records: int
     note: str = ""
     once: str = ""
+    heartbeat: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        lines = {name: line for name, line in (("note", self.note), ("once", self.once)) if line}
-        return {"at": self.at, "records": self.records, **lines}
+        optional = {"note": self.note, "once": self.once, "heartbeat": self.heartbeat}
+        return {"at": self.at, "records": self.records, **{name: value for name, value in optional.items() if value}}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> WriterReport:
         """Read what ``to_json`` wrote."""
         return cls(
-            str(members["at"]), int(members["records"]), str(members.get("note", "")), str(members.get("once", ""))
+            str(members["at"]),
+            int(members["records"]),
+            str(members.get("note", "")),
+            str(members.get("once", "")),
+            bool(members.get("heartbeat", False)),
         )
 
 

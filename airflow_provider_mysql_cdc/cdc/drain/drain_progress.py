@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
@@ -20,10 +21,11 @@ class DrainProgress:
     Args:
         plan: The batch.
         log: The job's log.
+        on_heartbeat: Called when a writer has produced a heartbeat.
     """
 
-    def __init__(self, plan: BatchPlan, log: JobLog) -> None:
-        self._plan, self._log = plan, log
+    def __init__(self, plan: BatchPlan, log: JobLog, on_heartbeat: Callable[[], None] = lambda: None) -> None:
+        self._plan, self._log, self._on_heartbeat = plan, log, on_heartbeat
         self._reports: dict[int, WriterReport] = {}
         self._started = self._last_logged = time.monotonic()
         self._lock = threading.Lock()
@@ -35,6 +37,8 @@ class DrainProgress:
             task: The writer.
             report: The report.
         """
+        if report.heartbeat:
+            self._on_heartbeat()
         with self._lock:
             if report.note:
                 self._log(report.note)

@@ -94,6 +94,7 @@ def _committer(
         side_records=side_records,
         formats=context.formats,
         commit_clock=commit_clock,
+        heartbeat_due_s=context.heartbeat_due_s,
         renewal=None if renew is None else ProducerRenewal(counts.tables, renew, lambda: sink.renewal_due),
     )
 

@@ -42,6 +42,7 @@ class WriterContext:
         report_refusal: Called when the schema of a table version is refused, with the last transaction boundary before
             its first record and the error with which the writer ends.
         commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
+        heartbeat_due_s: Seconds until the first heartbeat is due.
     """
 
     cfg: ConnectorConfig
@@ -60,3 +61,4 @@ class WriterContext:
     renew_producer: Callable[[Marker], None] | None = None
     report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None
     commit_before_refusal: bool = False
+    heartbeat_due_s: float = 0

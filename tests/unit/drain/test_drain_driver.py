@@ -15,7 +15,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import PlannedBatch
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import NO_OTHER_WORK, PlannedBatch
+from airflow_provider_mysql_cdc.cdc.drain.heartbeats import HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
@@ -25,6 +26,11 @@ from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 CFG = config()
+
+
+def run_batch(planned: PlannedBatch, job: Any, runner: Any) -> Any:
+    log, timer = JobLog(lambda line: None), HeartbeatTimer(0)
+    return drain_driver._run_batch(CFG, None, job, planned, runner, log, NO_OTHER_WORK, timer)
 
 
 @pytest.mark.parametrize("gone", [START, END], ids=["its start", "its end"])
@@ -43,7 +49,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
     job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=None)
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
-        drain_driver._run_batch(CFG, None, job, PlannedBatch(plan(), offsets_checked=False), runner, lambda line: None)
+        run_batch(PlannedBatch(plan(), offsets_checked=False), job, runner)
 
 
 def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +210,8 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         schema_ids=SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {})),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
-    result = drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None))
+    result = run_batch(planned, job, runner)
     assert (result.plan, result.counts, result.refusal) == (batch, {"t": 6}, None)
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
-        drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None))
+        run_batch(planned, job, runner)

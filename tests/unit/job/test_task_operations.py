@@ -101,6 +101,13 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
     (drain.PROGRESS, WriterReport("b.1:4", 3), {"op": "progress", "at": "b.1:4", "records": 3}, EMPTY, {}),
     (
         drain.PROGRESS,
+        WriterReport("b.1:4", 3, heartbeat=True),
+        {"op": "progress", "at": "b.1:4", "records": 3, "heartbeat": True},
+        EMPTY,
+        {},
+    ),
+    (
+        drain.PROGRESS,
         WriterReport("b.1:4", 3, note="a", once="b"),
         {"op": "progress", "at": "b.1:4", "records": 3, "note": "a", "once": "b"},
         EMPTY,
