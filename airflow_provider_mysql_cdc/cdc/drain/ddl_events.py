@@ -254,7 +254,7 @@ class DdlEventHandler:
     ) -> Iterator[SideRecord]:
         cfg = self._cfg
         now_ms = time.time_ns() // 1_000_000
-        yield from self.schema_changes(applied.changes, event, writer_position)
+        yield from self.schema_changes(applied.changes, event, writer_position, query.db or "")
         position = BinlogOffset(event.file, event.end_pos, writer_position.gtid, writer_position.boundary.server_uuid)
         context = self.context(query)
         if not self._is_stored(applied.changes, query.sql, context):
@@ -330,18 +330,26 @@ class DdlEventHandler:
         """
         return name_statement(self._cfg, error, self._largest.get(refused_topic(error), (0, None))[1])
 
-    def schema_changes(self, changes: Sequence[TableChange], event: Any, writer_position: Any) -> Iterator[SideRecord]:
+    def schema_changes(
+        self, changes: Sequence[TableChange], event: Any, writer_position: Any, session_db: str | None = None
+    ) -> Iterator[SideRecord]:
         """Yield the records of the schema change topic.
 
         Args:
             changes: What a statement did.
             event: Its binlog event.
             writer_position: The writer's position (GTID and commit time).
+            session_db: The session's database; None where no statement made the changes.
         """
         if self._cfg[F.INCLUDE_SCHEMA_CHANGES]:
             topic = schema_change_topic(self._cfg[F.TOPIC_PREFIX])
             change_records = self._format.stream_records(
-                changes, event, writer_position, in_transaction=writer_position.begun, is_included=self._is_published
+                changes,
+                event,
+                writer_position,
+                in_transaction=writer_position.begun,
+                is_included=self._is_published,
+                session_db=session_db,
             )
             for record in change_records:
                 yield record_topics.routed_record(self._cfg, topic, record.key, record.value)

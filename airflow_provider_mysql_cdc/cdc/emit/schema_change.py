@@ -181,6 +181,7 @@ class SchemaChangeFormat:
         in_transaction: bool = False,
         row: int = 0,
         is_included: Callable[[Any], bool] = lambda _: True,
+        session_db: str | None = None,
     ) -> Iterator[SchemaChangeRecord]:
         """Yield the records of one statement of the stream, one per change; each names all tables of the statement.
 
@@ -192,6 +193,7 @@ class SchemaChangeFormat:
                 the record has the thread.
             row: Value of ``source.row``; Debezium leaves the row number of the last row event there.
             is_included: Whether a change gets a record; each record still names all tables of the statement.
+            session_db: The session's database, empty for none; None where no session made the changes.
         """
         recorded = [c for c in changes if c.kind != "TRUNCATE" or self.records_truncations]
         ms = transaction.commit_us // 1000 or event.timestamp * 1000
@@ -210,7 +212,7 @@ class SchemaChangeFormat:
             for db, ddl in _ddl_by_database([c for c in recorded if is_included(c)]):
                 yield self.record(db, ddl, (), source)
             return
-        for db, group in groupby(recorded, lambda c: c.db):
+        for db, group in groupby(recorded, lambda c: _database_name(c, session_db)):
             changes = list(group)
             names = _table_names(c.id for c in changes if c.id is not None)
             for change in filter(is_included, changes):
@@ -328,6 +330,16 @@ def _table_names(ids: Iterable[TableId]) -> str:
     """Return tables in the order of Debezium's set of table ids; a set holds adjacent tables of one database."""
     tables = {f"{i.db}.{i.table}": i.table for i in ids}
     return ",".join(tables[i] for i in hash_set_order(tables))
+
+
+def _database_name(change: SchemaChangeEntry, session_db: str | None) -> str:
+    """Return ``databaseName``.
+
+    Debezium does not look for names in CREATE INDEX and DROP INDEX that change no key, nor in ALTER DATABASE: these
+    belong to the session's database (read from Debezium 3.6.1, ``BinlogDatabaseSchema.parseDdl``).
+    """
+    is_alter = change.kind == "DATABASE" and change.ddl[:5].upper() == "ALTER"
+    return change.db if session_db is None or not (is_alter or change.kind == "INDEX") else session_db
 
 
 def _source_table(change: SchemaChangeEntry, names: str) -> str | None:

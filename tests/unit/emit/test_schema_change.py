@@ -46,6 +46,28 @@ def test_a_table_without_a_record_is_named_with_the_others() -> None:
     assert [json.loads(r.value)["source"]["table"] for r in records] == ["a,b"]
 
 
+@pytest.mark.req("SCH-36")
+@pytest.mark.parametrize(
+    ("statement", "database"),
+    [
+        ("CREATE INDEX i ON e.t (a)", "d"),
+        ("DROP INDEX i ON e.t", "d"),
+        ("ALTER DATABASE e CHARACTER SET latin1", "d"),
+        ("CREATE UNIQUE INDEX i ON e.t (a)", "e"),
+        ("ALTER TABLE e.t ADD INDEX (a)", "e"),
+        ("CREATE DATABASE f", "f"),
+        ("DROP DATABASE e", "e"),
+    ],
+)
+def test_a_record_belongs_to_the_database_that_debezium_finds_in_the_statement(statement: str, database: str) -> None:
+    state = apply_ddl(SchemaState(), "CREATE TABLE e.t (a INT)", DdlContext("d")).state
+    changes: Any = apply_ddl(state, statement, DdlContext("d")).changes
+    form = SchemaChangeFormat("p", key_schema=False, value_schema=False)
+    (record,) = form.stream_records(changes, EVENT, AT, session_db="d")
+    value = json.loads(record.value)
+    assert {database} == {json.loads(record.key)["databaseName"], value["databaseName"], value["source"]["db"]}
+
+
 def test_a_truncation_has_no_record() -> None:
     """Debezium's filter passes over TRUNCATE TABLE; row topics get a truncate event where that is asked for."""
     assert payloads("CREATE TABLE a (x INT)", "TRUNCATE TABLE a") == []
