@@ -11,6 +11,7 @@ from prooflib.adhoc import AdhocSnapshots
 from prooflib.adhoc_faults import Fault, faults
 from prooflib.align import align_records
 from prooflib.around import NO_CONTEXT, RecordContext, record_contexts
+from prooflib.bare_types import with_types
 from prooflib.records import ABSENT, Path, Record, lack_schemas, names_of, schema_text, show, text_difference
 from prooflib.volatile import VolatileValues
 
@@ -85,6 +86,7 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record], zone: tzinfo | Non
         theirs: The recorded ones.
         zone: The zone in which the recorded snapshots read TIMESTAMP, None for UTC.
     """
+    ours, theirs = with_types(ours, theirs)
     adhoc = AdhocSnapshots.from_captures(ours, theirs, zone)
     pairs = list(align_records(adhoc.ours.stream(), adhoc.theirs.stream()))
     volatile = VolatileValues(adhoc)
@@ -164,17 +166,21 @@ def _texts(part: str, mine: Record, other: Record, skipped: frozenset[str]) -> t
 
 def _leaves(mine: Record, other: Record, skipped: frozenset[str]) -> Iterator[tuple[Path, Any, Any]]:
     if mine.key_text != other.key_text:
-        if "key" in skipped and mine.has("key") and other.has("key"):
+        if _payloads_only("key", mine, other, skipped):
             yield from _walk(("key", "payload"), mine.key_payload, other.key_payload)
         else:
             yield from _walk(("key",), mine.key, other.key)
     if mine.value_text != other.value_text:
-        alone = "value" in skipped and mine.has("value") and other.has("value")
-        if alone or _same_schema(mine, other):
+        if _payloads_only("value", mine, other, skipped) or _same_schema(mine, other):
             yield from _walk(("value", "payload"), mine.payload, other.payload)
         else:
             yield from _walk(("value",), mine.value, other.value)
     yield from _headers(mine.headers, other.headers)
+
+
+def _payloads_only(part: str, mine: Record, other: Record, skipped: frozenset[str]) -> bool:
+    """Return whether a part is compared without its schemas."""
+    return part in skipped and mine.has(part) and other.has(part)
 
 
 def _same_schema(mine: Record, other: Record) -> int:

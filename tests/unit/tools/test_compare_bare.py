@@ -65,12 +65,48 @@ def test_keys_may_lack_their_schemas_too() -> None:
 
 @pytest.mark.parametrize("without", ["ours", "theirs"])
 def test_a_type_is_read_from_the_capture_that_has_it(without: str) -> None:
-    """Without a schema in either, a kind that asks for the type does not hold."""
+    """Without a schema in either, and without a schema change, a kind that asks for the type does not hold."""
     times = {"ours": "2024-03-31T02:30:00.120Z", "theirs": "2024-03-31T02:30:00.12Z"}
     rows = {side: row({"c": t}, fields=TIMESTAMP, snapshot="true", op="r") for side, t in times.items()}
     sides = [[(bare if side == without else line)(rows[side])] for side in ("ours", "theirs")]
     assert "trailing-zeros" in kinds(*compared(*sides))
     assert kinds(*compared(*([bare(value)] for value in rows.values()))) == set()
+
+
+def changed(*types: tuple[str, str], length: int | None = None, table: str = "t") -> str:
+    """Return a bare schema change of a table."""
+    columns = [{"name": n, "typeName": t, "length": length} for n, t in types]
+    value = row(None, db="d", table=table)["payload"]
+    change = {"type": "CREATE", "id": "x", "table": {"columns": columns}}
+    return bare({"payload": {"source": value["source"], "ddl": "x", "tableChanges": [change]}}, topic="cap")
+
+
+TIMES = ("2024-03-31T02:30:00.120Z", "2024-03-31T02:30:00.12Z")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "changes", "holds"),
+    [
+        ("trailing-zeros", TIMES, [changed(("c", "TIMESTAMP"))], True),
+        ("json-text", ("[1,2]", "[1, 2]"), [changed(("c", "JSON"))], True),
+        ("float-six-digits", (3.1415927, 3.14159), [changed(("c", "FLOAT"))], True),
+        # Another type or table, a FLOAT(m,d), a type that was changed.
+        ("trailing-zeros", TIMES, [changed(("c", "VARCHAR"))], False),
+        ("trailing-zeros", TIMES, [changed(("c", "TIMESTAMP"), table="other")], False),
+        ("float-six-digits", (3.1415927, 3.14159), [changed(("c", "FLOAT"), length=7)], False),
+        ("trailing-zeros", TIMES, [changed(("c", "TIMESTAMP")), changed(("c", "VARCHAR"))], False),
+        ("trailing-zeros", TIMES, [changed(("c", "VARCHAR")), changed(("c", "TIMESTAMP"))], False),
+    ],
+)
+def test_without_schemas_a_type_is_the_one_of_all_recorded_schema_changes(
+    kind: str, values: tuple[Any, Any], changes: list[str], holds: bool
+) -> None:
+    more = {"snapshot": "true", "op": "r", "db": "d", "table": "t"}
+    sides = [[*changes, bare(row({"c": v}, **more))] for v in values]
+    (found,) = compared(*sides)
+    assert (found.where, kind in kinds(found)) == ("value.payload.after.c", holds)
+    (other,) = compared(sides[0], [*changes, bare(row({"c": "x"}, **more))])
+    assert kinds(other) == set()
 
 
 def test_the_command_says_what_it_did_not_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,21 @@ def test_reads_are_paired_by_the_time_that_the_server_stores() -> None:
     assert left(ours, keyed(THEM, "2024-07-15T12:00:00.12Z")) == []
     for settings, theirs in ((BERLIN, "2024-07-15T11:00:00.12Z"), (SETTINGS, "2024-07-15T10:00:00.12Z")):
         assert any(path.startswith("record.") for path in left(ours, keyed(THEM, theirs), settings))
+
+
+_KEY = re.compile(r'"key":\{"schema":.*?,"payload":(\{[^{}]*\})\},"value"')
+
+
+@pytest.mark.parametrize("bare", [{"ours"}, {"theirs"}, {"ours", "theirs"}])
+def test_keys_without_schemas_are_paired_by_their_recorded_types(bare: set[str]) -> None:
+    sides = {"ours": keyed(US, "2024-07-15T12:00:00.120Z"), "theirs": keyed(THEM, "2024-07-15T12:00:00.12Z")}
+    columns = [{"name": "c", "typeName": "TIMESTAMP"}]
+    changes = json.dumps([{"type": "CREATE", "table": {"columns": columns}}], separators=(",", ":"))
+    for name, side in (("ours", US), ("theirs", THEM)):
+        sides[name].insert(0, side.alter(5).replace('"tableChanges":[]', f'"tableChanges":{changes}'))
+        if name in bare:
+            sides[name] = [_KEY.sub(r'"key":\1,"value"', text) for text in sides[name]]
+    assert left(sides["ours"], sides["theirs"]) == []
 
 
 def test_properties_may_be_named(tmp_path: Path) -> None:
