@@ -37,7 +37,7 @@ from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransac
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
-from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -223,8 +223,9 @@ class DrainWriter:
             self.xa.start(xid, self.position.boundary)
             return
         prepared = self.xa.take_prepared(xid)
-        if verb == "COMMIT" and not self.position.transaction_committed():
-            self._produce_xa(prepared or self._find_prepared(xid), event)
+        if verb == "COMMIT":
+            needs_rows = self.context.window_keys is not None or not self.position.transaction_committed()
+            self._produce_xa(prepared or (self._find_prepared(xid) if needs_rows else None), event)
         self._end_transaction(event)
 
     def _find_prepared(self, xid: str) -> PreparedXa | None:
@@ -232,15 +233,26 @@ class DrainWriter:
         return find_prepared(self.context.cfg, xid, self.position.boundary, self.committer.note, self.committer.check)
 
     def _end_xa(self, event: Event) -> None:
-        one_phase = self.xa.end(event)
-        if not self.position.transaction_committed():
-            self._produce_xa(one_phase, event)
+        self._produce_xa(self.xa.end(event), event)
         self._end_transaction(event)
 
     def _produce_xa(self, prepared: PreparedXa | None, commit_event: Event) -> None:
-        """Produce the rows of an XA transaction that commits; its locks kept DDL away (see ``xa_transactions``)."""
+        """Produce the rows of an XA transaction that commits; its locks kept DDL away (see ``xa_transactions``).
+
+        Rows that an earlier attempt committed are read too, because tables are corrected by their TABLE_MAP events, and
+        a window needs their keys.
+        """
         if prepared is None:
             return
+        try:
+            self._read_xa(prepared, commit_event)
+        except BinlogPurgedError:
+            if not self.position.transaction_committed():
+                raise
+            if self.context.window_keys is not None:
+                self.context.window_keys.on_unread_rows()
+
+    def _read_xa(self, prepared: PreparedXa, commit_event: Event) -> None:
         position, committer = self.position, self.committer
         gtid, commit_us = position.gtid, position.commit_us
         committer.commit_before_delay(2 * self.context.cfg[F.CONNECT_TIMEOUT_MS] / 1000)

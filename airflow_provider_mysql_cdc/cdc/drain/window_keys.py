@@ -185,6 +185,11 @@ class WindowKeys:
             self.unreadable[table] = f"more than {MAX_KEYS:,} of its rows were changed in the meantime"
             del self.keys[table]
 
+    def on_unread_rows(self) -> None:
+        """Note rows that cannot be read any more: it is not known which tables they change."""
+        for table in self.tables:
+            self.unreadable[table] = "rows of an XA transaction that were changed in the meantime are purged"
+
     def on_unwritten_row(self, row: int) -> None:
         """Note a row of the event whose rows were added last: the stream has no record of it.
 

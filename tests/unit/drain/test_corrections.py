@@ -13,11 +13,13 @@ from kit.drain_rig import START, Rig
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 T = table(column("id", "INT", nullable=False), column("n", "INT", has_default=True), key=("id",))
@@ -99,6 +101,18 @@ def test_rows_of_an_xa_transaction_are_corrected_at_its_commit(monkeypatch: pyte
     writer._table_map(table_map("t", "id", "m"), table_map("t", pos=900))
     (record,) = history(rig)
     assert record.position == BinlogOffset("b.000001", table_map("t", pos=900).end_pos)
+
+
+def test_a_retry_corrects_with_the_rows_of_a_committed_xa_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next rows of the table would correct it again, with a second schema change."""
+    rig, writer = writer_of(monkeypatch, ResumePosition(BinlogOffset("b.000001", 2_000), 0))
+    writer.xa._prepared["x"] = PreparedXa("x", "b.000001", 300, 400)
+    monkeypatch.setattr(writer_module, "read_rows", lambda *_: iter([table_map("t", "id", "m", pos=350)]))
+    writer._xa_statement(table_map("t", pos=1_000), "XA COMMIT x")
+    assert names(writer.state.tables[T.id]) == ["id", "m"]
+    writer.position.move_to("b.000001", 2_000)
+    writer._table_map(table_map("t", "id", "m", table_id=2, pos=2_100))
+    assert history(rig) == []
 
 
 def unchecked(writer: DrainWriter) -> list[tuple[str, bool]]:

@@ -14,7 +14,10 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 XID = "X'01',X'',1"
@@ -86,8 +89,32 @@ def test_rows_are_produced_when_they_commit_and_not_before(
 def test_a_retry_does_not_produce_what_was_committed(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> None:
     rig = made(monkeypatch, ResumePosition(START.with_position(START.file, 600), 0))
     rig.writer.xa._prepared[XID] = PREPARED
-    monkeypatch.setattr(writer_module, "read_rows", lambda *_: pytest.fail("the rows were committed before"))
-    rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}"), gtid(700), event(c.XID_EVENT, 720)))
+    monkeypatch.setattr(writer_module, "read_rows", lambda *_: iter([ROWS]))
+    monkeypatch.setattr(writer_module, "find_prepared", lambda *_: pytest.fail("its rows are not needed"))
+    commits = [statement(520, f"XA COMMIT {XID}"), statement(540, f"XA COMMIT {XID}")]
+    rig.run(given(gtid(500), *commits, gtid(700), event(c.XID_EVENT, 720)))
+    assert seen == [ROWS] and rig.writer.output.counts.records() == 0
+
+
+@pytest.mark.parametrize("in_window", [False, True])
+def test_rows_that_a_retry_cannot_read_any_more(
+    monkeypatch: pytest.MonkeyPatch, seen: list[Any], in_window: bool
+) -> None:
+    """They were committed, so nothing is lost; but a window does not know which rows of its tables they changed."""
+
+    def purged(*_: Any) -> Iterator[Any]:
+        raise BinlogPurgedError("purged")
+
+    rig = made(monkeypatch, ResumePosition(START.with_position(START.file, 600), 0))
+    monkeypatch.setattr(writer_module, "read_rows", purged)
+    keys = WindowKeys({TableId("db", "t")}) if in_window else None
+    object.__setattr__(rig.writer.context, "window_keys", keys)
+    rig.writer.xa._prepared[XID] = PREPARED
+    rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}")))
+    assert keys is None or list(keys.unreadable) == [TableId("db", "t")]
+    rig.writer.xa._prepared[XID] = PREPARED
+    with pytest.raises(BinlogPurgedError):
+        rig.run(given(gtid(700), statement(720, f"XA COMMIT {XID}")))
 
 
 def test_the_first_transaction_after_a_crash_is_in_the_new_file(
