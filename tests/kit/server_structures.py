@@ -190,7 +190,10 @@ def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> No
         table.id.db,
         table.id.table,
     )[0]
-    assert (table.collation, table.charset) == (collation, COLLATIONS_BY_NAME[collation].charset), where
+    assert (table.collation, table.charset) == (
+        charset_today(collation),
+        COLLATIONS_BY_NAME[str(charset_today(collation))].charset,
+    ), where
     assert (table.comment or "") == comment, f"{where}: {table.comment!r} {comment!r}"
     text = create_statement(cursor.connection, table.id, print)
     session = context(cursor, table.id.db)
