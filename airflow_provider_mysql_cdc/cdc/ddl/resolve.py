@@ -231,11 +231,19 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
     )
 
 
+_UNIT_BYTES = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+"""Bytes of the smallest character in character sets in which ASCII has other bytes."""
+
+
 def _reinterpreted(member: str, charset: str, target: str) -> str:
-    """Return a member after CONVERT TO: the server keeps its bytes (MySQL 8.0.15, 9.7.4); lost text is kept here."""
-    if member.isascii() or target == "binary":
+    """Return a member after CONVERT TO: the server keeps its bytes (MySQL 8.0.15, 9.7.4); lost text is kept here.
+
+    Bytes that are no whole character at the end are not shown.
+    """
+    if target == "binary" or (member.isascii() and not {charset, target} & _UNIT_BYTES.keys()):
         return member
+    data, unit = encode_lossy(member, charset), _UNIT_BYTES.get(target, 1)
     try:
-        return text_decoder(target)(encode_lossy(member, charset))
+        return text_decoder(target)(data[: len(data) // unit * unit])
     except UnicodeDecodeError:
         return member
