@@ -173,3 +173,7 @@ def binary_collation(charset: str) -> str:
     """Return a character set's collation by code: ``latin1_bin``; that of ``binary`` is ``binary``."""
     name = charset_name(charset)
     return name if name == "binary" else name + "_bin"
+
+
+UNIT_BYTES = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+"""Bytes of the smallest character in character sets in which ASCII has other bytes."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import (
     MAX_CHARACTER_BYTES,
+    UNIT_BYTES,
     binary_collation,
     charset_name,
     collation_by_name,
@@ -231,18 +232,14 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
     )
 
 
-_UNIT_BYTES = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
-"""Bytes of the smallest character in character sets in which ASCII has other bytes."""
-
-
 def _reinterpreted(member: str, charset: str, target: str) -> str:
     """Return a member after CONVERT TO: the server keeps its bytes (MySQL 8.0.15, 9.7.4); lost text is kept here.
 
     Bytes that are no whole character at the end are not shown.
     """
-    if target == "binary" or (member.isascii() and not {charset, target} & _UNIT_BYTES.keys()):
+    if target == "binary" or (member.isascii() and not {charset, target} & UNIT_BYTES.keys()):
         return member
-    data, unit = encode_lossy(member, charset), _UNIT_BYTES.get(target, 1)
+    data, unit = encode_lossy(member, charset), UNIT_BYTES.get(target, 1)
     try:
         return text_decoder(target)(data[: len(data) // unit * unit])
     except UnicodeDecodeError:

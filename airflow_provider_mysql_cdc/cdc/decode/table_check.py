@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
-from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, charset_by_id
+from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, UNIT_BYTES, charset_by_id
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
@@ -200,4 +200,7 @@ def decoded_members(values: Iterable[bytes], charset_name: str | None) -> tuple[
         UnicodeDecodeError: They are not text in that character set.
     """
     name = charset_name or "utf8mb4"
+    # After CONVERT TO such a character set, a member's last bytes may be no whole character (8.0.15, 9.7.4).
+    unit = UNIT_BYTES.get(name, 1)
+    values = (value[: len(value) // unit * unit] for value in values)
     return tuple(value.decode("latin-1") if name == "binary" else charset(name).decode(value) for value in values)

@@ -9,6 +9,7 @@ import pytest
 from kit.decode_builder import column, table
 from kit.table_maps import full_table_map
 
+from airflow_provider_mysql_cdc.cdc.decode.table_check import decoded_members
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import corrected_table, find_correction
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, UniqueIndex
@@ -160,3 +161,9 @@ def test_what_cannot_be_read_is_an_error() -> None:
         corrected_table(T, members)
     with pytest.raises(SchemaMismatchError, match="type of column note"):
         corrected_table(changed("note", type_name="INT"), full_table_map(T, charsets=(None, None, 255, 4_000)))
+
+
+def test_members_whose_last_bytes_are_no_whole_character_do_not_stop_the_stream() -> None:
+    """As they are after CONVERT TO CHARACTER SET utf16; DDL gives the same texts."""
+    assert decoded_members([b"a", b"bc", b"x,y"], "utf16") == ("", "扣", "砬")
+    assert decoded_members([b"abc"], "utf32") == ("",) and decoded_members([b"a"], "latin1") == ("a",)
