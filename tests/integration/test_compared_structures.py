@@ -9,6 +9,7 @@ import pytest
 from kit.broken_parser import break_parser, placed
 from kit.records import duplicates, payload
 from kit.sql import execute
+from kit.window_rig import connection
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -111,6 +112,72 @@ def test_rows_with_a_wrong_structure_are_an_error_and_later_rows_are_right(
     wrong, right = afters(pipeline)
     assert wrong == {"id": 1, "credit": 100, "debit": 10} and right == row(2)
     assert len(lines(pipeline, "differs from the server's")) == 1
+
+
+ANSI = (
+    "SET sql_mode = 'ANSI'",
+    "CREATE TABLE source (id INT PRIMARY KEY, v VARCHAR(9), n VARCHAR(9) CHARACTER SET utf8mb4, e ENUM('ä','b')) "
+    "CHARACTER SET latin1",
+    "INSERT INTO source VALUES (1, 'é', '語', 'ä')",
+    "CREATE TABLE selected (PRIMARY KEY (id)) CHARACTER SET latin1 AS SELECT * FROM source",
+    "CREATE TEMPORARY TABLE copied LIKE source",
+    "CREATE TABLE alike LIKE copied",
+    "ALTER TABLE alike ADD t VARCHAR(5)",
+    "INSERT INTO alike VALUES (2, 'é', '語', 'b', 'ü')",
+    "SET SESSION sql_generate_invisible_primary_key = ON",
+    "CREATE TABLE keyed (id INT UNIQUE, v VARCHAR(9), n CHAR(9) CHARACTER SET utf8mb4) CHARACTER SET latin1",
+    "INSERT INTO keyed VALUES (3, 'é', '語')",
+    "CREATE TABLE members (e ENUM('ä','b')) CHARACTER SET latin1",
+    "INSERT INTO members VALUES ('ä')",
+)
+
+
+def test_rows_tell_the_default_character_set_that_the_server_left_out(
+    pipeline: Pipeline, stack: Any, root: Any, database: str
+) -> None:
+    conn = connection(stack, database)
+    try:
+        execute(conn, *ANSI)
+        pipeline.drain()
+        execute(conn, "ALTER TABLE selected ADD w VARCHAR(9)", "INSERT INTO selected VALUES (4, 'ö', '語', 'b', 'ß')")
+    finally:
+        conn.close()
+    pipeline.drain()
+    rows = {
+        name: [payload(record.value)["after"] for record in pipeline.records(name)]
+        for name in ("selected", "alike", "keyed", "members")
+    }
+    assert rows == {
+        "selected": [
+            {"id": 1, "v": "é", "n": "語", "e": "ä"},
+            {"id": 4, "v": "ö", "n": "語", "e": "b", "w": "ß"},
+        ],
+        "alike": [{"id": 2, "v": "é", "n": "語", "e": "b", "t": "ü"}],
+        "keyed": [{"my_row_id": 1, "id": 3, "v": "é", "n": "語"}],
+        "members": [{"my_row_id": 1, "e": "ä"}],
+    }
+    for name in ("selected", "alike", "keyed"):
+        (line,) = lines(
+            pipeline, f"WARNING: the structure of {database}.{name} in the schema history differs from that"
+        )
+        assert "charset of column v is utf8mb4 in the schema history, latin1 in the binlog" in line
+
+
+def test_another_column_with_another_character_set_is_named(
+    pipeline: Pipeline, stack: Any, root: Any, database: str
+) -> None:
+    execute(root, f"CREATE TABLE `{database}`.s (id INT PRIMARY KEY, v VARCHAR(9))")
+    pipeline.drain()
+    conn = connection(stack, database)
+    execute(conn, "SET sql_log_bin = 0", "ALTER TABLE s DROP v, ADD w VARCHAR(9) CHARACTER SET latin1")
+    conn.close()
+    execute(root, f"INSERT INTO `{database}`.s VALUES (1, 'é')")
+    with pytest.raises(SchemaMismatchError, match="written with a structure that the server does not have"):
+        pipeline.drain()
+    execute(root, f"INSERT INTO `{database}`.s VALUES (2, 'é')")
+    pipeline.drain()
+    afters = [payload(record.value)["after"] for record in pipeline.records("s")]
+    assert afters == [{"id": 1, "v": "é"}, {"id": 2, "w": "é"}]
 
 
 def test_a_statement_that_is_not_drained_yet_gives_no_false_alarm(

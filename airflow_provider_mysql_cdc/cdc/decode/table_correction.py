@@ -3,6 +3,7 @@
 With ``binlog_row_metadata=FULL`` a TABLE_MAP has the names, signedness, collations, members, visibility and primary key
 that the server had for the rows after it. They replace what the schema history says, which keeps what a TABLE_MAP does
 not have: defaults, comments, unique indexes, generated columns, and declared types where they fit, such as BOOL.
+Without it, the default character set of a table is corrected.
 
 Of a table without a primary key, MySQL writes its first unique index without nullable columns as the primary key
 (``TABLE_SHARE::primary_key``, MySQL 9.7.4).
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
+from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_id
 from airflow_provider_mysql_cdc.cdc.decode.column_metadata import ColumnMetadata, column_metadata, type_fits
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map, mismatch_error
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
@@ -66,8 +68,9 @@ def find_correction(table: Table, table_map: TableMap) -> TableCorrection | None
     if agreed in _AGREED:
         return None
     if table_map.names is None:
-        check_table_map(table, table_map)
-        return None
+        known = _with_default_charset(table, table_map)
+        check_table_map(known, table_map)
+        return None if known is table else TableCorrection(known, table)
     corrected = corrected_table(table, table_map)
     if corrected is not table:
         return TableCorrection(corrected, table)
@@ -104,6 +107,33 @@ def corrected_table(table: Table, table_map: TableMap) -> Table:
     corrected = replace(table, **changes) if changes else table
     primary_key = _corrected_key(corrected, tuple(names[index] for index in table_map.primary_key or ()))
     return corrected if primary_key == table.primary_key else replace(corrected, primary_key=primary_key)
+
+
+def _with_default_charset(table: Table, table_map: TableMap) -> Table:
+    """Return a table with another default character set, if that makes its columns those of an event without names.
+
+    With ``sql_mode=ANSI`` the server leaves table options out of the statements that it writes itself (9.7.4), so
+    columns without a character set of their own have the database's in the schema history. Members of ENUM and SET are
+    told by the statement; their character set is compared with the server's after the batch (``structure_check``).
+    """
+    numbers = table_map.charsets or ()
+    told = {
+        column.name: collation
+        for column, number in zip(table.columns, numbers, strict=False)
+        if column.mysql_type.collated and column.charset == table.charset and number is not None
+        for collation in [collation_by_id(number)]
+        if collation is not None and collation.charset not in (column.charset, "binary")
+    }
+    if len(numbers) != len(table.columns) or len({collation.charset for collation in told.values()}) != 1:
+        return table
+    columns = tuple(
+        replace(column, charset=told[column.name].charset, collation=told[column.name].name, declared_charset="")
+        if column.name in told
+        else column
+        for column in table.columns
+    )
+    default = next(iter(told.values()))
+    return replace(table, columns=columns, charset=default.charset, collation=default.name, declared_charset="")
 
 
 def _corrected_key(table: Table, key: tuple[str, ...]) -> tuple[str, ...]:

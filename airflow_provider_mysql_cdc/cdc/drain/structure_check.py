@@ -181,13 +181,13 @@ def same_structure(history: Table, server: Table | None) -> bool:
 
 
 def same_text(history: Table, server: Table | None) -> bool:
-    """Return whether SELECT shows the values of columns in the same form, as far as row events do not depend on it.
+    """Return whether what row events do not depend on is the same: ZEROFILL, and character sets of ENUM and SET.
 
     Args:
         history: The structure in the schema history.
         server: The server's; None where it does not have the table.
     """
-    return server is not None and [c.zerofill for c in history.columns] == [c.zerofill for c in server.columns]
+    return server is not None and _text_facts(history) == _text_facts(server)
 
 
 def difference_in_view(conn: Any, table: Table) -> str:
@@ -217,8 +217,13 @@ def _row_facts(table: Table) -> Any:
     return [_column_facts(column) for column in table.columns], keys
 
 
+def _text_facts(table: Table) -> Any:
+    return [(column.zerofill, column.charset) for column in table.columns]
+
+
 def _column_facts(column: Column) -> Any:
-    shape = (column.type_name, expected_types(column), column.unsigned, column.nullable, column.charset)
+    charset = None if column.mysql_type.has_members else column.charset  # their rows have numbers
+    shape = (column.type_name, expected_types(column), column.unsigned, column.nullable, charset)
     return column.name, shape, vector_dimensions(column)
 
 

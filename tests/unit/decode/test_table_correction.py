@@ -167,3 +167,52 @@ def test_members_whose_last_bytes_are_no_whole_character_do_not_stop_the_stream(
     """As they are after CONVERT TO CHARACTER SET utf16; DDL gives the same texts."""
     assert decoded_members([b"a", b"bc", b"x,y"], "utf16") == ("", "扣", "砬")
     assert decoded_members([b"abc"], "utf32") == ("",) and decoded_members([b"a"], "latin1") == ("a",)
+
+
+def test_an_event_without_names_tells_the_default_character_set() -> None:
+    """With sql_mode=ANSI the server leaves table options out of the statements that it writes itself."""
+    latin1 = {"charset": "latin1", "collation": "latin1_swedish_ci"}
+    own = column("own", "VARCHAR", length=20, **UTF8)
+    known = replace(table(T.columns[3], own, T.columns[2]), **UTF8)
+    truth = replace(table(replace(T.columns[3], **latin1), own, T.columns[2]), **latin1)
+    assert minimal_correction(known, truth) == truth
+    assert minimal_correction(truth, truth) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "rows"),
+    [
+        ({"charset": "greek", "collation": "greek_general_ci"}, {"charset": "latin1", "collation": "latin1_bin"}),
+        (UTF8, {"type_name": "VARBINARY", "length": 80}),
+        (UTF8, {"charset": "latin1", "collation": "latin1_bin", "length": 21}),
+    ],
+)
+def test_nothing_but_the_default_character_set_is_corrected_without_names(
+    known: dict[str, Any], rows: dict[str, Any]
+) -> None:
+    """Another column may stand at its place."""
+    a, b = column("a", "VARCHAR", length=20), column("b", "CHAR", length=9, charset="cp1251", collation="cp1251_bin")
+    history = replace(table(replace(a, **known), b), **UTF8)
+    with pytest.raises(SchemaMismatchError, match="differs from the schema history"):
+        minimal_correction(history, table(replace(a, **rows), b))
+
+
+def test_columns_with_several_other_character_sets_are_not_corrected_without_names() -> None:
+    history = replace(table(*(column(name, "VARCHAR", length=20, **UTF8) for name in "ab")), **UTF8)
+    truth = [{"charset": "latin1", "collation": "latin1_bin"}, {"charset": "cp1251", "collation": "cp1251_bin"}]
+    columns = (replace(each, **more) for each, more in zip(history.columns, truth, strict=True))
+    with pytest.raises(SchemaMismatchError, match="differs from the schema history"):
+        minimal_correction(history, table(*columns))
+
+
+def minimal_correction(history: Table, truth: Table) -> Table | None:
+    """Return what the event of ``binlog_row_metadata=MINIMAL`` corrects; it has no character sets of members."""
+    event = full_table_map(truth)
+    charsets = tuple(
+        None if each.mysql_type.has_members else number
+        for each, number in zip(truth.columns, event.charsets or (), strict=True)
+    )
+    correction = find_correction(
+        history, replace(event, names=None, charsets=charsets, enum_members=None, set_members=None)
+    )
+    return None if correction is None else correction.table

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTable, unchecked_tables
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import structure_check
-from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures, same_structure
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures, same_structure, same_text
 from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
@@ -50,6 +50,14 @@ def test_members_that_the_server_cannot_show_are_no_difference() -> None:
 )
 def test_what_decides_the_values_of_rows_is_a_difference(changes: dict[str, Any]) -> None:
     assert not same_structure(T, replace(T, columns=(replace(T.columns[0], **changes), T.columns[1])))
+
+
+def test_the_character_set_of_members_is_corrected_and_no_row_is_wrong() -> None:
+    shown = replace(T, columns=(T.columns[0], replace(T.columns[1], charset="latin1")))
+    assert same_structure(T, shown) and not same_text(T, shown)
+    assert same_text(T, T) and not same_text(T, None)
+    text = replace(T, columns=(replace(T.columns[1], type_name="VARCHAR", length=9, enum_values=()),))
+    assert not same_structure(text, replace(text, columns=(replace(text.columns[0], charset="utf8mb3"),)))
 
 
 def test_the_key_is_a_difference_and_so_is_a_table_that_is_gone() -> None:
