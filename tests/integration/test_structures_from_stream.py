@@ -15,6 +15,18 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 KEY_ON = "SET SESSION sql_generate_invisible_primary_key = ON"
 CASES: dict[str, tuple[str | bytes, ...]] = {
+    "lengths that begin with a point, and rare names of types": (
+        "CREATE TABLE t (a CHAR(.5), b FLOAT(.5), c NCHAR VARCHARACTER(9), d NATIONAL VARCHARACTER(9), e BINARY(1.))",
+        "ALTER TABLE t ADD f VARCHAR(.9), MODIFY c NCHAR VARCHARACTER(8) FIRST, ADD g LONG VARCHARACTER",
+        "INSERT INTO t (c) VALUES ('x')",
+    ),
+    "comments that are no text in the session's character set": (
+        b"CREATE TABLE t (a INT COMMENT 'x\xc3', b INT COMMENT 'x\xe4y' COMMENT 'pre\xf0z', KEY k (a) COMMENT 'k\xff') "
+        b"COMMENT 'f\xfcr'",
+        b"ALTER TABLE t ADD c VARCHAR(9) DEFAULT 'd' COMMENT 'gr\xfc\xdfe', COMMENT = 'zur\xfcck'",
+        b"CREATE TABLE p (a INT) PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (5) COMMENT = 'f\xfcr')",
+        "INSERT INTO t (a) VALUES (1)",
+    ),
     "an invisible key stays before new columns": (
         KEY_ON,
         "CREATE TABLE g (a INT, b VARCHAR(9))",

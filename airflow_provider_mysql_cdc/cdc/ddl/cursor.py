@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 
 MAX_DIGITS = 100
 """Digits of a number, leading zeros included; no length, scale or SRID of MySQL has more than ten."""
+_STRINGS = (TokenKind.STRING, TokenKind.HEX)
 NameParts = tuple[str, ...]
 """A table name as written: ``(table,)`` or ``(database, table)``."""
 
@@ -108,14 +109,18 @@ class Cursor:
     def string(self) -> str:
         """Read a string literal; adjacent ones are joined.
 
+        A hexadecimal one stands for a string that is no UTF-8 (``statement_text``); the server keeps what is before
+        the first byte that means nothing.
+
         Raises:
             DdlParseError: No string is next.
         """
-        if self.token.kind is not TokenKind.STRING:
+        if self.token.kind not in _STRINGS:
             self.fail("expected a string")
-        parts = [self.next().text]
-        while self.token.kind is TokenKind.STRING:
-            parts.append(self.next().text)
+        parts = list[str]()
+        while self.token.kind in _STRINGS:
+            token = self.next()
+            parts.append(token.text if token.kind is TokenKind.STRING else _valid_prefix(bytes.fromhex(token.text)))
         return "".join(parts)
 
     def number(self) -> int:
@@ -134,17 +139,17 @@ class Cursor:
         return int(token.text or "0", base)
 
     def length(self) -> int:
-        """Read the length of a type; the server takes ``19.5`` for 19.
+        """Read the length of a type; the server takes ``19.5`` for 19 and ``.5`` for 0.
 
         Raises:
             DdlParseError: No number is next.
         """
         whole, point, fraction = self.token.text.partition(".")
-        is_decimal = point and whole.isdigit() and (not fraction or fraction.isdigit()) and len(whole) <= MAX_DIGITS
+        is_decimal = point and f"{whole}{fraction}".isdigit() and len(whole) <= MAX_DIGITS
         if not is_decimal or self.token.kind is not TokenKind.NUMBER:
             return self.number()
         self.pos += 1
-        return int(whole)
+        return int(whole or "0")
 
     def table_name(self) -> NameParts:
         """Read ``table``, ``database.table`` or ``.table``."""
@@ -188,3 +193,11 @@ class Cursor:
         token = self.token
         near = self.sql[token.start : token.start + 60] or "the end of the statement"
         raise DdlParseError("a statement was not understood", why=f"{why} near: {near}")
+
+
+def _valid_prefix(data: bytes) -> str:
+    """Return the text before the first byte that is no UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return data[: error.start].decode()
