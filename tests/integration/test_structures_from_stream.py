@@ -196,6 +196,21 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         "ALTER TABLE c CONVERT TO CHARACTER SET utf8mb4",
         "INSERT INTO c VALUES (2, 1, 1)",
     ),
+    "a table is converted by the statement that defines columns": (
+        "SET sql_mode = ''",
+        "CREATE TABLE c (id INT PRIMARY KEY, a VARCHAR(9), b TEXT, c TEXT, d VARCHAR(200), e DECIMAL(64), "
+        "f VARCHAR(30000) CHARSET gbk) CHARSET latin1",
+        "ALTER TABLE c ADD h VARCHAR(9) CHARSET latin1, MODIFY a VARCHAR(20) CHARSET latin1, MODIFY b TEXT, "
+        "CONVERT TO CHARACTER SET utf8mb4, CHANGE c c2 TINYTEXT COLLATE latin1_bin, ADD i CHAR(3) COLLATE latin1_bin, "
+        "ADD j TEXT CHARSET latin1, ADD k CHAR(3) BINARY, ADD l VARCHAR(9) CHARSET binary, ADD m ENUM('ä') ASCII",
+        "INSERT INTO c VALUES (1,'é','ü','ö','d',1,'f','h','i','j','k','l','ä')",
+        "ALTER TABLE c MODIFY d MEDIUMTEXT, MODIFY e LONG, MODIFY h BLOB, CONVERT TO CHARACTER SET utf8mb3, "
+        "COLLATE utf8mb3_bin",
+        "ALTER TABLE c ADD n CHAR(1)",
+        "INSERT INTO c (id, a) VALUES (2,'é')",
+        "ALTER TABLE c MODIFY d TEXT, MODIFY m VARCHAR(9) CHARSET utf8mb4, CONVERT TO CHARACTER SET binary",
+        "INSERT INTO c (id, a) VALUES (3,'é')",
+    ),
     "clauses that stand apart": (
         "CREATE TABLE t (a INT)",
         "ALTER TABLE t COLLATE utf8mb4_bin, ADD b CHAR(1), CHARSET utf8mb4, COMMENT 'c', RENAME TO x, RENAME TO y",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import (
+    converted_spec,
     resolve_charset,
     resolve_columns,
     with_charset,
+    with_converted_size,
     with_default,
     with_timestamp_defaults,
 )
@@ -42,10 +45,11 @@ TableStructure = tuple[Table, tuple[NonUniqueIndex, ...]]
 
 @dataclass(slots=True)
 class _StructureBuilder:
-    """Hold a structure while it is being changed."""
+    """Hold a structure while it is being changed; ``target`` is what CONVERT TO CHARACTER SET names."""
 
     id: TableId
     defaults: DefaultCharset
+    target: DefaultCharset | None = None
     columns: list[Column] = field(default_factory=list)
     primary_key: tuple[str, ...] = ()
     unique_keys: list[UniqueIndex] = field(default_factory=list)
@@ -149,10 +153,10 @@ def alter_structure(
     builder = _StructureBuilder(
         table.id,
         table_defaults,
-        list(table.columns),
-        table.primary_key,
-        list(table.unique_keys),
-        list(non_unique_indexes),
+        columns=list(table.columns),
+        primary_key=table.primary_key,
+        unique_keys=list(table.unique_keys),
+        non_unique_indexes=list(non_unique_indexes),
     )
     builder.comment, builder.engine = table.comment, table.engine
     _apply_options(builder, statement, database, context)
@@ -165,20 +169,23 @@ def alter_structure(
 def _apply_options(
     builder: _StructureBuilder, statement: AlterTable, database: DefaultCharset, context: DdlContext
 ) -> None:
-    options = TableOptions()
+    options, converting = TableOptions(), None
     for action in statement.actions:
         if isinstance(action, SetOptions):
             # CHARSET and COLLATE belong together wherever they stand.
             for name in ("charset", "collation", "comment", "engine"):
                 if (value := getattr(action.options, name)) is not None:  # COMMENT '' removes a comment
                     setattr(options, name, value)
+        elif isinstance(action, ConvertTo):
+            # A COLLATE before it is void; one behind it is of the table, not of its columns (MySQL 9.7.4).
+            converting, options.collation = action, None
+    if converting is not None:
+        builder.target = resolve_charset(converting.charset, converting.collation, database, context)
+        options.charset, options.collation = converting.charset, options.collation or converting.collation
+        changes = [a for a in statement.actions if isinstance(a, ChangeColumn)]
+        changed = {matching_name((c.name for c in builder.columns), a.old) for a in changes}
+        builder.columns = [c if c.name in changed else with_charset(c, builder.target) for c in builder.columns]
     _apply_option(builder, options, database, context)
-    for action in statement.actions:
-        if isinstance(action, ConvertTo):
-            builder.defaults = resolve_charset(action.charset, action.collation, database, context)
-            columns, changes = builder.columns, [a for a in statement.actions if isinstance(a, ChangeColumn)]
-            changed = {matching_name((c.name for c in columns), a.old) for a in changes}
-            builder.columns = [c if c.name in changed else with_charset(c, builder.defaults) for c in columns]
 
 
 def _apply_option(
@@ -195,13 +202,7 @@ def _apply_option(
 def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: DdlContext) -> None:
     actions = statement.actions
     defining_actions = [a for a in actions if isinstance(a, AddColumn | ChangeColumn)]
-    defined_columns = dict(
-        zip(
-            map(id, defining_actions),
-            resolve_columns([a.spec for a in defining_actions], builder.defaults, context),
-            strict=True,
-        )
-    )
+    defined_columns = _defined_columns(builder, defining_actions, context)
     changes = {builder.column(a.old).name: a for a in actions if isinstance(a, ChangeColumn)}
     renames = {builder.column(a.old).name: a.new for a in actions if isinstance(a, RenameColumn)}
     drops = {builder.column(a.name).name for a in actions if isinstance(a, DropColumn)}
@@ -225,6 +226,20 @@ def _apply_columns(builder: _StructureBuilder, statement: AlterTable, context: D
     builder.columns.sort(key=lambda column: column.name != generated_key)
     builder.columns = with_timestamp_defaults(builder.columns, defined_columns.values(), context)
     _rename_in_keys(builder, names, {name: a.spec.name for name, a in changes.items()} | renames, drops)
+
+
+def _defined_columns(
+    builder: _StructureBuilder, actions: Sequence[AddColumn | ChangeColumn], context: DdlContext
+) -> dict[int, Column]:
+    """Return the columns that ADD, CHANGE and MODIFY define, by the ids of the actions."""
+    specs, target = [a.spec for a in actions], builder.target
+    if target is None:
+        return dict(zip(map(id, actions), resolve_columns(specs, builder.defaults, context), strict=True))
+    columns = resolve_columns([converted_spec(spec, target, context) for spec in specs], target, context)
+    return {
+        id(a): with_converted_size(column, a.spec, builder.column(a.old)) if isinstance(a, ChangeColumn) else column
+        for a, column in zip(actions, columns, strict=True)
+    }
 
 
 def _generated_key(builder: _StructureBuilder) -> str:

@@ -21,11 +21,19 @@ from airflow_provider_mysql_cdc.cdc.ddl.literals import default_text, member_tex
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, text_decoder
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE, mysql_type
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import (
+    BLOB_BY_SIZE,
+    SPATIAL_FAMILIES,
+    TEXT_BY_SIZE,
+    Family,
+    mysql_type,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _TEXT_CAPACITIES = ((255, 0), (65535, 1), (16777215, 2))
 _MAX_VARCHAR_BYTES = 65535
+_SIZED_BY_WIDTH = frozenset((Family.TEXT, Family.BYTES, Family.JSON, *SPATIAL_FAMILIES))
+_VECTOR_LENGTH = 2048
 _WITHOUT_DEFAULT = frozenset((*TEXT_BY_SIZE, *BLOB_BY_SIZE))
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
@@ -212,11 +220,8 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
             length=length,
             declared_charset="",
         )
-    wider = MAX_CHARACTER_BYTES[target.charset] > MAX_CHARACTER_BYTES[column.charset]
-    if type_name in TEXT_BY_SIZE and wider:
-        type_name = TEXT_BY_SIZE[min(TEXT_BY_SIZE.index(type_name) + 1, 3)]
-    elif type_name == "VARCHAR":
-        type_name = fit_type(type_name, column.length, target)
+    if type_name in TEXT_BY_SIZE or fit_type(type_name, column.length, target) != type_name:
+        type_name = TEXT_BY_SIZE[_converted_size(column, target.charset)]
     members = tuple(_reinterpreted(member, column.charset, target.charset) for member in column.enum_values)
     declared = column.declared_type if type_name == column.type_name else type_name
     length = column.length if type_name not in TEXT_BY_SIZE else None
@@ -230,6 +235,63 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
         enum_values=members,
         declared_charset=target.declared,
     )
+
+
+def converted_spec(spec: ColumnSpec, target: DefaultCharset, context: DdlContext) -> ColumnSpec:
+    """Return a definition as CONVERT TO CHARACTER SET in the same statement leaves it (MySQL 8.0.15, 9.7.4).
+
+    The character set that it names gives way to the table's, unless it is ``binary``; BINARY stays where it names none.
+
+    Args:
+        spec: The definition.
+        target: What CONVERT TO names.
+        context: Session context.
+
+    Raises:
+        DdlParseError: An unknown character set or collation.
+    """
+    if resolve_charset(spec.charset, spec.collation, target, context).charset == "binary":
+        return spec
+    return replace(spec, charset=None, collation=None, binary=spec.binary and spec.charset is None)
+
+
+def with_converted_size(column: Column, spec: ColumnSpec, old: Column) -> Column:
+    """Return a column that MODIFY or CHANGE beside CONVERT TO defines: the old one's length says its TEXT or BLOB type.
+
+    The server does so for each such type without a length but the largest (MySQL 8.0.15, 9.7.4).
+
+    Args:
+        column: The column as its definition says.
+        spec: The definition.
+        old: The column before.
+    """
+    sizes = next((s for s in (TEXT_BY_SIZE, BLOB_BY_SIZE) if column.type_name in s[:-1]), None)
+    if sizes is None or spec.length is not None:
+        return column
+    return replace(column, type_name=sizes[_converted_size(old, column.charset)])
+
+
+def _converted_size(old: Column, charset: str | None) -> int:
+    """Return which of TINY, plain, MEDIUM, LONG (0 to 3) the server gives a TEXT or BLOB type made of another column.
+
+    It divides the length by the bytes of a character also where it counts characters (MySQL 8.0.15, 9.7.4).
+    """
+    before, after = (MAX_CHARACTER_BYTES[name] if name else 1 for name in (old.charset, charset))
+    return text_size_class(_column_length(old) // before * after)
+
+
+def _column_length(column: Column) -> int:
+    """Return a column's length as the server counts it; dates and plain numbers are too short to matter."""
+    kind, length = column.mysql_type, column.length or column.mysql_type.default_length or 0
+    if kind.width and kind.family in _SIZED_BY_WIDTH:
+        return int(256**kind.width - 1)
+    if kind.family is Family.ENUM:
+        return max(map(len, column.enum_values), default=0)
+    if kind.family is Family.SET:
+        return len(",".join(column.enum_values))
+    if kind.family is Family.DECIMAL:
+        return length + bool(column.scale) + (not column.unsigned)
+    return 4 * (column.length or _VECTOR_LENGTH) if kind.family is Family.VECTOR else length
 
 
 def _reinterpreted(member: str, charset: str, target: str) -> str:

@@ -486,6 +486,84 @@ def test_a_character_set_is_named_as_it_was_written(statements: list[str], expec
     assert [described["defaultCharsetName"], *(c["charsetName"] for c in described["columns"])] == expected.split()
 
 
+@pytest.mark.req("SCH-01")
+@pytest.mark.parametrize(
+    ("actions", "expected"),
+    [
+        ("ADD c CHAR(1) CHARSET latin1, CONVERT TO CHARSET utf8mb3", "utf8mb3 VARCHAR MEDIUMTEXT CHAR"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY v VARCHAR(9) CHARSET latin1", "utf8mb3 VARCHAR MEDIUMTEXT"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY t TEXT", "utf8mb3 VARCHAR MEDIUMTEXT"),
+        ("CHANGE t u TINYTEXT CHARSET latin2, CONVERT TO CHARSET utf8mb3", "utf8mb3 VARCHAR MEDIUMTEXT"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY v TEXT, MODIFY t TEXT(9), ADD b TEXT", "utf8mb3 TINYTEXT TINYTEXT TEXT"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY t LONGTEXT, MODIFY v LONGTEXT", "utf8mb3 LONGTEXT LONGTEXT"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY t BLOB, MODIFY v MEDIUMBLOB", "utf8mb3 TINYBLOB BLOB"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY v CHAR(1) CHARSET binary", "utf8mb3 BINARY MEDIUMTEXT"),
+        ("CONVERT TO CHARSET binary, MODIFY t TEXT CHARSET latin1", "binary VARBINARY BLOB"),
+    ],
+)
+def test_convert_to_reaches_the_columns_that_its_statement_defines(actions: str, expected: str) -> None:
+    """As MySQL 8.0.15 and 9.7.4 do, wherever CONVERT TO stands."""
+    charset, *types = expected.split()
+    changed = table("CREATE TABLE t (v VARCHAR(9), t TEXT) CHARSET latin1", f"ALTER TABLE t {actions}")
+    assert [c.type_name for c in changed.columns] == types
+    assert {c.charset for c in changed.columns if c.charset} <= {charset}
+
+
+@pytest.mark.req("SCH-01")
+@pytest.mark.parametrize(
+    ("definition", "size"),
+    [
+        ("DECIMAL(62,10)", "TEXT"),
+        ("DECIMAL(62,10) UNSIGNED", "TINYTEXT"),
+        ("BIT(64)", "TEXT"),
+        ("VECTOR(15)", "TINYTEXT"),
+        ("VECTOR(16)", "TEXT"),
+        ("JSON", "LONGTEXT"),
+        ("POINT", "LONGTEXT"),
+        (f"ENUM('a','{'x' * 64}')", "TEXT"),
+        (f"SET('{'x' * 31}','{'y' * 31}')", "TINYTEXT"),
+        (f"SET('{'x' * 31}','{'y' * 32}')", "TEXT"),
+        ("VARCHAR(200) CHARSET utf8mb4", "TINYTEXT"),
+        ("TEXT CHARSET utf8mb4", "TEXT"),
+        ("DATETIME(6)", "TINYTEXT"),
+    ],
+)
+def test_convert_to_makes_a_text_type_as_long_as_the_old_column(definition: str, size: str) -> None:
+    changed = table(
+        f"CREATE TABLE t (a {definition}) CHARSET latin1",
+        "ALTER TABLE t MODIFY a MEDIUMTEXT, CONVERT TO CHARACTER SET utf8mb4",
+    )
+    assert changed.columns[0].type_name == size
+
+
+@pytest.mark.req("SCH-01")
+@pytest.mark.parametrize(
+    ("actions", "of_table", "of_columns"),
+    [
+        ("CONVERT TO CHARACTER SET latin1, COLLATE latin1_bin", "latin1_bin", "latin1_swedish_ci"),
+        ("COLLATE latin1_bin, CONVERT TO CHARACTER SET latin1", "latin1_swedish_ci", "latin1_swedish_ci"),
+        ("CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, CHARSET latin1", "latin1_bin", "latin1_bin"),
+        (
+            "CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, COLLATE latin1_german1_ci",
+            "latin1_german1_ci",
+            "latin1_bin",
+        ),
+        (
+            "CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, CONVERT TO CHARACTER SET latin1",
+            "latin1_swedish_ci",
+            "latin1_swedish_ci",
+        ),
+        ("CONVERT TO CHARACTER SET DEFAULT, COLLATE utf8mb4_bin", "utf8mb4_bin", "utf8mb4_0900_ai_ci"),
+    ],
+)
+def test_a_collation_behind_convert_to_is_the_table_s_alone(actions: str, of_table: str, of_columns: str) -> None:
+    changed = table("CREATE TABLE t (a CHAR(1)) CHARSET latin2", f"ALTER TABLE t {actions}, ADD b CHAR(1) ASCII")
+    assert changed.collation == of_table
+    assert [c.collation for c in changed.columns] == [of_columns] * 2
+    binary = table("CREATE TABLE t (a CHAR(1))", f"ALTER TABLE t {actions}, MODIFY a CHAR(1) BINARY").columns[0]
+    assert binary.collation == f"{binary.charset}_bin"
+
+
 def test_a_table_is_created_where_only_a_view_was() -> None:
     """CREATE TABLE IF NOT EXISTS of a view's name does nothing, and is no atomic change."""
     created = [f"CREATE TABLE IF NOT EXISTS v (id INT PRIMARY KEY, {c} INT)" for c in ("a", "b", "c")]
