@@ -165,6 +165,30 @@ def test_a_unique_index_is_no_primary_key(properties: dict[str, str], root: Any,
     assert [payload(record.value)["after"] for record in pipeline.records("e")] == [{"n": 1}]
 
 
+@pytest.mark.req("SCH-03")
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+def test_members_that_are_no_text_stop_nothing(
+    properties: dict[str, str], root: Any, database: str, metadata: str
+) -> None:
+    """CONVERT TO leaves the bytes of members as they are, so snapshot and stream have what the server shows of them."""
+    body = "(id INT PRIMARY KEY, e ENUM('x','béèb','ü') CHARACTER SET latin1, s SET('é','y') CHARACTER SET latin1)"
+    rows, convert = "VALUES (1, 'béèb', 'é,y'), (2, 'ü', 'y')", "CONVERT TO CHARACTER SET utf8mb4"
+    execute(root, *(f"CREATE TABLE `{database}`.{name} {body}" for name in ("t", "before")))
+    execute(root, f"INSERT INTO `{database}`.before {rows}", f"ALTER TABLE `{database}`.before {convert}")
+    pipeline = Pipeline(properties | FLAT)
+    pipeline.snapshot()
+    with full_metadata(root):
+        execute(root, f"SET GLOBAL binlog_row_metadata = {metadata}", f"INSERT INTO `{database}`.t {rows}")
+        execute(root, f"ALTER TABLE `{database}`.t {convert}", f"UPDATE `{database}`.t SET id = id + 2")
+        execute(root, f"INSERT INTO `{database}`.before VALUES (3, 2, 3), (4, 3, 2)")
+        pipeline.drain()
+    shown = [{"e": "b?", "s": ",y"}, {"e": "", "s": "y"}]
+    after = {f'{{"id": {key}}}': {"id": key} | shown[(key - 1) % 2] for key in range(1, 5)}
+    assert compacted(pipeline.records("before")) == after
+    assert compacted(pipeline.records("t")) == {key: row for key, row in after.items() if row["id"] > 2}
+    assert warnings(pipeline) == []
+
+
 def test_without_the_metadata_a_fault_that_changes_types_stops_the_drain(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.charset_decoders import UNICODE, decode_lossy, encode_lossy, within_charset
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import UNICODE, encode_lossy, shown_text, within_charset
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -56,8 +56,8 @@ def member_text(literal: Default, charset: str, context: DdlContext) -> str:
         return raw.decode("latin-1")
     if written == "binary":
         unit = UNICODE[charset][1] if charset in UNICODE else 1
-        return decode_lossy(bytes(-len(raw) % unit) + raw, charset)
-    return within_charset(decode_lossy(raw, written), charset)
+        return shown_text(bytes(-len(raw) % unit) + raw, charset)
+    return within_charset(shown_text(raw, written), charset)
 
 
 def _literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:

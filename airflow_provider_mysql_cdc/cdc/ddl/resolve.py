@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
 from airflow_provider_mysql_cdc.cdc.ddl.literals import default_text, member_text
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
-from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, text_decoder
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, shown_text
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import (
     BLOB_BY_SIZE,
     SPATIAL_FAMILIES,
@@ -295,14 +295,7 @@ def _column_length(column: Column) -> int:
 
 
 def _reinterpreted(member: str, charset: str, target: str) -> str:
-    """Return a member after CONVERT TO: the server keeps its bytes (MySQL 8.0.15, 9.7.4); lost text is kept here.
-
-    Bytes that are no whole character at the end are not shown.
-    """
+    """Return a member after CONVERT TO as the server shows it, which keeps its bytes (MySQL 8.0.15, 9.7.4)."""
     if target == "binary" or (member.isascii() and not {charset, target} & UNIT_BYTES.keys()):
         return member
-    data, unit = encode_lossy(member, charset), UNIT_BYTES.get(target, 1)
-    try:
-        return text_decoder(target)(data[: len(data) // unit * unit])
-    except UnicodeDecodeError:
-        return member
+    return shown_text(encode_lossy(member, charset), target)

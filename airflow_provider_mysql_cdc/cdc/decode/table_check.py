@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
-from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, UNIT_BYTES, charset_by_id
-from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
+from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, charset_by_id
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, Metadata
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, folded_name
@@ -177,12 +177,7 @@ def _check_charsets(table: Table, table_map: TableMap) -> None:
 def _check_members(table: Table, table_map: TableMap) -> None:
     for lists in (table_map.enum_members, table_map.set_members):
         for column, values in zip(table.columns, lists or (), strict=False):
-            try:
-                members = () if values is None else decoded_members(values, column.charset)
-            except UnicodeDecodeError as error:
-                _raise_mismatch(
-                    table, f"Column {column.name}", f"its members are not text in {column.charset}: {error}"
-                )
+            members = () if values is None else decoded_members(values, column.charset)
             if values is not None and members != column.enum_values:
                 _raise_mismatch(
                     table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {members}"
@@ -190,17 +185,13 @@ def _check_members(table: Table, table_map: TableMap) -> None:
 
 
 def decoded_members(values: Iterable[bytes], charset_name: str | None) -> tuple[str, ...]:
-    """Return the members of an ENUM or SET.
+    """Return the members of an ENUM or SET as the server shows them.
+
+    They need not be text in the character set: CONVERT TO another one keeps their bytes (MySQL 8.0.15, 9.7.4).
 
     Args:
         values: The members in TABLE_MAP.
         charset_name: The column's character set.
-
-    Raises:
-        UnicodeDecodeError: They are not text in that character set.
     """
     name = charset_name or "utf8mb4"
-    # After CONVERT TO such a character set, a member's last bytes may be no whole character (8.0.15, 9.7.4).
-    unit = UNIT_BYTES.get(name, 1)
-    values = (value[: len(value) // unit * unit] for value in values)
-    return tuple(value.decode("latin-1") if name == "binary" else charset(name).decode(value) for value in values)
+    return tuple(value.decode("latin-1") if name == "binary" else shown_text(value, name) for value in values)

@@ -18,7 +18,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_id
 from airflow_provider_mysql_cdc.cdc.decode.column_metadata import ColumnMetadata, column_metadata, type_fits
-from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map, mismatch_error
+from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, UniqueIndex, folded_name
 
@@ -93,12 +93,9 @@ def corrected_table(table: Table, table_map: TableMap) -> Table:
     """
     names = table_map.names or ()
     known = _known_columns(table.columns, names)
-    try:
-        columns = tuple(
-            _corrected_column(table, each, column_metadata(table_map, index)) for index, each in enumerate(known)
-        )
-    except UnicodeDecodeError as error:
-        raise mismatch_error(table, "An ENUM or SET column", f"its members are not text in {error.encoding}") from error
+    columns = tuple(
+        _corrected_column(table, each, column_metadata(table_map, index)) for index, each in enumerate(known)
+    )
     changes: dict[str, Any] = {}
     if columns != table.columns:
         changes["columns"] = columns

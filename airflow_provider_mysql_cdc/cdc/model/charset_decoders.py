@@ -43,6 +43,29 @@ UNICODE = {
 }
 """Python codec and bytes a unit by character set; they agree with the server for all well-formed data."""
 
+_EUC_END = rb"\x8f.?|[\x8e\xa1-\xfe]"
+_LAST_BYTES = {
+    "big5": rb"[\x80-\xff]",
+    "cp932": rb"[\x80-\xa0\xe0-\xff]",
+    "eucjpms": _EUC_END,
+    "euckr": rb"[\x80-\xff]",
+    "gb18030": rb"[\x81-\xfe](?:[\x30-\x39].?)?",
+    "gb2312": rb"[\x80-\xff]",
+    "gbk": rb"[\x80-\xff]",
+    "sjis": rb"[\x80-\xa0\xe0-\xff]",
+    "ucs2": rb".",
+    "ujis": _EUC_END,
+    "utf16": rb".|[\xd8-\xdb].{1,2}",
+    "utf16le": rb".|.[\xd8-\xdb].?",
+    "utf32": rb".{1,3}",
+    "utf8": rb"[\xc2-\xdf]|[\xe0-\xef].?",
+    "utf8mb3": rb"[\xc2-\xdf]|[\xe0-\xef].?",
+    "utf8mb4": rb"[\xc2-\xdf]|[\xe0-\xef].?|[\xf0-\xff].{0,2}",
+}
+"""What the server's conversions leave out at the end: fewer bytes than the first one announces (MySQL 9.7.4)."""
+_WRONG_BYTES = {"big5": 2, "euckr": 2, "gb2312": 2, "gbk": 2, "ucs2": 2, "utf32": 4}
+"""Bytes that the server's conversions read as one ``?`` where they are not well formed; elsewhere one (MySQL 9.7.4)."""
+
 
 def _overrides(text: str) -> dict[bytes, str]:
     """Read the runs of ``charset_tables.MULTI``."""
@@ -166,13 +189,32 @@ def decode_lossy(data: bytes, name: str) -> str:
         data: The bytes.
         name: MySQL's name of the character set.
     """
+    return _decode_each(data, name, UNICODE[name][1] if name in UNICODE else 1)
+
+
+def shown_text(data: bytes, name: str) -> str:
+    """Return bytes of a character set as the server converts them to UTF-8, also those that are not well formed.
+
+    They become ``?``, and an incomplete character at the end is left out.
+
+    Args:
+        data: The bytes.
+        name: MySQL's name of the character set.
+    """
+    text = _decode_each(data, name, _WRONG_BYTES.get(name, 1), _LAST_BYTES.get(name))
+    return _BEYOND_BASIC_PLANE.sub("????", text) if name in ("utf8", "utf8mb3") else text
+
+
+def _decode_each(data: bytes, name: str, wrong_bytes: int, last: bytes | None = None) -> str:
+    """Return bytes as text: ``?`` for each so many that are not well formed, and nothing for those of ``last``."""
+    decode = text_decoder(name)
     try:
-        return text_decoder(name)(data)
+        return decode(data)
     except UnicodeDecodeError:
         pass
-    out, pos, decode = [], 0, text_decoder(name)
-    unit = UNICODE[name][1] if name in UNICODE else 1
-    while pos < len(data):
+    out, pos = [], 0
+    incomplete = None if last is None else re.compile(last, re.DOTALL)
+    while pos < len(data) and not (incomplete and incomplete.fullmatch(data, pos)):
         for size in (4, 3, 2, 1):
             try:
                 character = decode(data[pos : pos + size])
@@ -184,7 +226,7 @@ def decode_lossy(data: bytes, name: str) -> str:
                 break
         else:
             out.append("?")
-            pos += unit
+            pos += wrong_bytes
     return "".join(out)
 
 

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 
 
 @pytest.mark.parametrize("name", sorted(set(MAX_CHARACTER_BYTES) - {"binary"}))
@@ -79,6 +80,31 @@ def test_a_code_without_a_character_is_a_question_mark_as_on_the_server(name: st
 def test_bytes_that_are_not_well_formed_are_refused(name: str, data: str) -> None:
     with pytest.raises(UnicodeDecodeError):
         charset(name).decode(bytes.fromhex(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        ("utf8mb4", "61fc", "a"),
+        ("utf8mb4", "62e9e862", "b?"),
+        ("utf8mb4", "e979", ""),
+        ("utf8mb3", "61fc", "a?"),
+        ("utf8mb3", "f09f9880", "????"),
+        ("ascii", "62c1c2", "b??"),
+        ("utf16", "d8414142", "?䅁"),
+        ("utf16", "0041db80", "A"),
+        ("utf16le", "c3db", ""),
+        ("utf32", "ffffffff61", "?"),
+        ("gbk", "8120e9", "?"),
+        ("sjis", "8120e9", "? "),
+        ("gb18030", "6181", "a"),
+        ("euckr", "e979ff", "?"),
+        ("eucjpms", "ffa1", "?"),
+    ],
+)
+def test_members_that_are_not_well_formed_are_what_the_server_shows(name: str, data: str, text: str) -> None:
+    """As MySQL 9.7.4 converts them."""
+    assert shown_text(bytes.fromhex(data), name) == text
 
 
 def test_an_unknown_character_set_is_named() -> None:

@@ -156,11 +156,17 @@ def test_a_column_that_only_looks_like_a_hidden_one_is_corrected(in_history: boo
 
 
 def test_what_cannot_be_read_is_an_error() -> None:
-    members = full_table_map(T, enum_members=(None, None, (b"\xff",), None))
-    with pytest.raises(SchemaMismatchError, match="members are not text"):
-        corrected_table(T, members)
     with pytest.raises(SchemaMismatchError, match="type of column note"):
         corrected_table(changed("note", type_name="INT"), full_table_map(T, charsets=(None, None, 255, 4_000)))
+
+
+def test_members_that_are_no_text_are_what_the_server_shows() -> None:
+    """As CONVERT TO CHARACTER SET utf8mb4 leaves those of latin1 (MySQL 9.7.4)."""
+    members = full_table_map(T, enum_members=(None, None, (b"b\xe9\xe8b", b"ok"), None))
+    assert corrected_table(T, members).columns[2].enum_values == ("b?", "ok")
+    with pytest.raises(SchemaMismatchError, match="members"):
+        find_correction(T, replace(members, names=None))
+    assert decoded_members([b"\xff"], "latin1") == ("ÿ",) and decoded_members([b"\xff"], "binary") == ("ÿ",)
 
 
 def test_members_whose_last_bytes_are_no_whole_character_do_not_stop_the_stream() -> None:

@@ -76,6 +76,20 @@ def test_trailing_blanks_of_char_are_cut_as_in_the_binlog() -> None:
     assert json.loads(out[0][1])["after"] == {"c": "ab", "v": "ab   "}
 
 
+def test_members_that_are_no_text_are_what_the_server_shows() -> None:
+    """SELECT gives the bytes of those that CONVERT TO CHARACTER SET utf8mb4 left so (MySQL 9.7.4)."""
+    made = table(column("e", "ENUM", charset="utf8mb4"), column("s", "SET", charset="utf8mb4"))
+    out: list[Any] = []
+    decode = compile_text_decoder(made, DEFAULT, NO_SCHEMA)
+    for value in (b"b\xe9\xe8b", b"\xe9,\xfc", "é,ü".encode()):
+        decode(packet(value, value), 0, context(), out)
+    assert [json.loads(record[1])["after"] for record in out] == [
+        {"e": "b?", "s": "b?"},
+        {"e": "?,", "s": ","},
+        {"e": "é,ü", "s": "é,ü"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("values", "what"),
     [

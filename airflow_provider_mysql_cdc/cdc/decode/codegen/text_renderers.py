@@ -29,11 +29,14 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     BASE64_PAIRS,
     base64_int,
     base64_text,
+    escape,
     escape_utf8,
     quote_byte_text,
+    to_byte_text,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES, Family
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -154,7 +157,19 @@ def _member(request: TextRequest) -> TextCode:
     """ENUM and SET: members are text in the character set binary too, a character for each byte."""
     if request.column.charset == "binary":
         return TextCode((), f"{request.bind('quote_byte_text', quote_byte_text)}(s)")
-    return _string(request)
+    shown = request.bind(f"member_{request.column.family.name}", partial(_escaped_members, request.column.family))
+    dumps = request.bind("dumps", orjson.dumps)
+    return TextCode((), f"f'\"{{s}}\"' if len({dumps}(s)) == n + 2 else f'\"{{{shown}(s)}}\"'")
+
+
+def _escaped_members(family: Family, data: str) -> str:
+    """Return members as ``escape_utf8`` does, also those of utf8mb4 that are no text: SELECT gives their bytes."""
+    try:
+        return escape_utf8(data)
+    except UnicodeDecodeError:
+        value = data.encode("latin-1")
+        members = value.split(b",") if family is Family.SET else [value]
+        return to_byte_text(escape(",".join(shown_text(member, "utf8mb4") for member in members)))
 
 
 def _binary(request: TextRequest) -> TextCode:
