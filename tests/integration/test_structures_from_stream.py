@@ -123,6 +123,9 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         "CREATE TABLE u (id INT PRIMARY KEY, e ENUM('ä','b') CHARACTER SET latin1 DEFAULT 'ä')",
         "INSERT INTO u VALUES (1,1)",
         b"CREATE TABLE w (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET ucs2 DEFAULT '\x00\xe4')",
+        "SET character_set_connection = latin1",
+        "CREATE TABLE x (id INT PRIMARY KEY, e ENUM('ä','b'), v VARCHAR(9) DEFAULT 'ä', w VARBINARY(9) DEFAULT 'ä')",
+        "INSERT INTO x (id, e) VALUES (1, 1)",
     ),
     "a connection with fewer characters than its client": (
         "SET character_set_connection = latin1",

@@ -70,5 +70,6 @@ def _literal_bytes(literal: Default, context: DdlContext) -> tuple[bytes, str]:
         return int(literal.text or "0", 2).to_bytes(size, "big"), literal.introducer or "binary"
     if literal.introducer:
         return encode_lossy(literal.text, context.client_charset), literal.introducer
-    charset = context.literal_charset
-    return encode_lossy(literal.text, context.client_charset if charset == "binary" else charset), charset
+    client, charset = context.client_charset, context.literal_charset
+    # Nothing is converted from or to bytes.
+    return encode_lossy(literal.text, client if "binary" in (client, charset) else charset), charset
