@@ -114,6 +114,22 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         "SET NAMES cp932",
         "CREATE TABLE c (id INT PRIMARY KEY, e ENUM('ソ','①') DEFAULT '①', `能` INT COMMENT '表')".encode("cp932"),
     ),
+    "letters that become a quote or a backslash": (
+        "SET NAMES armscii8",
+        b"CREATE TABLE a (id INT PRIMARY KEY, e ENUM('\xff','b\xff','c\\\xff') DEFAULT 'b\xff', "
+        b"v VARCHAR(9) DEFAULT \"x\xff\", `\xff` INT COMMENT '\xff\xa4') COMMENT '\xff' /* \xff */",
+        b"INSERT INTO a (id) VALUES (1)",
+        "SET NAMES sjis",
+        b"CREATE TABLE s (id INT PRIMARY KEY, e ENUM('\x81_','b\x81_','c\\\x81_') DEFAULT '\x81_', "
+        b"`\x81_` INT COMMENT '\x81_', a\x81_b INT)",
+        b"INSERT INTO s (id) VALUES (1)",
+        "SET NAMES ujis",
+        b"CREATE TABLE u (id INT PRIMARY KEY, e ENUM('\xa1\xc0','\x8f\xa1\xc0\xa1\xc0') DEFAULT '\xa1\xc0', c INT)",
+        b"INSERT INTO u (id) VALUES (1)",
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'",
+        b"CREATE TABLE n (id INT PRIMARY KEY, \"\xa1\xc0\" ENUM('\xa1\xc0','b') DEFAULT '\xa1\xc0', c INT)",
+        b"INSERT INTO n (id) VALUES (1)",
+    ),
     "a session of bytes": (
         "SET NAMES binary",
         "CREATE TABLE `tä` (id INT PRIMARY KEY, e ENUM('ä','b') DEFAULT 'ä', v VARBINARY(9) DEFAULT 'ä') COMMENT 'ü'",

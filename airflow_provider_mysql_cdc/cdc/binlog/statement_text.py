@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql.charset
 
-from airflow_provider_mysql_cdc.cdc.model.charset_decoders import decode_lossy, text_decoder
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import characters, decode_lossy, text_decoder
 from airflow_provider_mysql_cdc.cdc.model.charset_tables import MULTI, SINGLE
 
 SERVER_COLLATION = 45
@@ -20,6 +20,12 @@ _ANSI_QUOTES = 0x4
 _NO_BREAK_SPACE_SEPARATES = frozenset(
     ("armscii8", "cp1250", "cp852", "cp866", "dec8", "geostd8", "greek", "hebrew", "keybcs2", "latin1", "latin2")
 ) | {"latin5", "latin7"}
+# Codes that become a quote or a backslash, and are letters to the server when it reads a statement (MySQL 9.7.4).
+_PUNCTUATION_CODES = {"armscii8": (b"\xff", "'"), "sjis": (b"\x81\x5f", "\\"), "ujis": (b"\xa1\xc0", "\\")}
+_PLACEHOLDER = "\ufffe"
+"""Stands for such a character; no character set has it."""
+_LETTERS = r"[0-9A-Za-z$_\x80-\U0010ffff]*"
+_WORD = re.compile(rf"{_LETTERS}{_PLACEHOLDER}{_LETTERS}")
 _NAME = rb"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\"(.]+)"
 # How the server writes out a table (MySQL source, store_create_info); sql_quote_show_create=OFF leaves quotes out.
 _LAYOUT = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?(?:%b\.)?%b \(\n  (?=\S)" % (_NAME, _NAME))
@@ -75,7 +81,7 @@ def decode_statement(data: bytes, collation: int | None, sql_mode: int = 0) -> s
         # CREATE TABLE ... SELECT of a server without GTIDs before 8.0.21 has no mark but its layout.
         if _LAYOUT.match(data) and _is_utf8(data):
             return data.decode()
-        text = decode_lossy(data, name)
+        text = _decode_with_escapes(data, name, sql_mode)
         return _spaced(text, sql_mode) if "\xa0" in text and name in _NO_BREAK_SPACE_SEPARATES else text
     try:
         return data.decode()
@@ -118,6 +124,27 @@ def _with_hex_literals(data: bytes, sql_mode: int) -> bytes:
         return b" X'%b'" % (_ESCAPE.sub(_unescaped, content) if escapes else content).hex().encode()
 
     return _QUOTED[escapes].sub(rewritten, data)
+
+
+def _decode_with_escapes(data: bytes, name: str, sql_mode: int) -> str:
+    """Return a statement in which a letter that becomes a quote or a backslash is escaped, or its word quoted."""
+    code, character = _PUNCTUATION_CODES.get(name, (b"", ""))
+    if not code or code not in data:
+        return decode_lossy(data, name)
+    text = "".join(_PLACEHOLDER if each == code else decode_lossy(each, name) for each in characters(data, name))
+    escapes = not sql_mode & NO_BACKSLASH_ESCAPES
+
+    def escaped(match: re.Match[str]) -> str:
+        quote = match.group()[0]
+        has_escapes = escapes and (quote == "'" or (quote == '"' and not sql_mode & _ANSI_QUOTES))
+        doubled = character * (1 + (character == quote or (character == "\\" and has_escapes)))
+        parts = re.split(r"(\\.)", match.group(), flags=re.DOTALL) if has_escapes else [match.group()]
+        # What stands behind a backslash is escaped already.
+        texts = (part.replace(_PLACEHOLDER, (doubled, character)[odd % 2]) for odd, part in enumerate(parts))
+        return "".join(texts)
+
+    text = re.sub(_QUOTED[escapes].pattern.decode(), escaped, text, flags=re.DOTALL)
+    return _WORD.sub(lambda m: f"`{m.group().replace(_PLACEHOLDER, character)}`", text)
 
 
 def _spaced(text: str, sql_mode: int) -> str:

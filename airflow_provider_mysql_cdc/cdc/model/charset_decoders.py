@@ -230,6 +230,16 @@ def _decode_each(data: bytes, name: str, wrong_bytes: int, last: bytes | None = 
     return "".join(out)
 
 
+def characters(data: bytes, name: str) -> list[bytes]:
+    """Return the characters of a text; a byte that is not well formed stands alone.
+
+    Args:
+        data: The text.
+        name: MySQL's name of a character set that is not one of ``UNICODE``.
+    """
+    return re.findall(_WELL_FORMED.get(name, b".") + b"|.", data, re.DOTALL)
+
+
 def encode_lossy(text: str, name: str) -> bytes:
     """Return text in a character set, with ``?`` for characters that it does not have.
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog.statement_text import decode_statement, is_written_by_server, with_null
 
-LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251 = 8, 255, 63, 13, 25, 51
+LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251, ARMSCII8, UJIS = 8, 255, 63, 13, 25, 51, 32, 12
 NO_BACKSLASH_ESCAPES, ANSI_QUOTES = 0x100000, 0x4
 KEY = "`my_row_id` bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
 COLUMNS = "\n  `id` int NOT NULL,\n  `ä` enum('ä') DEFAULT NULL\n)"
@@ -63,6 +63,16 @@ def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:
         (b"/*!50100 DEFAULT '\xff' */", UTF8MB4, 0, "/*!50100 DEFAULT  X'ff' */"),
         (b"ADD\xa0`a\xa0b`\xa0COMMENT 'c\xa0'", LATIN1, 0, "ADD `a\xa0b` COMMENT 'c\xa0'"),
         (b"ADD \xa0a", CP1251, 0, "ADD \xa0a"),
+        (b"'a\xff' \"\xff\" `\xff` -- \xff", ARMSCII8, 0, "'a''' \"'\" `'` -- '"),
+        (rb"'\'" + b"\xff' 'b'", ARMSCII8, 0, r"'\'''' 'b'"),
+        (b"'a\xff\\' 'b'", ARMSCII8, NO_BACKSLASH_ESCAPES, r"'a''\' 'b'"),
+        (b"'a\x81_' \"\x81_\" `\x81_` '\x83\x81_'", SJIS, 0, "'a\\\\' \"\\\\\" `\\` 'メ_'"),
+        (b"\"\x81_\" '\x81_'", SJIS, ANSI_QUOTES | NO_BACKSLASH_ESCAPES, "\"\\\" '\\'"),
+        (b"\"\x81_\" '\x81_'", SJIS, ANSI_QUOTES, "\"\\\" '\\\\'"),
+        (b"'\\\xff\xff' 'b'", ARMSCII8, 0, "'\\'''' 'b'"),
+        (b"'\\\x81_' '\\\\\x81_'", SJIS, 0, "'\\\\' '\\\\\\\\'"),
+        (b"t.a\x81_b (\x81_\x81_ INT)", SJIS, 0, "t.`a\\b` (`\\\\` INT)"),
+        (b"'\x8f\xa1\xc0\xa1\xc0'", UJIS, 0, "'?\\\\'"),
         (f"CREATE TABLE `t` ({COLUMNS}".encode(), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
         (f"CREATE TABLE `t` ({COLUMNS}".encode("cp1252"), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
         ("CREATE TABLE t (`ä` INT)".encode(), LATIN1, 0, "CREATE TABLE t (`Ã¤` INT)"),
