@@ -15,6 +15,7 @@
     │   └── UnsupportedEventError   an event that must not be skipped is not understood
     ├── SchemaError                 table structure unknown or contradictory
     │   ├── DdlParseError           a relevant statement was not understood
+    │   │   └── RowsAsTextError     the rows of CREATE TABLE ... SELECT are nowhere in the binlog
     │   └── SchemaMismatchError     TABLE_MAP contradicts the schema history
     ├── ValueDecodeError            one value cannot be represented
     ├── SinkError                   the Kafka side
@@ -46,7 +47,7 @@ _DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain)\b")
 
 
 class CdcError(Exception):
-    """Base of all errors: say what, where, why, what to do next and whether a retry can help.
+    """Something of no other kind; the base of all errors, which say what, where, why, what to do, and whether to retry.
 
     Args:
         what: What went wrong, one sentence without the trailing period.
@@ -56,6 +57,8 @@ class CdcError(Exception):
         retriable: Overrides the class default.
     """
 
+    advice: ClassVar[str] = "Do what the message says."
+    """What a person should do, in the runbook and where an error has no remedy of its own."""
     retriable: ClassVar[bool] = False
 
     def __init__(
@@ -99,161 +102,214 @@ def _rebuild(cls: type[CdcError], what: str, where: str, why: str, remedy: str, 
 class ConfigError(CdcError):
     """A property is wrong, missing or unknown (FAULT-02)."""
 
+    advice = "Correct the property, argument or connection that the message names."
+
 
 class SourceError(CdcError):
     """Something on the MySQL side."""
+
+    advice = "Do what the message says."
 
 
 class SourceConnectionError(SourceError):
     """MySQL cannot be reached, or the connection broke or fell silent (FAULT-03, FAULT-06)."""
 
+    advice = "Check that the server runs, its address, and what is between it and Spark."
     retriable = True
 
 
 class SourceAuthError(SourceError):
     """MySQL refuses the account or its password."""
 
+    advice = "Correct user and password of the connection, or the account's authentication plugin."
+
 
 class SourcePrivilegeError(SourceError):
     """The account lacks a privilege (SETUP-02)."""
+
+    advice = "Grant the account the privilege that the message names."
 
 
 class SourceSettingError(SourceError):
     """A server variable makes capture impossible (SETUP-11, SETUP-16)."""
 
+    advice = "Set the server's variable as the message says."
+
 
 class BinlogPurgedError(SourceError):
     """The binlog no longer holds the start position (FAULT-04, FAULT-11)."""
+
+    advice = "Run mysql_cdc_snapshot with *Snapshot again*."
 
 
 class ServerIdInUseError(SourceError):
     """Another replication client uses the same server id (STRM-02)."""
 
+    advice = "Set database.server.id to numbers that no other replication client has."
     retriable = True
 
 
 class BinlogCorruptError(SourceError):
     """A checksum or the structure of an event does not hold."""
 
+    advice = "Run mysqlbinlog --verify-binlog-checksum on the file that the message names."
+
 
 class UnsupportedEventError(SourceError):
     """An event type that MySQL does not mark ignorable is not understood."""
+
+    advice = "Check the server's version; update this package."
 
 
 class SchemaError(CdcError):
     """A table's structure is unknown or contradictory."""
 
+    advice = "Do what the message says; often snapshot.mode=recovery reads the structures again."
+
 
 class DdlParseError(SchemaError):
     """A statement that can change a captured table was not understood (FAULT-15)."""
+
+    advice = "Report the statement; schema.history.internal.skip.unparseable.ddl=true skips it."
 
 
 class RowsAsTextError(DdlParseError):
     """A CREATE TABLE ... SELECT was logged as text, so its rows are nowhere in the binlog (SETUP-16)."""
 
+    advice = "Set binlog_format=ROW for every session, and take a new snapshot of the table."
+
 
 class SchemaMismatchError(SchemaError):
     """TABLE_MAP contradicts the structure the history gives."""
+
+    advice = "Rebuild the schema history (snapshot.mode=recovery), or take a new snapshot of the table."
 
 
 class ValueDecodeError(CdcError):
     """A value cannot be represented in the chosen mode."""
 
+    advice = "Change the mode of the column's type, or exclude the column."
+
 
 class SinkError(CdcError):
     """Something on the Kafka side."""
+
+    advice = "Do what the message says."
 
 
 class SinkConnectionError(SinkError):
     """Kafka brokers cannot be reached in time (FAULT-12)."""
 
+    advice = "Check that the brokers run, kafka.bootstrap.servers, and the client's security settings."
     retriable = True
 
 
 class SinkAuthorizationError(SinkError):
     """Kafka refuses a topic, group or transactional id."""
 
+    advice = "Grant the account the operation that the message names."
+
 
 class RecordTooLargeError(SinkError):
     """A record is larger than producer or broker accept."""
+
+    advice = "Raise the limit that the message names, or exclude the column."
 
 
 class TopicChangedError(SinkError):
     """A topic was deleted, made anew or given more partitions since the batch before."""
 
+    advice = "Find out who changed it; then run mysql_cdc_reset_offset with stored."
+
 
 class FencedError(SinkError):
     """A newer attempt with the same transactional id took over."""
 
+    advice = "Look at the newer attempt."
     retriable = True
 
 
 class RegistryError(CdcError):
     """The schema registry does not have what is needed, or answers what cannot be used."""
 
+    advice = "Do what the message says."
+
 
 class RegistryConnectionError(RegistryError):
     """The schema registry cannot be reached, or fails."""
 
+    advice = "Check that the registry runs, its URL, and what is between it and Spark."
     retriable = True
 
 
 class RegistryAuthError(RegistryError):
     """The schema registry refuses the account, the token or the certificate."""
 
+    advice = "Correct the account, token or certificate of the registry's connection."
+
 
 class IncompatibleSchemaError(RegistryError):
     """A schema fails the registry's compatibility check, or is no schema to it (FAULT-28)."""
+
+    advice = "Register a compatible schema, or change the subject's compatibility level."
 
 
 class SchemaIdChangedError(RegistryError):
     """The schema of keys has another id than the keys that were written, so equal keys would differ."""
 
+    advice = "Restore the registry's schemas with their ids, or name the registry that had them."
+
 
 class StateError(CdcError):
     """Offsets, plans or the ledger do not allow to go on."""
+
+    advice = "Do what the message says; a retry continues from the last committed marker."
 
 
 class OffsetConflictError(StateError):
     """Another run changed the stored state since it was read."""
 
+    advice = "Wait for the other run; the next try plans again."
     retriable = True
 
 
 class RunInProgressError(StateError):
     """Another run of the same topic.prefix is at work."""
 
+    advice = "Wait for the other run, or end it."
     retriable = True
 
 
 class LedgerMissingError(StateError):
     """Offsets are stored, but the ledger topic is gone or empty."""
 
+    advice = "Find out who deleted the topic; then run mysql_cdc_reset_offset with stored."
+
 
 class LedgerMismatchError(StateError):
     """Stored offset and ledger contradict each other."""
+
+    advice = "Decide where the stream continues, and run mysql_cdc_reset_offset to that position."
 
 
 class DamagedRecordError(StateError):
     """A record of the ledger, the offset store or a job spec is not of the form it was written in."""
 
+    advice = "Find out what wrote the record; the entry below says what to do with each kind."
+
 
 class NoOffsetError(StateError):
     """There is no offset and the configuration forbids to choose one."""
 
+    advice = "Run mysql_cdc_snapshot first, or set snapshot.mode so that a drain may begin without one."
 
-ERROR_TYPES: dict[str, type[CdcError]] = {
-    c.__name__: c
-    for c in (
-        CdcError, ConfigError, SourceError, SourceConnectionError, SourceAuthError, SourcePrivilegeError,
-        SourceSettingError, BinlogPurgedError, ServerIdInUseError, BinlogCorruptError, UnsupportedEventError,
-        SchemaError, DdlParseError, SchemaMismatchError, ValueDecodeError, SinkError, SinkConnectionError,
-        SinkAuthorizationError, RecordTooLargeError, TopicChangedError, FencedError, RegistryError,
-        RegistryConnectionError, RegistryAuthError, IncompatibleSchemaError, SchemaIdChangedError, StateError,
-        OffsetConflictError, RunInProgressError, LedgerMissingError, LedgerMismatchError, DamagedRecordError,
-        NoOffsetError,
-    )
-}  # fmt: skip
+
+def _tree(base: type[CdcError]) -> list[type[CdcError]]:
+    return [base, *(error for child in base.__subclasses__() for error in _tree(child))]
+
+
+ERROR_TYPES: dict[str, type[CdcError]] = {error.__name__: error for error in _tree(CdcError)}
+"""All classes by name, each behind its base."""
 
 
 def from_json(data: object) -> CdcError:

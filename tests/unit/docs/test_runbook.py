@@ -37,6 +37,24 @@ def test_a_quoted_message_stands_in_the_package(message: str) -> None:
     assert any(message in text for text in TEXTS), f"no text of the package says {message!r}"
 
 
+def test_the_table_has_a_row_for_each_error_and_is_current() -> None:
+    from airflow_provider_mysql_cdc.cdc import errors
+    from airflow_provider_mysql_cdc.cdc.error_reference import render
+
+    module = "airflow_provider_mysql_cdc.cdc.error_reference"
+    assert render(RUNBOOK) == RUNBOOK, f"run: python -m {module} docs/runbook.md"
+    declared = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.CdcError)]
+    assert [error for error in declared if f"\n| `{error.__name__}` | " not in RUNBOOK] == []
+    assert [error for error in declared if "advice" not in vars(error)] == [], "what should a person do?"
+
+
+def test_each_error_comes_back_from_its_record() -> None:
+    from airflow_provider_mysql_cdc.cdc.errors import ERROR_TYPES, from_json
+
+    for kind in ERROR_TYPES.values():
+        assert type(from_json(kind("x").to_json())) is kind
+
+
 def test_the_runbook_names_only_errors_that_exist() -> None:
     from airflow_provider_mysql_cdc.cdc.errors import ERROR_TYPES
 
