@@ -20,7 +20,8 @@
     ├── ValueDecodeError            one value cannot be represented
     ├── SinkError                   the Kafka side
     │   ├── SinkConnectionError     brokers cannot be reached; retriable
-    │   ├── SinkAuthorizationError  topic, group or transactional id refused
+    │   ├── SinkTlsError            TLS is not possible: protocol, certificate, host name
+    │   ├── SinkAuthorizationError  account, topic, group or transactional id refused
     │   ├── RecordTooLargeError     a record exceeds what the broker takes
     │   ├── TopicChangedError       a topic was deleted, made anew or given more partitions by somebody else
     │   └── FencedError             a newer attempt took over this writer
@@ -204,10 +205,16 @@ class SinkConnectionError(SinkError):
     retriable = True
 
 
-class SinkAuthorizationError(SinkError):
-    """Kafka refuses a topic, group or transactional id."""
+class SinkTlsError(SinkError):
+    """Kafka and the client cannot agree on TLS, or one of them refuses the other's certificate."""
 
-    advice = "Grant the account the operation that the message names."
+    advice = "Correct kafka.security.protocol or kafka.ssl.*; the message says which side refuses what."
+
+
+class SinkAuthorizationError(SinkError):
+    """Kafka refuses an account, a topic, group or transactional id."""
+
+    advice = "Correct the account, or grant it the operation that the message names."
 
 
 class RecordTooLargeError(SinkError):

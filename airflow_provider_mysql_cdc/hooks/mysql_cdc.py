@@ -193,16 +193,11 @@ def _check_mysql(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
 
 
 def _check_kafka(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
-    from confluent_kafka import KafkaException
-
     from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-    from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
+    from airflow_provider_mysql_cdc.cdc.sink.topics import cluster_metadata
 
-    settings = cfg.kafka_settings("admin")
     try:
-        metadata = make_admin(settings).list_topics(timeout=KAFKA_TIMEOUT_S)
-    except KafkaException as error:
-        return False, [f"Kafka: {to_sink_error(error, 'while listing topics', where=broker_addresses(settings))}"]
+        metadata = cluster_metadata(make_admin(cfg.kafka_settings("admin")), KAFKA_TIMEOUT_S)
     except CdcError as error:
         return False, [f"Kafka: {error}"]
     return True, [f"Kafka: reachable, {len(metadata.brokers)} broker(s), {len(metadata.topics)} topic(s)."]

@@ -47,12 +47,46 @@ class Files:
 
 def make_files(folder: Path) -> Files:
     """Write the files into a folder."""
-    ca, server, client = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    (folder / "ca.pem").write_bytes(_certificate("ca", ca, "ca", ca))
-    (folder / "server.pem").write_bytes(_certificate("server", server, "ca", ca) + _pem(server))
-    (folder / "client.pem").write_bytes(_certificate("client", client, "ca", ca))
-    (folder / "client.key").write_bytes(_pem(client, KEY_PASSWORD.encode()))
-    return Files(*(str(folder / n) for n in ("ca.pem", "server.pem", "client.pem", "client.key")))
+    authority = Authority(folder, "ca")
+    _, _, server = authority.issue("server")
+    client, client_key, _ = authority.issue("client", password=KEY_PASSWORD)
+    return Files(authority.certificate, server, client, client_key)
+
+
+class Authority:
+    """Sign certificates.
+
+    Args:
+        folder: Where the files are written.
+        name: The authority's name.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name, self._key = folder, name, ec.generate_private_key(ec.SECP256R1())
+        self.certificate = self._write(f"{name}.pem", _certificate(name, self._key, name, self._key, "127.0.0.1", 1))
+
+    def issue(
+        self, name: str, *, address: str = "127.0.0.1", days: int = 1, password: str = ""
+    ) -> tuple[str, str, str]:
+        """Write a certificate, its key, and both in one file; return the three paths.
+
+        Args:
+            name: Its subject, and the beginning of the files' names.
+            address: The IP address that it is for.
+            days: Days until it expires; -1 for one that expired yesterday.
+            password: Password of the key; in the file with both it has none.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        text = _certificate(name, key, self._name, self._key, address, days)
+        return (
+            self._write(f"{name}.crt", text),
+            self._write(f"{name}.key", _pem(key, password.encode())),
+            self._write(f"{name}-both.pem", _pem(key) + text),
+        )
+
+    def _write(self, name: str, content: bytes) -> str:
+        (self._folder / name).write_bytes(content)
+        return str(self._folder / name)
 
 
 def _name(text: str) -> x509.Name:
@@ -60,7 +94,12 @@ def _name(text: str) -> x509.Name:
 
 
 def _certificate(
-    subject: str, key: ec.EllipticCurvePrivateKey, issuer: str, issuer_key: ec.EllipticCurvePrivateKey
+    subject: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: str,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    address: str,
+    days: int,
 ) -> bytes:
     now = datetime.datetime.now(datetime.UTC)
     built = (
@@ -69,14 +108,14 @@ def _certificate(
         .issuer_name(_name(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=subject == issuer, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
     )
     return built.sign(issuer_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def _pem(key: ec.EllipticCurvePrivateKey, password: bytes | None = None) -> bytes:
+def _pem(key: ec.EllipticCurvePrivateKey, password: bytes = b"") -> bytes:
     how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)

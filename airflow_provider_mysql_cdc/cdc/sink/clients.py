@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import SHARED_LINGER_MS
 from airflow_provider_mysql_cdc.cdc.sink.admin_pool import ClientPool, clear_at_fork
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, client_logger, unwrap_error
 
 QUEUE_KBYTES = 3_072
@@ -235,15 +236,17 @@ def make_consumer(
 
 
 class Admin(AdminClient):  # type: ignore[misc]
-    """An admin client with the brokers' addresses and its last error, for error messages."""
+    """An admin client with the brokers' addresses and its errors, for error messages."""
 
     def __init__(self, settings: dict[str, Any], **more: Any) -> None:
         self.where = broker_addresses(settings)
-        self.last_error: KafkaError | None = None
-        super().__init__({**settings, "error_cb": self._on_error}, **more)
+        self.errors = ClientErrors(settings)
+        super().__init__({**settings, "error_cb": self.errors.note}, **more)
 
-    def _on_error(self, error: KafkaError) -> None:
-        self.last_error = error
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The last error that it has reported."""
+        return self.errors.last
 
 
 def make_admin(settings: Mapping[str, Any]) -> Admin:
@@ -275,9 +278,34 @@ def _create(kind: Callable[..., Any], client_settings: dict[str, Any], settings:
         return kind(revealed, logger=client_logger(settings))
     except (KafkaException, ValueError, TypeError) as error:
         why = scrub(unwrap_error(error).str() if isinstance(error, KafkaException) else str(error), settings)
-        raise ConfigError(
-            "the Kafka client refuses its settings",
-            where="kafka.*",
-            why=why,
-            remedy="correct or remove the property; librdkafka's CONFIGURATION.md lists the names after kafka.",
-        ) from None
+        what, where, remedy = next((named for part, *named in _REFUSED_SETTINGS if part in why))
+        raise ConfigError(what, where=where, why=why, remedy=remedy) from None
+
+
+_REFUSED_SETTINGS = (
+    (
+        "ssl.key.location failed",
+        "the private key of the client certificate cannot be read",
+        "kafka.ssl.key.location",
+        "check that the file exists where the client runs (driver and executors), and kafka.ssl.key.password",
+    ),
+    (
+        "ssl.certificate.location failed",
+        "the client certificate cannot be read",
+        "kafka.ssl.certificate.location",
+        "check that the file exists where the client runs (driver and executors) and is PEM",
+    ),
+    (
+        "ssl.ca.location failed",
+        "the certificates of the authorities cannot be read",
+        "kafka.ssl.ca.location",
+        "check that the file exists where the client runs (driver and executors) and is PEM",
+    ),
+    (
+        "",
+        "the Kafka client refuses its settings",
+        "kafka.*",
+        "correct or remove the property; librdkafka's CONFIGURATION.md lists the names after kafka.",
+    ),
+)
+"""Part of librdkafka's text, and what, where and remedy of the error; the first that occurs counts."""

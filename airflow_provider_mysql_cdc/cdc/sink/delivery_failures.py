@@ -6,11 +6,14 @@ librdkafka reports errors and undelivered records in callbacks; the call that fa
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import to_sink_error, unwrap_error
 
 _SHOWN = 200
@@ -46,17 +49,18 @@ class DeliveryFailures:
 
     Args:
         where: The writer, for error messages.
+        settings: The producer's settings.
 
     Attributes:
-        client_error: The last error that the producer reported, or that polling or flushing it raised.
+        client_errors: What the producer reported, or polling or flushing it raised.
         largest_refused: Bytes of the largest record that was refused as too large.
         oversized_batch: Topic and bytes of a batch that is larger than any request that the brokers read, or None.
         purged_record: Location and bytes of the largest record of its topic that was given up, or None.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, settings: Mapping[str, Any]) -> None:
         self._where = where
-        self.client_error: KafkaError | None = None
+        self.client_errors = ClientErrors(settings)
         self.largest_refused = 0
         self.oversized_batch: tuple[str, int] | None = None
         self.purged_record: tuple[str, int] | None = None
@@ -64,7 +68,7 @@ class DeliveryFailures:
 
     def on_client_error(self, error: KafkaError) -> None:
         """Note an error of the producer."""
-        self.client_error = error
+        self.client_errors.note(error)
 
     def on_undelivered(self, error: KafkaError, message: Message) -> None:
         """Note a record that was not delivered; only the first one is kept."""
@@ -97,7 +101,8 @@ class DeliveryFailures:
 
     def reset(self) -> None:
         """Forget the failures, for the next transaction."""
-        self.client_error = self._undelivered = self.oversized_batch = self.purged_record = None
+        self.client_errors.reset()
+        self._undelivered = self.oversized_batch = self.purged_record = None
 
     def to_error(self, error: KafkaException, action: str) -> CdcError:
         """Return the error to raise for a call that failed.
@@ -107,7 +112,7 @@ class DeliveryFailures:
             action: What the call was doing, as the end of a sentence: "while committing".
         """
         if self._undelivered is None:
-            return to_sink_error(error, action, where=self._where, hint=self.client_error)
+            return self.client_errors.to_error(error, action, where=self._where)
         hint, location, size = self._undelivered
         sink_error = to_sink_error(error, action, where=self._where, hint=hint)
         if isinstance(sink_error, FencedError):

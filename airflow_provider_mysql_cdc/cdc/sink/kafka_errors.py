@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkConnectionError,
     SinkError,
 )
+from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import find_refusal
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +60,13 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
     ),
     _E._SSL: (
         SinkConnectionError,
-        "the TLS connection to Kafka fails",
-        "check kafka.ssl.ca.location, the certificate's name and the port",
+        "the TLS connection to Kafka broke",
+        "run the task again; if it never succeeds, check kafka.ssl.* and the port",
     ),
     _E._AUTHENTICATION: (
-        SinkAuthorizationError,
-        "Kafka refuses the account or its password",
-        "check kafka.security.protocol and kafka.sasl.*",
-    ),
-    _E.SASL_AUTHENTICATION_FAILED: (
-        SinkAuthorizationError,
-        "Kafka refuses the account or its password",
-        "check kafka.security.protocol and kafka.sasl.*",
+        SinkConnectionError,
+        "the connection to Kafka broke during the login",
+        "run the task again; if it never succeeds, check kafka.sasl.*",
     ),
     _E.TOPIC_AUTHORIZATION_FAILED: (
         SinkAuthorizationError,
@@ -146,10 +142,6 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
 }
 
 
-AUTHENTICATION_ERRORS = (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL)
-"""Errors of the error callback that no retry can cure, so that there is no reason to wait for a timeout."""
-
-
 def broker_addresses(settings: Mapping[str, Any]) -> str:
     """Return the broker addresses in client settings, for messages."""
     return str(settings.get("bootstrap.servers", "")) or "no kafka.bootstrap.servers"
@@ -175,9 +167,9 @@ def to_sink_error(
         hint: The last error of the client's error callback, which can explain a timeout.
     """
     cause = unwrap_error(error)
-    if cause.code() in _UNSPECIFIC_CODES and hint is not None:
-        cause = hint if hint.code() in _ERROR_TABLE else cause
-    kind, what, remedy = _ERROR_TABLE.get(cause.code(), (SinkError, "Kafka refuses or fails", "see the brokers' logs"))
+    if cause.code() in UNSPECIFIC_CODES and hint is not None:
+        cause = hint if hint.code() in _ERROR_TABLE or find_refusal(hint) else cause
+    kind, what, remedy = _named(cause)
     why = f"{cause.name()}: {cause.str()}"
     if hint is not None and cause is not hint:
         why += f"; last error of the client: {hint.name()}: {hint.str()}"
@@ -185,8 +177,17 @@ def to_sink_error(
     return kind(f"{what}, {action}", where=where, why=why, remedy=remedy, retriable=retriable)
 
 
-# Codes that do not name a cause: a timeout, a failed state, a fatal state.
-_UNSPECIFIC_CODES = (_E._TIMED_OUT, _E._TRANSPORT, _E._STATE, _E._FATAL, _E._FAIL, _E._INCONSISTENT)
+def _named(cause: KafkaError) -> tuple[type[SinkError], str, str]:
+    if (refusal := find_refusal(cause)) is not None:
+        return refusal
+    return _ERROR_TABLE.get(cause.code(), (SinkError, "Kafka refuses or fails", "see the brokers' logs"))
+
+
+UNSPECIFIC_CODES = (
+    _E._TIMED_OUT, _E._MSG_TIMED_OUT, _E._TIMED_OUT_QUEUE, _E._TRANSPORT, _E._ALL_BROKERS_DOWN, _E._STATE, _E._FATAL,
+    _E._FAIL, _E._INCONSISTENT,
+)  # fmt: skip
+"""Codes that do not name a cause: a timeout, a failed state, a fatal state."""
 
 
 class ClientLogHandler(logging.Handler):

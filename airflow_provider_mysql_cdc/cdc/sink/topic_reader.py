@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import CachedConsumer, ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
@@ -149,7 +150,7 @@ def read_topic(
             raise
         # No transaction hides records from a read_uncommitted consumer, or before the last stable offset: the brokers
         # have stopped answering, which the client reports as an error only after ``socket.timeout.ms``.
-        raise _no_progress_error(kafka_settings, topic, blocked) from None
+        raise _no_progress_error(kafka_settings, topic, blocked, ClientErrors(kafka_settings)) from None
 
 
 def read_between(
@@ -198,21 +199,30 @@ def _consume_cached(
     ends: dict[int, int],
     timeout_s: float,
 ) -> Iterator[TopicRecord]:
+    reported, noted = ClientErrors(kafka_settings), 0
+
+    def is_refused(waited_s: float) -> bool:
+        nonlocal noted
+        for error in cached.errors[noted:]:
+            reported.note(error)
+            noted += 1
+        return reported.is_refused(waited_s)
+
     try:
         cached.consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
-        yield from _consume(cached.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
+        yield from _consume(cached.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s, is_refused)
     except HiddenByTransaction as hidden:
         if not cached.errors:
             raise
-        raise _no_progress_error(kafka_settings, topic, hidden, cached.errors[-1]) from None
+        raise _no_progress_error(kafka_settings, topic, hidden, reported) from None
 
 
 def _no_progress_error(
-    kafka_settings: Mapping[str, Any], topic: str, blocked: HiddenByTransaction, hint: KafkaError | None = None
+    kafka_settings: Mapping[str, Any], topic: str, blocked: HiddenByTransaction, reported: ClientErrors
 ) -> SinkError:
     error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {blocked}")
     where = f"topic {topic} at {broker_addresses(kafka_settings)}"
-    return to_sink_error(error, "while reading a topic", where=where, hint=hint)
+    return reported.to_error(error, "while reading a topic", where=where)
 
 
 _CONSUME_BATCH = 500
@@ -220,7 +230,12 @@ _CONSUME_BATCH = 500
 
 
 def _consume(
-    consumer: Consumer, topic: str, starts: Mapping[int, int], ends: dict[int, int], timeout_s: float
+    consumer: Consumer,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: dict[int, int],
+    timeout_s: float,
+    is_refused: Callable[[float], bool],
 ) -> Iterator[TopicRecord]:
     deadline, positions = time.monotonic() + timeout_s, dict(starts)
     while ends:
@@ -236,7 +251,8 @@ def _consume(
                 yield record
             if partition in ends and offset >= ends[partition]:
                 del ends[partition]
-        if ends and time.monotonic() > deadline:
+        waited_s = time.monotonic() + timeout_s - deadline
+        if ends and (waited_s > timeout_s or is_refused(waited_s)):
             raise HiddenByTransaction(", ".join(f"partition {p}: {positions[p]} of {ends[p]}" for p in sorted(ends)))
 
 

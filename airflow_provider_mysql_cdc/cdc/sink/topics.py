@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, to_sink_error, unwrap_error
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import await_result, client_errors
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import unwrap_error
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +103,11 @@ def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> list[str]:
     created = []
     for name, future in admin.create_topics(new, operation_timeout=_TIMEOUT_S).items():
         try:
-            future.result(_TIMEOUT_S + 5)
+            await_result(admin, future, _TIMEOUT_S + 5)
             created.append(name)
         except KafkaException as error:
             if unwrap_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise to_sink_error(error, "while creating a topic", where=f"topic {name}") from None
+                raise client_errors(admin).to_error(error, "while creating a topic", where=f"topic {name}") from None
     _wait_visible(admin, missing)
     return created
 
@@ -171,7 +171,7 @@ def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, 
     infos: dict[str, TopicInfo] = {}
     for name, future in futures.items():
         try:
-            infos[name] = _topic_info(future.result(_DESCRIBE_TIMEOUT_S + 1))
+            infos[name] = _topic_info(await_result(admin, future, _DESCRIBE_TIMEOUT_S + 1))
         except KafkaException as error:
             if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 return None  # listing all topics reports the cause
@@ -196,27 +196,33 @@ def all_partition_counts(admin: AdminClient) -> dict[str, int]:
     Raises:
         SinkConnectionError: Kafka cannot be reached.
     """
-    return {name: len(topic.partitions) for name, topic in _metadata(admin).items() if topic.partitions}
+    topics = cluster_metadata(admin, _METADATA_TIMEOUT_S, _METADATA_SLOW_S).topics
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
 
 
-def _metadata(admin: AdminClient) -> dict[str, Any]:
-    started, timeout_s = time.monotonic(), _METADATA_TRY_S
+def cluster_metadata(admin: AdminClient, timeout_s: float, slow_s: float | None = None) -> Any:
+    """Return the client's metadata of all brokers and of all topics that the account may see.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        timeout_s: Seconds after which this fails if a connection to the brokers has failed.
+        slow_s: The same if the brokers are only slow; None for as long.
+
+    Raises:
+        SinkConnectionError: Kafka cannot be reached.
+        SinkError: Kafka and the settings do not fit.
+    """
+    started, try_s = time.monotonic(), _METADATA_TRY_S
     while True:
         try:
             # All topics: a request for a topic that does not exist would create it if auto.create.topics.enable is on.
-            topics: dict[str, Any] = admin.list_topics(timeout=timeout_s).topics
-            return topics
+            return admin.list_topics(timeout=try_s)
         except KafkaException as error:
-            with contextlib.suppress(KafkaException):
-                admin.poll(0)
-            hint = getattr(admin, "last_error", None)
-            refused = hint is not None and hint.code() in AUTHENTICATION_ERRORS
-            limit = _METADATA_SLOW_S if hint is None else _METADATA_TIMEOUT_S
-            if refused or time.monotonic() >= started + limit:
-                raise to_sink_error(
-                    error, "while listing topics", where=getattr(admin, "where", ""), hint=hint
-                ) from None
-            timeout_s = min(2 * timeout_s, max(_METADATA_TRY_S, started + limit - time.monotonic()))
+            errors, waited_s = client_errors(admin), time.monotonic() - started
+            limit = slow_s or timeout_s if errors.last is None else timeout_s
+            if waited_s >= limit or errors.is_refused(waited_s):
+                raise errors.to_error(error, "while listing topics", where=getattr(admin, "where", "")) from None
+            try_s = min(2 * try_s, max(_METADATA_TRY_S, started + limit - time.monotonic()))
 
 
 def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str) -> dict[str, TopicInfo]:
@@ -239,10 +245,10 @@ def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str)
         batch = TopicCollection(names[start : start + _DESCRIBE_BATCH])
         for name, future in admin.describe_topics(batch, request_timeout=_TIMEOUT_S).items():
             try:
-                description = future.result(_TIMEOUT_S + 5)
+                description = await_result(admin, future, _TIMEOUT_S + 5)
             except KafkaException as error:
                 if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-                    raise to_sink_error(
+                    raise client_errors(admin).to_error(
                         error, "while describing a topic", where=f"topic {name} at {addresses}"
                     ) from None
                 continue
@@ -287,7 +293,8 @@ def broker_count(admin: AdminClient) -> int:
         admin: From ``clients.make_admin``.
     """
     try:
-        return len(admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes)
+        cluster = admin.describe_cluster(request_timeout=_TIMEOUT_S)
+        return len(await_result(admin, cluster, _TIMEOUT_S + 5).nodes)
     except KafkaException as error:
         log.info("the number of brokers cannot be determined: %s", unwrap_error(error).str())
         return 0
@@ -306,11 +313,11 @@ def topic_id(admin: AdminClient, topic: str) -> str | None:
 
     future: Future[Any] = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)[topic]
     try:
-        return str(future.result(_TIMEOUT_S + 5).topic_id)
+        return str(await_result(admin, future, _TIMEOUT_S + 5).topic_id)
     except KafkaException as error:
         if unwrap_error(error).code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return None
-        raise to_sink_error(error, "while describing a topic", where=f"topic {topic}") from None
+        raise client_errors(admin).to_error(error, "while describing a topic", where=f"topic {topic}") from None
 
 
 def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
@@ -326,7 +333,8 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
     """
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
-        entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result(_TIMEOUT_S + 5)
+        answer = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource]
+        entries = await_result(admin, answer, _TIMEOUT_S + 5)
     except KafkaException as error:
         if unwrap_error(error).code() in (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -342,7 +350,7 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
                 remedy="find out who deletes it; the next attempt reports what is lost with it, and how to continue",
                 retriable=True,
             ) from None
-        raise to_sink_error(error, "while reading topic settings", where=f"topic {topic}") from None
+        raise client_errors(admin).to_error(error, "while reading topic settings", where=f"topic {topic}") from None
     return {name: str(entry.value) for name, entry in entries.items()}
 
 
@@ -384,9 +392,9 @@ def _offsets(
     while True:
         futures = admin.list_offsets(requests, isolation_level=isolation, request_timeout=_TIMEOUT_S)
         try:
-            return {tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()}
+            return {tp.partition: await_result(admin, f, _TIMEOUT_S + 5).offset for tp, f in futures.items()}
         except KafkaException as error:
             # A topic that was just created is described before its partitions have leaders.
             if unwrap_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
-                raise to_sink_error(error, "while asking for offsets", where=f"topic {topic}") from None
+                raise client_errors(admin).to_error(error, "while asking for offsets", where=f"topic {topic}") from None
             time.sleep(0.05)

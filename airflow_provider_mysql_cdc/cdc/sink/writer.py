@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import PARTITION, Headers, Row
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text, outlived_timeout
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, unwrap_error
 from airflow_provider_mysql_cdc.cdc.sink.producer_client import ProducerClient, ProducerOptions
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import oversized_batch, record_too_large
 
@@ -69,7 +69,7 @@ class TransactionalWriter:
         self._linger = AdaptiveLinger(
             single_partition=single_partition, fixed=not LINGER_NAMES.isdisjoint(kafka_settings)
         )
-        self._failures = DeliveryFailures(self._where)
+        self._failures = DeliveryFailures(self._where, kafka_settings)
         self._open = False
         self._began = 0.0
         self._serve_at = _SERVE_BYTES
@@ -115,15 +115,15 @@ class TransactionalWriter:
             SinkAuthorizationError: Kafka refuses the account or the transactional id.
             SinkError: Kafka refuses for another reason.
         """
-        client, deadline = self._kafka.producer, time.monotonic() + timeout_s
+        client, started = self._kafka.producer, time.monotonic()
+        deadline = started + timeout_s
         while True:
             try:
                 client.init_transactions(max(0.1, min(1.0, deadline - time.monotonic())))
                 return
             except KafkaException as error:
                 self._serve(0)
-                client_error = self._failures.client_error
-                refused = client_error is not None and client_error.code() in AUTHENTICATION_ERRORS
+                refused = self._failures.client_errors.is_refused(time.monotonic() - started)
                 if refused or not unwrap_error(error).retriable() or time.monotonic() >= deadline:
                     raise self._to_error(error, "while taking over the writer") from None
 

@@ -154,6 +154,6 @@ class Shelf:
 
 def test_a_reader_does_not_wait_for_messages_after_the_end() -> None:
     shelf = Shelf([Message(0), Message(1), Message(2, last=True)])
-    found = topic_reader._consume(shelf, "t", {0: 0}, {0: 2}, 60)
+    found = topic_reader._consume(shelf, "t", {0: 0}, {0: 2}, 60, lambda waited_s: False)
     assert [record.offset for record in found] == [0, 1]
     assert shelf.waited == 0

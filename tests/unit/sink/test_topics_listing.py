@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink import topics
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 
 
 class Slow:
@@ -17,7 +18,9 @@ class Slow:
 
     def __init__(self, needs_s: float, last_error: KafkaError | None = None) -> None:
         self.now = 0.0
-        self.needs_s, self.last_error = needs_s, last_error
+        self.needs_s, self.errors = needs_s, ClientErrors({})
+        if last_error is not None:
+            self.errors.note(last_error)
 
     def list_topics(self, timeout: float) -> Any:
         self.now += min(timeout, self.needs_s)

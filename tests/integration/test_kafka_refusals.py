@@ -1,0 +1,262 @@
+"""A Kafka that refuses protocol, certificate, mechanism or account: each has its name, soon, and is not retried."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pytest
+from kit.private_kafka import PASSWORD, USER, PrivateKafka
+
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    SinkAuthorizationError,
+    SinkConnectionError,
+    SinkError,
+    SinkTlsError,
+)
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_between, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicSpec,
+    cluster_metadata,
+    describe_topics,
+    end_offsets,
+    ensure_topics,
+    topic_config,
+    topic_id,
+)
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+NAMED_WITHIN_S = 10.0
+TIMEOUT_MS = 30_000
+WRONG_PASSWORD, KEY_PASSWORD = "hunter2-wrong", "key-word-of-the-client"
+Settings = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def kafka(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateKafka]:
+    """Return a broker with one listener for each way to connect, and certificates of its clients."""
+    broker = PrivateKafka.create(tmp_path_factory.mktemp("kafka"))
+    broker.authority.issue("client", password=KEY_PASSWORD)
+    broker.stranger.issue("strange-client")
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def certificate(kafka: PrivateKafka, name: str = "client", password: str = KEY_PASSWORD) -> Settings:
+    """Return the settings of a client certificate."""
+    return {
+        "ssl_certificate_location": str(kafka.folder / f"{name}.crt"),
+        "ssl_key_location": str(kafka.folder / f"{name}.key"),
+        "ssl_key_password": password,
+    }
+
+
+ACCEPTED: dict[str, Callable[[PrivateKafka], Settings]] = {
+    "SSL with a client certificate": lambda k: k.settings("SSL", **certificate(k)),
+    "SASL without TLS": lambda k: k.settings("SASL_PLAINTEXT"),
+    "SASL_SSL PLAIN": lambda k: k.settings("SASL_SSL", sasl_mechanism="PLAIN"),
+    "SASL_SSL SCRAM-SHA-256": lambda k: k.settings("SASL_SSL", sasl_mechanism="SCRAM-SHA-256"),
+    "SASL_SSL SCRAM-SHA-512": lambda k: k.settings("SASL_SSL", sasl_mechanism="SCRAM-SHA-512"),
+    "a name that is not checked": lambda k: k.settings("OTHERNAME", ssl_endpoint_identification_algorithm="none"),
+}
+
+
+class Wrong(NamedTuple):
+    """One way to set it wrong, and the error that it leads to."""
+
+    settings: Callable[[PrivateKafka], Settings]
+    error: type[CdcError]
+    what: str
+
+
+TLS_NEEDED, TLS_NOT_USED = "listener uses TLS, and the client does not", "listener does not use TLS"
+UNTRUSTED, LOGIN = "signed by an authority that is not trusted", "refuses the account or its password"
+REFUSED = {
+    "no TLS to a TLS listener": Wrong(
+        lambda k: k.settings("SSL", security_protocol="plaintext"), SinkTlsError, TLS_NEEDED
+    ),
+    "SASL without TLS to a TLS listener": Wrong(
+        lambda k: k.settings("SASL_SSL", security_protocol="sasl_plaintext"), SinkTlsError, TLS_NEEDED
+    ),
+    "TLS to a listener without": Wrong(
+        lambda k: k.settings("PLAINTEXT", security_protocol="ssl"), SinkTlsError, TLS_NOT_USED
+    ),
+    "SASL_SSL to a listener without TLS": Wrong(
+        lambda k: k.settings("SASL_PLAINTEXT", security_protocol="sasl_ssl"), SinkTlsError, TLS_NOT_USED
+    ),
+    "an unknown authority": Wrong(
+        lambda k: k.settings("SASL_SSL", ssl_ca_location=k.stranger.certificate), SinkTlsError, UNTRUSTED
+    ),
+    "no authority": Wrong(lambda k: k.settings("SASL_SSL", ssl_ca_location=""), SinkTlsError, UNTRUSTED),
+    "another host name": Wrong(lambda k: k.settings("OTHERNAME"), SinkTlsError, "for another host name"),
+    "an expired certificate": Wrong(lambda k: k.settings("EXPIRED"), SinkTlsError, "certificate has expired"),
+    "no client certificate": Wrong(lambda k: k.settings("SSL"), SinkTlsError, "asks for a client certificate"),
+    "a client certificate of another authority": Wrong(
+        lambda k: k.settings("SSL", **certificate(k, "strange-client", "")),
+        SinkTlsError,
+        "refuses the client's certificate",
+    ),
+    "a wrong password of the key": Wrong(
+        lambda k: k.settings("SSL", **certificate(k, password=WRONG_PASSWORD)),
+        ConfigError,
+        "the private key of the client certificate cannot be read",
+    ),
+    "no file of the authority": Wrong(
+        lambda k: k.settings("SASL_SSL", ssl_ca_location=str(k.folder / "gone.pem")),
+        ConfigError,
+        "the certificates of the authorities cannot be read",
+    ),
+    "a mechanism that the broker lacks": Wrong(
+        lambda k: k.settings("SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256"),
+        SinkAuthorizationError,
+        "does not offer the SASL mechanism",
+    ),
+    "a wrong password": Wrong(
+        lambda k: k.settings("SASL_SSL", sasl_password=WRONG_PASSWORD), SinkAuthorizationError, LOGIN
+    ),
+    "a wrong password of SCRAM": Wrong(
+        lambda k: k.settings("SASL_SSL", sasl_password=WRONG_PASSWORD, sasl_mechanism="SCRAM-SHA-512"),
+        SinkAuthorizationError,
+        LOGIN,
+    ),
+    "an unknown account": Wrong(
+        lambda k: k.settings("SASL_SSL", sasl_username="nobody", sasl_mechanism="SCRAM-SHA-256"),
+        SinkAuthorizationError,
+        LOGIN,
+    ),
+    "an account to a listener without": Wrong(
+        lambda k: k.settings(
+            "PLAINTEXT",
+            security_protocol="sasl_plaintext",
+            sasl_mechanism="PLAIN",
+            sasl_username=USER,
+            sasl_password=PASSWORD,
+        ),
+        SinkAuthorizationError,
+        "listener takes no account",
+    ),
+    "no account to a listener with": Wrong(
+        lambda k: k.settings("SASL_PLAINTEXT", security_protocol="plaintext"),
+        SinkAuthorizationError,
+        "asks for an account",
+    ),
+    "no account to a TLS listener with": Wrong(
+        lambda k: k.settings("SASL_SSL", security_protocol="ssl"), SinkAuthorizationError, "asks for an account"
+    ),
+}
+
+
+def take_over(settings: Settings) -> None:
+    """Initialise a transactional producer."""
+    with TransactionalWriter(settings, "refused.0", transaction_timeout_ms=TIMEOUT_MS) as writer:
+        writer.init(30)
+
+
+CLIENTS: dict[str, Callable[[Settings], object]] = {
+    "describe": lambda s: describe_topics(make_admin(s), ["t"], s["bootstrap.servers"]),
+    "list": lambda s: cluster_metadata(make_admin(s), 15),
+    "transactions": take_over,
+    "consume": lambda s: list(read_between(s, "t", {0: (0, 5)}, timeout_s=30)),
+}
+MORE_CLIENTS: dict[str, Callable[[Settings], object]] = {
+    "create": lambda s: ensure_topics(make_admin(s), {"t": TopicSpec(1, 1)}),
+    "id": lambda s: topic_id(make_admin(s), "t"),
+    "settings": lambda s: topic_config(make_admin(s), "t"),
+    "offsets": lambda s: end_offsets(make_admin(s), "t", [0]),
+    "read": lambda s: list(read_topic_committed(s, "t", timeout_s=30)),
+    "write": lambda s: write_plain(s, [SideRecord("t", b"k", b"v", None)], timeout_s=30),
+}
+
+
+def outcome(client: Callable[[Settings], object], settings: Settings) -> tuple[BaseException | None, float]:
+    """Return what a client ends with, and after how many seconds."""
+    started = time.monotonic()
+    try:
+        client(settings)
+    except Exception as error:  # judged by the test
+        return error, time.monotonic() - started
+    return None, time.monotonic() - started
+
+
+def judge(name: str, clients: dict[str, Callable[[Settings], object]], kafka: PrivateKafka) -> None:
+    """Check that each of these clients is refused with the error of this name."""
+    wrong = REFUSED[name]
+    settings = wrong.settings(kafka)
+    with ThreadPoolExecutor(len(clients)) as pool:
+        outcomes = list(pool.map(lambda client: outcome(client, settings), clients.values()))
+    for client, (error, seconds) in zip(clients, outcomes, strict=True):
+        assert type(error) is wrong.error and wrong.what in error.what, f"{client}: {error!r}"
+        assert not error.can_retry and error.remedy and error.why, client
+        assert seconds < NAMED_WITHIN_S, f"{client}: {seconds:.1f} s"
+        for secret in (WRONG_PASSWORD, KEY_PASSWORD, PASSWORD):
+            assert secret not in str(error), client
+
+
+@pytest.mark.req("FAULT-12")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_work_is_named_soon_and_not_retried(kafka: PrivateKafka, name: str) -> None:
+    judge(name, CLIENTS, kafka)
+
+
+@pytest.mark.parametrize("name", ["a wrong password", "no TLS to a TLS listener"])
+def test_it_is_named_by_every_request(kafka: PrivateKafka, name: str) -> None:
+    judge(name, MORE_CLIENTS, kafka)
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_records_are_written_and_read_with_each_kind_of_login(kafka: PrivateKafka, unique: str, name: str) -> None:
+    settings = ACCEPTED[name](kafka)
+    ensure_topics(make_admin(settings), {unique: TopicSpec(1, 1)})
+    with TransactionalWriter(settings, f"{unique}.0", transaction_timeout_ms=TIMEOUT_MS) as writer:
+        writer.init()
+        writer.produce(unique, b"k", b"v", 0)
+        writer.commit()
+    assert [record.value for record in read_topic_committed(settings, unique)] == [b"v"]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.3, 1.2])
+def test_a_transaction_timeout_above_the_brokers_limit_has_its_name(
+    kafka: PrivateKafka, unique: str, pause_s: float
+) -> None:
+    settings = kafka.settings("PLAINTEXT")
+    with TransactionalWriter(settings, f"{unique}.0", transaction_timeout_ms=600_000) as writer:
+        for _ in range(3):  # also after the producer has given up
+            with pytest.raises(SinkError, match="refuses the transaction timeout") as caught:
+                writer.init(20)
+            assert not caught.value.can_retry and "transaction.max.timeout.ms" in caught.value.remedy
+            time.sleep(pause_s)
+        writer._kafka.poll(0)
+        with pytest.raises(SinkError, match="refuses the transaction timeout"):
+            writer.produce("t", b"k", b"v", 0)
+
+
+def test_a_broker_that_is_down_stays_a_matter_of_time(kafka: PrivateKafka) -> None:
+    """Also where its listeners would refuse: nothing answers, so nothing is certain."""
+    from stacklib.ports import any_free
+
+    nobody = {"bootstrap.servers": f"127.0.0.1:{any_free()}", "security.protocol": "ssl"}
+    with pytest.raises(SinkConnectionError) as caught:
+        cluster_metadata(make_admin(nobody), 4)
+    assert caught.value.can_retry and "cannot be reached" in caught.value.what
+
+
+def test_a_broker_that_restarts_is_waited_for(kafka: PrivateKafka) -> None:
+    """Its last answers, and the first connections after its start, are no refusals."""
+    settings = kafka.settings("SASL_SSL", sasl_mechanism="SCRAM-SHA-512")
+    with ThreadPoolExecutor(4) as pool:
+        stopping = [pool.submit(outcome, CLIENTS["list"], settings) for _ in range(3)]
+        kafka.stop()
+        starting = [pool.submit(outcome, client, settings) for client in (CLIENTS["list"], take_over)]
+        kafka.start()
+        ends = [future.result() for future in (*stopping, *starting)]
+    for error, _ in ends:
+        assert error is None or (type(error) is SinkConnectionError and error.can_retry), ends
+    assert any(error is None for error, _ in ends[-2:]), ends

@@ -1,0 +1,182 @@
+"""What Kafka refuses is told from what may pass, and the reason is not lost among the errors that follow it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError, SinkError, SinkTlsError
+from airflow_provider_mysql_cdc.cdc.sink import client_errors, listener_probe
+from airflow_provider_mysql_cdc.cdc.sink import kafka_refusals as refusals
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors, await_result
+from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import Refusal, find_refusal
+from airflow_provider_mysql_cdc.cdc.sink.listener_probe import Verdict, probe_servers
+
+E = KafkaError
+HANDSHAKE = "ssl://127.0.0.1:1/bootstrap: SSL handshake failed: "
+DOWN = E(E._ALL_BROKERS_DOWN, "1/1 brokers are down")
+TIMEOUT = E(E._TRANSPORT, "Failed to get metadata: Local: Broker transport failure")
+WRONG_PASSWORD = E(E._AUTHENTICATION, "SASL authentication error: Authentication failed: Invalid username or password")
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "refusal"),
+    [
+        (E._SSL, HANDSHAKE + "error:0A000086:SSL routines::certificate verify failed: broker", refusals.UNVERIFIED),
+        (E._TRANSPORT, "error:0A000086:SSL routines::certificate verify failed", refusals.UNVERIFIED),
+        (E._TRANSPORT, "Receive failed: ssl/tls alert bad certificate: SSL alert 42", refusals.CERTIFICATE_REFUSED),
+        (E._TRANSPORT, "Receive failed: tlsv1 alert unknown ca: SSL alert number 48", refusals.CERTIFICATE_REFUSED),
+        (E._TRANSPORT, "tlsv13 alert certificate required: SSL alert number 116", refusals.CERTIFICATE_MISSING),
+        (E._SSL, HANDSHAKE + "tlsv1 alert protocol version: SSL alert number 70", refusals.NO_COMMON_TLS),
+        (E._AUTHENTICATION, "SASL authentication error: Authentication failed: Invalid username", refusals.LOGIN),
+        (E.SASL_AUTHENTICATION_FAILED, "Broker: SASL Authentication failed", refusals.LOGIN),
+        (E._AUTHENTICATION, "handshake failed: Broker: Unsupported SASL mechanism: broker's", refusals.MECHANISM),
+        (E._AUTHENTICATION, "Broker: Request not valid in current SASL state", refusals.ACCOUNT_NOT_TAKEN),
+        # A broker that goes down or starts.
+        (E._AUTHENTICATION, "SaslAuthenticateRequest failed: Local: Broker transport failure", None),
+        (E._AUTHENTICATION, "SASL PLAIN mechanism handshake failed: Local: Timed out: broker's supported", None),
+        (E._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: 503", None),
+        (E._SSL, HANDSHAKE + "error:0A000126:SSL routines::unexpected eof while reading", None),
+        (E._TRANSPORT, HANDSHAKE + "Disconnected: connecting to a PLAINTEXT broker listener?", None),
+        (E._TRANSPORT, "Disconnected while requesting ApiVersion: might be caused by incorrect security", None),
+        (E._TRANSPORT, "Connect to ipv4#127.0.0.1:1 failed: Connection refused", None),
+        (E._ALL_BROKERS_DOWN, "1/1 brokers are down", None),
+    ],
+)
+def test_only_what_is_certain_is_a_refusal(code: int, text: str, refusal: Refusal | None) -> None:
+    assert find_refusal(E(code, text)) is refusal
+    reported = ClientErrors({})
+    reported.note(E(code, text))
+    assert reported.to_error(TIMEOUT, "while testing", where="w").can_retry == (refusal is None)
+
+
+def test_the_reason_outlasts_the_errors_that_follow_it() -> None:
+    reported = ClientErrors({})
+    for error in (WRONG_PASSWORD, DOWN, E(E._TRANSPORT, "down")):
+        reported.note(error)
+    named = reported.to_error(TIMEOUT, "while testing", where="w")
+    assert type(named) is SinkAuthorizationError and "Invalid username" in named.why
+    reported.reset()
+    assert reported.last is None and type(reported.to_error(TIMEOUT, "x", where="w")) is SinkConnectionError
+
+
+@pytest.mark.parametrize("vague", [E._FATAL, E._STATE, E._ALL_BROKERS_DOWN])
+def test_the_transaction_timeout_keeps_its_name(vague: int) -> None:
+    reported = ClientErrors({})
+    for code in (E.INVALID_TRANSACTION_TIMEOUT, vague):
+        reported.note(E(code))
+    for code in (E._STATE, E._FATAL, E._TIMED_OUT, E.INVALID_TRANSACTION_TIMEOUT):
+        named = reported.to_error(KafkaException(E(code)), "x", where="w")
+        assert type(named) is SinkError and "transaction timeout" in named.what and not named.can_retry
+
+
+def test_a_clear_answer_counts_more_than_what_was_reported_before() -> None:
+    reported = ClientErrors({})
+    reported.note(WRONG_PASSWORD)
+    named = reported.to_error(E(E.UNKNOWN_TOPIC_OR_PART, "no such topic"), "x", where="w")
+    assert "does not exist" in named.what
+
+
+def test_waiting_ends_only_where_no_broker_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = ClientErrors({})
+    reported.note(WRONG_PASSWORD)
+    assert not reported.is_refused(60), "another broker may answer"
+    reported.note(DOWN)
+    assert reported.is_refused(5) and not reported.is_refused(0.1)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "counts"), [(refusals.TLS_NEEDED, True), (refusals.ACCOUNT_NEEDED, True), (refusals.EXPIRED, False)]
+)
+def test_the_listener_is_asked_once_and_not_about_its_certificate(
+    monkeypatch: pytest.MonkeyPatch, refusal: Refusal, counts: bool
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        client_errors, "probe_servers", lambda settings: asked.append(settings) or Verdict(refusal, "it said so")
+    )
+    reported = ClientErrors({})
+    assert not reported.is_refused(60) and not asked
+    reported.note(DOWN)
+    for _ in range(3):
+        assert reported.is_refused(60) == counts
+    named = reported.to_error(TIMEOUT, "x", where="w")
+    assert (named.what.startswith(refusal.what), named.can_retry) == (counts, not counts)
+    assert len(asked) == 1
+
+
+def test_an_expired_certificate_is_named_after_the_client_has_refused_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_errors, "probe_servers", lambda settings: Verdict(refusals.EXPIRED, "b:1: it expired"))
+    reported = ClientErrors({})
+    reported.note(E(E._SSL, "certificate verify failed"))
+    named = reported.to_error(TIMEOUT, "x", where="w")
+    assert type(named) is SinkTlsError and "expired" in named.what and "b:1: it expired" in named.why
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"), [({}, refusals.CERTIFICATE_MISSING), ({"ssl.certificate.location": "c.pem"}, None)]
+)
+def test_a_client_without_a_certificate_is_told_so(settings: dict[str, str], what: Refusal | None) -> None:
+    reported = ClientErrors(settings)
+    reported.note(E(E._TRANSPORT, "ssl/tls alert bad certificate"))
+    named = reported.to_error(TIMEOUT, "x", where="w")
+    assert named.what.startswith((what or refusals.CERTIFICATE_REFUSED).what)
+
+
+class Admin:
+    """A client that reports in poll()."""
+
+    def __init__(self, *errors: KafkaError) -> None:
+        self.errors, self._untold = ClientErrors({}), list(errors)
+
+    def poll(self, timeout: float) -> None:
+        while self._untold:
+            self.errors.note(self._untold.pop(0))
+
+
+def test_a_request_does_not_wait_longer_than_for_a_refusal() -> None:
+    never: Future[Any] = Future()
+    with pytest.raises(KafkaException):
+        await_result(Admin(WRONG_PASSWORD, DOWN), never, 30)
+    with pytest.raises(TimeoutError):
+        await_result(Admin(WRONG_PASSWORD), never, 0.3)
+    done: Future[Any] = Future()
+    done.set_result(7)
+    assert await_result(object(), done, 1) == 7
+
+
+@pytest.fixture
+def closing() -> Iterator[str]:
+    """Return the address of a server that closes each connection, as a broker that goes down does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    server.accept()[0].close()
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("protocol", ["plaintext", "ssl", "sasl_ssl", "sasl_plaintext"])
+def test_a_listener_that_closes_each_connection_gives_no_verdict(closing: str, protocol: str) -> None:
+    assert probe_servers({"bootstrap.servers": closing, "security.protocol": protocol}) is None
+
+
+def test_servers_of_which_one_may_fit_give_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        listener_probe, "_probe", lambda host, port, _: Verdict(refusals.TLS_NEEDED, host) if host == "a" else None
+    )
+    assert probe_servers({"bootstrap.servers": "a:1,a:2"}) is not None
+    assert probe_servers({"bootstrap.servers": "a:1,b:2"}) is None
+    assert probe_servers({"bootstrap.servers": "SSL://a:1, [::1]:2"}) is None
+    assert probe_servers({"bootstrap.servers": ""}) is None
