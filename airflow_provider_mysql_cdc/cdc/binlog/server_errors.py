@@ -121,6 +121,13 @@ _LOCK_TIMEOUT = ErrorTemplate(
     "end the statement or the LOCK TABLES that holds it (performance_schema.metadata_locks), or raise "
     "snapshot.lock.timeout.ms",
 )
+_QUERY_TIMEOUT = ErrorTemplate(
+    SourceError,
+    "MySQL ended a query that took longer than max_execution_time",
+    "run the task again when the server has less to do; raise max_execution_time of the server, or take it out of "
+    "init_connect: sessions of this package set it to 0, but not before their first queries",
+    True,
+)
 _STATEMENT_REFUSED = ErrorTemplate(SourceError, "MySQL refused a statement", "see the server's message")
 
 # Access denied, anonymous, password expired, account locked, host unknown or blocked, plugin missing.
@@ -129,9 +136,10 @@ _BY_CODE: dict[int, ErrorTemplate] = {
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _PRIVILEGE),
     **dict.fromkeys((1040, 1203, 1226), _BUSY),
     **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
-    **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3024, 3169, 4031), _LOST),
+    **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3169, 4031), _LOST),
     TLS_ERROR: _TLS,
     1205: _LOCK_TIMEOUT,
+    3024: _QUERY_TIMEOUT,
     1381: _NO_BINLOG,
     1220: _PURGED,
     1373: _PURGED,

@@ -73,6 +73,7 @@ def test_the_text_decides_what_ended_a_dump(text: str, error: type[SourceError])
         (1053, SourceConnectionError, True),
         (2026, SourceConnectionError, False),
         (1381, SourceSettingError, False),
+        (3024, SourceError, True),
         (1064, SourceError, False),
     ],
 )
@@ -80,6 +81,11 @@ def test_the_number_decides_otherwise(code: int, error: type[SourceError], retri
     found = from_exception(pymysql.OperationalError(code, "text"), "db:3306")
     assert type(found) is error and found.can_retry is retriable
     assert f"MySQL error {code}: text" in found.why
+
+
+def test_a_query_that_took_too_long_is_no_broken_connection() -> None:
+    found = from_exception(pymysql.OperationalError(3024, "maximum statement execution time exceeded"), "db:3306")
+    assert "max_execution_time" in found.what and "connection" not in found.what
 
 
 def test_a_lost_transaction_is_distinguished_from_a_purged_one() -> None:
