@@ -208,7 +208,7 @@ class SinkConnectionError(SinkError):
 class SinkTlsError(SinkError):
     """Kafka and the client cannot agree on TLS, or one of them refuses the other's certificate."""
 
-    advice = "Correct kafka.security.protocol or kafka.ssl.*; the message says which side refuses what."
+    advice = "Correct kafka.security.protocol, or the certificate or authority that the message names."
 
 
 class SinkAuthorizationError(SinkError):
