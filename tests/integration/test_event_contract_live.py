@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -190,19 +190,16 @@ def test_the_manuals_heartbeat_statement(pipeline: Pipeline, root: Any, database
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql-manual"), any_free(), "8.0.15")
     settings = {
         "server-id": "223344",
         "log_bin": "mysql-bin",
         "binlog_format": "ROW",
         "binlog_row_image": "FULL",
         "expire_logs_days": "10",
+        "default_time_zone": "+05:30",
     }
-    made.start(**settings, default_time_zone="+05:30")
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, "8.0.15", settings) as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -18,12 +18,8 @@ IMAGE = "SET GLOBAL binlog_row_image = {}"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql-8.0.15"), any_free(), "8.0.15")
-    made.start()
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, "8.0.15") as made:
+        yield made
 
 
 @pytest.fixture(params=["MINIMAL", "FULL"])

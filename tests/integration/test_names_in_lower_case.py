@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -14,12 +14,8 @@ from pipelinelib.pipeline import Pipeline
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql-lower-case"), any_free(), "8.0.15")
-    made.start(lower_case_table_names="1")
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, "8.0.15", {"lower_case_table_names": "1"}) as made:
+        yield made
 
 
 @pytest.fixture

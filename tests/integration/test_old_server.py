@@ -9,7 +9,7 @@ import pymysql
 import pytest
 import test_key_kinds as key_kinds
 from avrolib.fake_registry import running_registry
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -21,12 +21,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql-8.0.15"), any_free(), "8.0.15")
-    made.start()
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, "8.0.15") as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.sql import execute
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
@@ -23,12 +23,8 @@ Account = Callable[[str, str], ConnectionSettings]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     """Return a server that still has mysql_native_password; 9.0 removed it."""
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql-8.0.15"), any_free(), "8.0.15")
-    made.start()
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, "8.0.15") as made:
+        yield made
 
 
 def account(conn: Any, host: str, port: int, unique: str) -> Account:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
@@ -28,19 +28,11 @@ FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
 
-def started(tmp_path_factory: pytest.TempPathFactory, version: str, **options: str) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp(f"mysql-{version}"), any_free(), version)
-    made.start(**options)
-    yield made
-    made.discard()
-
-
 @pytest.fixture(scope="module", params=["9.7", "9.7 without GTIDs", "8.0.15"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     version, _, plain = str(request.param).partition(" ")
-    yield from started(tmp_path_factory, version, **(GTIDS_OFF if plain else {}))
+    with running_server(tmp_path_factory, version, GTIDS_OFF if plain else {}) as made:
+        yield made
 
 
 @pytest.fixture
@@ -189,7 +181,7 @@ def test_a_copied_server_does_not_have_the_files_of_the_original(
     """A copy of the data directory answers with the same uuid, and each of both begins the next file by itself."""
     from stacklib.ports import any_free
 
-    for original in started(tmp_path_factory, "9.7"):
+    with running_server(tmp_path_factory, "9.7") as original:
         copy = PrivateServer(tmp_path_factory.mktemp("copy") / "data", any_free())
         original.stop()
         shutil.copytree(original.folder, copy.folder, ignore=shutil.ignore_patterns("*.pid", "*.sock*", "*.lock"))

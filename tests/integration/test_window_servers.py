@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted
 from kit.sql import execute, rows
 from kit.table_rig import filled
@@ -27,13 +27,9 @@ GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
 @pytest.fixture(scope="module", params=["9.7 without GTIDs", "8.0.15"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
     version, _, plain = str(request.param).partition(" ")
-    made = PrivateServer(tmp_path_factory.mktemp(f"mysql-{version}"), any_free(), version)
-    made.start(**(GTIDS_OFF if plain else {}))
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, version, GTIDS_OFF if plain else {}) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pymysql
 import pytest
-from stacklib import mysql, processes
+from stacklib import mysql, ports, processes
 
 
 @dataclass
@@ -18,7 +21,7 @@ class PrivateServer:
     Args:
         folder: Folder of its data.
         port: Its port.
-        version: "9.7" or "8.0.15".
+        version: One of ``MYSQL_VERSIONS``.
         password: Of the account ``cdc``.
     """
 
@@ -70,3 +73,22 @@ class PrivateServer:
             "database.user": "cdc",
             "database.password": self.password,
         }
+
+
+@contextmanager
+def running_server(
+    factory: pytest.TempPathFactory, version: str, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[PrivateServer]:
+    """Yield a running server of a version, and discard it.
+
+    Args:
+        factory: Makes its folder.
+        version: One of ``MYSQL_VERSIONS``.
+        options: More settings of its option file.
+    """
+    made = PrivateServer(factory.mktemp(f"mysql-{version}"), ports.any_free(), version)
+    made.start(**options)
+    try:
+        yield made
+    finally:
+        made.discard()
