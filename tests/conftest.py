@@ -250,7 +250,7 @@ def root(stack: Any) -> Iterator[Any]:
         autocommit=True,
         # Reading the machine's certificates takes longer than most that is asked.
         ssl_disabled=True,
-        init_command="SET SESSION information_schema_stats_expiry = 0",  # as in ``binlog.session``
+        init_command="SET /*!80000 SESSION information_schema_stats_expiry = 0, */ autocommit = 1",  # as in ``session``
     )
     yield conn
     conn.close()

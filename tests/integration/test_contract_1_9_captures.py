@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.private_mysql import PrivateServer
+from kit.private_mysql import PrivateServer, running_server
 from pipelinelib.pipeline import Pipeline
 from prooflib import client as prooflib_client
 from prooflib.client import Client
@@ -27,12 +27,8 @@ VOLATILE = {"ts_ms", "pos", "file", "gtid", "thread", "server_id", "id"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
-    from stacklib.ports import any_free
-
-    made = PrivateServer(tmp_path_factory.mktemp("mysql-8.0.15"), any_free(), "8.0.15")
-    made.start()
-    yield made
-    made.discard()
+    with running_server(tmp_path_factory, "8.0.15") as made:
+        yield made
 
 
 def masked(value: Any, member: str = "") -> Any:
@@ -94,7 +90,7 @@ def row_columns(record: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.req("EVT-12", "EVT-13", "EVT-14", "EVT-15", "EVT-16", "EVT-17", "EVT-35", "SCH-39", "SCH-40", "SCH-41")
 @pytest.mark.parametrize("mode", ["default", "extras"])
 def test_records_are_those_of_debezium_1_9_7(mode: str, properties: dict[str, str], server: PrivateServer) -> None:
-    where = ("--no-defaults", "-h", "127.0.0.1", "-P", str(server.port), "-u", "root")
+    where = ("-h", "127.0.0.1", "-P", str(server.port), "-u", "root")
     client = Client((*prooflib_client._program(), *where, *prooflib_client._OPTIONS), "")
     client.run("DROP DATABASE IF EXISTS cdb; DROP DATABASE IF EXISTS other; RESET MASTER;", "reset")
     workload = read_workload(FOLDER / "workload.sql")

@@ -17,26 +17,26 @@ from stacklib.mysql import find_program
 
 from prooflib.workload import ProofError
 
+_NO_DEFAULTS = "--no-defaults"  # the client takes it only before all others
 _OPTIONS = ("--force", "--comments", "-N", "--default-character-set=utf8mb4")
 
 
 def _program() -> list[str]:
-    """Return the client's command: ``MYSQL_CLIENT_PROGRAM``, MySQL's on PATH, or the one next to the stack's server."""
+    """Return the client's command and first option: ``MYSQL_CLIENT_PROGRAM``, or one on PATH or of the stack."""
     configured = os.environ.get("MYSQL_CLIENT_PROGRAM")
     if configured:
-        return shlex.split(configured)
+        return [*shlex.split(configured), _NO_DEFAULTS]
     on_path = shutil.which("mysql")
     if on_path:
-        version_text = subprocess.run(
-            [on_path, "--no-defaults", "--version"], capture_output=True, text=True, check=False
-        )
+        version_text = subprocess.run([on_path, _NO_DEFAULTS, "--version"], capture_output=True, text=True, check=False)
         if version_text.returncode == 0 and "MariaDB" not in version_text.stdout:
-            return [on_path]
+            return [on_path, _NO_DEFAULTS]
     server = list(find_program("9.7").command)
     sibling = Path(server[-1]).parent.parent / "bin" / "mysql"
     if not sibling.is_file():
         raise ProofError("there is no mysql client; put MySQL's own on PATH or name it in MYSQL_CLIENT_PROGRAM")
-    return [*server[:-1], str(sibling)]
+    # Accounts of MySQL 5.7 have mysql_native_password, whose client part is a file since 9.0.
+    return [*server[:-1], str(sibling), _NO_DEFAULTS, f"--plugin-dir={sibling.parent.parent / 'lib/mysql/plugin'}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Client:
     @classmethod
     def of(cls, stack: StackInfo) -> Client:
         """Return the client of a stack."""
-        where = ("--no-defaults", "-h", stack.mysql_host, "-P", str(stack.mysql_port), "-u", stack.root_user)
+        where = ("-h", stack.mysql_host, "-P", str(stack.mysql_port), "-u", stack.root_user)
         return cls((*_program(), *where, *_OPTIONS), stack.root_password)
 
     def run(self, text: str, what: str) -> list[str]:

