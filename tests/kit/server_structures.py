@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_E
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import basic_plane
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.schema.table_discovery import create_statement
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import create_statement, utf8mb4_collation
 from kit.create_statement import parse_create
 
 MODES = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES, "REAL_AS_FLOAT": REAL_AS_FLOAT}
@@ -28,16 +28,17 @@ def fetch(cursor: Any, sql: str, *args: Any) -> list[tuple[Any, ...]]:
 
 
 def context(cursor: Any, db: str) -> DdlContext:
-    (mode, server, utf8mb4, explicit) = fetch(
-        cursor,
-        "SELECT @@sql_mode, @@collation_server, @@default_collation_for_utf8mb4, @@explicit_defaults_for_timestamp",
+    (mode, server, explicit) = fetch(
+        cursor, "SELECT @@sql_mode, @@collation_server, @@explicit_defaults_for_timestamp"
     )[0]
+    found = fetch(cursor, "SHOW VARIABLES LIKE 'default_collation_for_utf8mb4'")
+    utf8mb4 = COLLATIONS_BY_NAME[found[0][1]].id if found else utf8mb4_collation(cursor.connection)
     bits = sum(MODES.get(m, 0) for m in mode.split(","))
     return DdlContext(
         db,
         bits,
         server_collation=COLLATIONS_BY_NAME[server].id,
-        default_collation_for_utf8mb4=COLLATIONS_BY_NAME[utf8mb4].id,
+        default_collation_for_utf8mb4=utf8mb4,
         explicit_defaults_for_timestamp=bool(explicit),
     )
 
@@ -94,6 +95,8 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
     if "DEFAULT_GENERATED" in extra and theirs is not None:
         now = c.default is not None and c.default.startswith("CURRENT_TIMESTAMP")
         return c.default_is_expression and (not now or c.default == theirs)
+    if c.default_is_expression and theirs is not None:
+        return theirs == c.default and theirs.startswith("CURRENT_TIMESTAMP")  # MySQL 5.7 does not mark them
     ours = c.default and basic_plane(c.default)
     if c.charset == "binary":
         return (ours is None) == (theirs is None)
@@ -126,11 +129,16 @@ def possible_years(written: str) -> tuple[int, ...]:
     return (0, 2000) if year == 0 else (year + (2000 if year < 70 else 1900),)
 
 
+def is_5_7(cursor: Any) -> bool:
+    return str(fetch(cursor, "SELECT @@version")[0][0]).startswith("5.7.")
+
+
 def check_columns(cursor: Any, table: Table, where: str) -> None:
+    srs_id = "NULL" if is_5_7(cursor) else "SRS_ID"
     rows = fetch(
         cursor,
         "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME, COLUMN_DEFAULT, EXTRA, "
-        "COLUMN_COMMENT, SRS_ID FROM information_schema.COLUMNS WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s "
+        f"COLUMN_COMMENT, {srs_id} FROM information_schema.COLUMNS WHERE TABLE_SCHEMA=%s AND TABLE_NAME=%s "
         "ORDER BY ORDINAL_POSITION",
         table.id.db,
         table.id.table,

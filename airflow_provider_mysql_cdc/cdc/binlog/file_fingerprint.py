@@ -91,8 +91,8 @@ def is_complete(fingerprint: str | None) -> bool:
 def with_fingerprint(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Return an offset that was just read from the server with the fingerprint of its file.
 
-    A file without any transaction is told from its successor by the second in which it was made; so this second has
-    passed when the function returns.
+    A file without any transaction is told from its successor by the second in which it was made, and so is each file of
+    MySQL 5.7, which logs no commit times; so this second has passed when the function returns.
 
     Args:
         conn: An open connection.
@@ -104,9 +104,8 @@ def with_fingerprint(conn: Any, settings: ConnectionSettings, offset: BinlogOffs
     """
     fingerprint = read_fingerprint(settings, offset.file)
     created_s = fingerprint.partition(".")[0]
-    if not is_complete(fingerprint):
-        remaining_s = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
-        fetch_all(conn, f"SELECT SLEEP({remaining_s})", (int(created_s),))
+    remaining_s = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
+    fetch_all(conn, f"SELECT SLEEP({remaining_s})", (int(created_s),))
     return replace(offset, origin=fingerprint)
 
 

@@ -227,11 +227,20 @@ def _row_image(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
 
 
 def _row_metadata(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
-    # MySQL 8.0.1 and later have it.
-    if facts.variables.get("binlog_row_metadata", "FULL").upper() != "FULL":
+    value = facts.variables.get("binlog_row_metadata")
+    if value is None:
         yield Finding(
             WARNING,
-            f"binlog_row_metadata is {facts.variables['binlog_row_metadata']}",
+            f"MySQL {facts.variables.get('version', '')} has no binlog_row_metadata",
+            "row events contain no names, signs, character sets or members of columns, which are known from DDL "
+            "statements only; a change of a table outside the binlog (SET sql_log_bin=0, a restored backup) may show "
+            "at its next DDL statement only",
+            "nothing; MySQL 8.0.1 and later have it",
+        )
+    elif value.upper() != "FULL":
+        yield Finding(
+            WARNING,
+            f"binlog_row_metadata is {value}",
             "row events contain neither the names of columns nor members of ENUM and SET columns nor the primary key, "
             "which are then known from DDL statements only; with FULL they are taken from the events",
             "SET PERSIST binlog_row_metadata = 'FULL' (some bytes for each table of each transaction)",

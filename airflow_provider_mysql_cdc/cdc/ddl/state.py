@@ -74,7 +74,12 @@ class DdlContext:
 
     @classmethod
     def from_query(
-        cls, query: Any, *, lower_case_table_names: int = 0, explicit_defaults_for_timestamp: bool = True
+        cls,
+        query: Any,
+        *,
+        lower_case_table_names: int = 0,
+        explicit_defaults_for_timestamp: bool = True,
+        default_collation_for_utf8mb4: int | None = None,
     ) -> DdlContext:
         """Take the context from a parsed QUERY event.
 
@@ -83,6 +88,7 @@ class DdlContext:
             lower_case_table_names: The server's setting.
             explicit_defaults_for_timestamp: What holds when the event does not say. MySQL 8.0 and later log it with
                 statements that a client wrote with a TIMESTAMP column; 5.7 never does, so pass its global setting.
+            default_collation_for_utf8mb4: The same; 5.7 has no such setting.
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
         temporary = getattr(query, "temporary", False)
@@ -94,7 +100,8 @@ class DdlContext:
             client_collation=client,
             server_collation=getattr(query, "collation_server", None),
             lower_case_table_names=lower_case_table_names,
-            default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None) or None,
+            default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None)
+            or default_collation_for_utf8mb4,
             explicit_defaults_for_timestamp=explicit_defaults_for_timestamp if explicit is None else explicit,
             temporary=temporary,
             atomic=getattr(query, "ddl_xid", None) is not None,

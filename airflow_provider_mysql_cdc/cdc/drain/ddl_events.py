@@ -36,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement, name_statement, refused_topic
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import utf8mb4_collation
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, unlogged_changes
 
@@ -61,7 +62,8 @@ def server_variables(conn: Any) -> dict[str, int]:
     names = ("lower_case_table_names", "explicit_defaults_for_timestamp")
     with conn.cursor() as cursor:
         cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in names))
-        return {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
+        values = {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
+    return values | {"default_collation_for_utf8mb4": utf8mb4_collation(conn)}
 
 
 def signaled_history(
@@ -191,6 +193,7 @@ class DdlEventHandler:
             query,
             lower_case_table_names=self._server_variables["lower_case_table_names"],
             explicit_defaults_for_timestamp=bool(self._server_variables["explicit_defaults_for_timestamp"]),
+            default_collation_for_utf8mb4=self._server_variables.get("default_collation_for_utf8mb4"),
         )
 
     def touched_tables(self, applied: DdlResult, query: QueryEvent) -> tuple[TableId, ...]:

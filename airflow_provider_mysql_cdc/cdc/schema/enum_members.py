@@ -4,7 +4,7 @@ A server prints members in utf8mb3 (SHOW CREATE TABLE, information_schema, and t
 binlog itself), so of a character beyond U+FFFF only ``?`` is left (MySQL 8.0.15, 9.7.4). A member of the character set
 binary that is no such text is a hexadecimal literal without zeros before a digit: ``x'ff1'`` for FF01 and for 0FF1. The
 server has them unharmed, and a recursive query whose column has the type of the table's column turns numbers into
-members (9.7.4; to 8.0.15 it is a column of text).
+members (9.7.4; to 8.0.15 it is a column of text, and 5.7 has no recursive queries).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NAME = r"`(?:[^`]|``)++`|\"(?:[^\"]|\"\")++\"|\S++"
 _COLUMN = re.compile(
     rf"^  (?P<name>{_NAME}) (?P<type>enum|set)\((?P<members>{_STRING}(?:,{_STRING})*+)\)", re.MULTILINE
 )
-# No such table, database or column; a number without a member.
-_CHANGED = (1146, 1049, 1054, 1265)
+# No such table, database or column; a number without a member. In MySQL 5.7: a syntax error and an unknown variable.
+_CHANGED = (1146, 1049, 1054, 1265, 1064, 1193)
 _DEFAULT_DEPTH = 1_000  # cte_max_recursion_depth
 _SQL = (
     "WITH RECURSIVE members (number, member) AS ("
@@ -83,16 +83,23 @@ def unshown_members_warning(table: Table, server_version: str) -> str | None:
 
     Args:
         table: The table.
-        server_version: Version of the server; only MySQL 8.0 may have no query that tells them.
+        server_version: Version of the server; only MySQL 5.7 and 8.0 may have no query that tells them.
     """
     columns = [column.name for column in table.columns if any("?" in member for member in column.enum_values)]
-    if not columns or not server_version.startswith("8.0."):
+    if not columns or not server_version.startswith(tuple(_REMEDIES)):
         return None
+    release = server_version[:3]
     return (
-        f"WARNING: {table.id} has members of ENUM or SET with a question mark (column {', '.join(columns)}). MySQL 8.0 "
-        "shows characters beyond U+FFFF like this, so its events may have ? in their place. With "
-        "binlog_row_metadata=FULL on the server, the members are taken from the binlog"
+        f"WARNING: {table.id} has members of ENUM or SET with a question mark (column {', '.join(columns)}). MySQL "
+        f"{release} shows characters beyond U+FFFF like this, so its events may have ? in their place. "
+        f"{_REMEDIES[release]}"
     )
+
+
+_REMEDIES = {
+    "8.0": "With binlog_row_metadata=FULL on the server, the members are taken from the binlog",
+    "5.7": "Its binlog does not have the members; statements of the stream (ALTER TABLE ... MODIFY) have them",
+}
 
 
 def _hidden_columns(statement: str) -> list[_HiddenMembers]:

@@ -46,7 +46,12 @@ def ddl_context(definitions: TableDefinitions, db: str = "") -> DdlContext:
     bits = 0
     for name in mode_names:
         bits |= _SQL_MODE_BITS.get(name.strip(), 0)
-    return DdlContext(default_db=db, sql_mode=bits, lower_case_table_names=definitions.lower_case_table_names)
+    return DdlContext(
+        default_db=db,
+        sql_mode=bits,
+        lower_case_table_names=definitions.lower_case_table_names,
+        default_collation_for_utf8mb4=definitions.default_collation_for_utf8mb4,
+    )
 
 
 def captured_state(definitions: TableDefinitions) -> SchemaState:

@@ -37,6 +37,7 @@ class TableDefinitions:
         sql_mode: ``@@sql_mode`` as names, for the parser.
         lower_case_table_names: The server variable.
         uncaptured: The statements of tables that are not captured but are in the history.
+        default_collation_for_utf8mb4: Id of the collation that SHOW CREATE TABLE leaves out (``utf8mb4_collation``).
     """
 
     server_charset: str
@@ -46,6 +47,7 @@ class TableDefinitions:
     sql_mode: str
     lower_case_table_names: int
     uncaptured: dict[TableId, str] = field(default_factory=dict)
+    default_collation_for_utf8mb4: int | None = None
 
 
 ACCESS_DENIED = (1044, 1142, 1143)
@@ -53,6 +55,16 @@ ACCESS_DENIED = (1044, 1142, 1143)
 MAX_SHOWN_NAMES = 5
 _LITERAL_NAME = re.compile(r"([\w$-]+)\\?\.([\w$-]+)")
 """An entry without any sign of a regular expression but the dot between database and table."""
+
+
+def utf8mb4_collation(conn: Any) -> int:
+    """Return the id of utf8mb4's default collation: utf8mb4_0900_ai_ci, in MySQL 5.7 utf8mb4_general_ci.
+
+    Args:
+        conn: An open connection to the source.
+    """
+    sql = "SELECT id FROM information_schema.collations WHERE character_set_name = 'utf8mb4' AND is_default = 'Yes'"
+    return int(fetch_all(conn, sql)[0][0])
 
 
 def table_exists(conn: Any, table: TableId) -> bool:
@@ -188,7 +200,14 @@ def read_definitions(
         log(_many_tables_line(cfg, others))
     uncaptured = _uncaptured_statements(conn, others)
     return TableDefinitions(
-        charset, collation, databases, create_statements, sql_mode, int(lower_case_names), uncaptured
+        charset,
+        collation,
+        databases,
+        create_statements,
+        sql_mode,
+        int(lower_case_names),
+        uncaptured,
+        utf8mb4_collation(conn),
     )
 
 
@@ -226,7 +245,8 @@ def read_create_statements(conn: Any, tables: Collection[TableId], log: Log) -> 
             if error.args[0] not in NO_SUCH_TABLE:
                 raise
             missing.append(table)
-    definitions = TableDefinitions(charset, collation, {}, statements, sql_mode, int(lower_case_names))
+    default = utf8mb4_collation(conn)
+    definitions = TableDefinitions(charset, collation, {}, statements, sql_mode, int(lower_case_names), {}, default)
     return definitions, missing
 
 

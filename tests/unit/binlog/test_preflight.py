@@ -88,10 +88,11 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
         ({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL", "binlog_row_image = 'FULL'"),
         ({"binlog_row_image": "noblob"}, "binlog_row_image is noblob", "binlog_row_image = 'FULL'"),
         ({"binlog_row_value_options": "PARTIAL_JSON"}, "PARTIAL_JSON", "nothing"),
+        ({"binlog_row_metadata": None, "version": "5.7.22"}, "MySQL 5.7.22 has no binlog_row_metadata", "nothing"),
         ({"binlog_row_metadata": "MINIMAL"}, "binlog_row_metadata is MINIMAL", "binlog_row_metadata = 'FULL'"),
     ],
 )
-def test_images_that_leave_values_out_are_a_warning(change: dict[str, str], part: str, advice: str) -> None:
+def test_images_that_leave_values_out_are_a_warning(change: dict[str, str | None], part: str, advice: str) -> None:
     finding = only(find_problems(facts(**change), DRAIN))
     assert finding.level == "warning" and finding.error is None
     assert part in finding.what and advice in finding.fix

@@ -80,7 +80,7 @@ def test_many_members_need_a_deeper_query() -> None:
     assert server.queries[0] == "SET SESSION cte_max_recursion_depth = 1201"
 
 
-@pytest.mark.parametrize("code", [1146, 1049, 1054, 1265])
+@pytest.mark.parametrize("code", [1146, 1049, 1054, 1265, 1064, 1193])
 def test_a_table_that_has_changed_is_told(code: int) -> None:
     assert with_members(Server(pymysql.err.OperationalError(code, "x")), TABLE, STATEMENT) is None
     assert with_members(Server(("😀", "other", "?")), TABLE, STATEMENT) is None
@@ -97,9 +97,15 @@ def test_only_members_count() -> None:
 
 @pytest.mark.parametrize(
     ("version", "members", "warns"),
-    [("8.0.15", ("?", "b"), True), ("8.0.15", ("a", "b"), False), ("9.7.4", ("?", "b"), False), ("", ("?",), False)],
+    [
+        ("8.0.15", ("?", "b"), True),
+        ("8.0.15", ("a", "b"), False),
+        ("9.7.4", ("?", "b"), False),
+        ("", ("?",), False),
+        ("5.7.22-log", ("?", "b"), True),
+    ],
 )
-def test_members_that_mysql_8_0_may_not_have_shown(version: str, members: tuple[str, ...], warns: bool) -> None:
+def test_members_that_an_old_server_may_not_have_shown(version: str, members: tuple[str, ...], warns: bool) -> None:
     columns = (Column("n", 1, "INT"), Column("e", 2, "ENUM", charset="utf8mb4", enum_values=members))
     warning = unshown_members_warning(Table(TABLE, columns), version)
     assert (warning is not None) is warns

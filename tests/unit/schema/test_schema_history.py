@@ -216,6 +216,8 @@ def test_a_snapshots_definitions_become_structures() -> None:
     assert state.database_defaults["e"] == DefaultCharset("utf8mb4", "utf8mb4_bin")
     assert [state.tables[t].columns[-1].charset for t in DEFINITIONS.tables] == ["gbk", "latin1"]
     assert ddl_context(TableDefinitions("", "", {}, {}, "ANSI_QUOTES,PIPES_AS_CONCAT", 1)).sql_mode == ANSI_QUOTES
+    old = TableDefinitions("", "", {}, {}, "", 0, {}, 45)
+    assert ddl_context(old).collation_of("utf8mb4") == "utf8mb4_general_ci", "MySQL 5.7"
 
 
 @pytest.mark.req("SCH-02", "SNAP-15")

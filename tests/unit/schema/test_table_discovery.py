@@ -31,12 +31,13 @@ class Server:
     def cursor(self) -> Server:
         return self
 
-    def execute(self, sql: str) -> None:
+    def execute(self, sql: str, _: object = None) -> None:
         self.asked.append(sql)
         answers: dict[str, list[tuple[Any, ...]]] = {
             "SELECT table_schema": [("mysql", "user"), ("shop", "orders"), ("shop", "log"), ("shop", "items")],
             "SELECT @@character_set_server": [("utf8mb4", "utf8mb4_bin", "NO_ZERO_DATE", 1)],
             "SELECT schema_name": list(CHARSETS),
+            "SELECT id FROM information_schema.collations": [(45,)],
             "SHOW CREATE DATABASE `shop`": [("shop", "CREATE DATABASE `shop` /*!40100 latin1 */")],
             **{f"SHOW CREATE TABLE {t.quoted()}": [(t.table, text)] for t, text in STATEMENTS.items()},
         }
@@ -61,6 +62,7 @@ def test_the_structures_of_the_selected_tables_and_databases_are_read() -> None:
     assert found.databases == {"shop": "CREATE DATABASE `shop` /*!40100 latin1 */"}
     assert (found.server_charset, found.server_collation) == ("utf8mb4", "utf8mb4_bin")
     assert (found.sql_mode, found.lower_case_table_names) == ("NO_ZERO_DATE", 1)
+    assert found.default_collation_for_utf8mb4 == 45
     # Statements of the stream may name a table that is not captured.
     assert found.uncaptured == {LOG: STATEMENTS[LOG]}
 
