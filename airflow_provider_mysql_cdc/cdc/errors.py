@@ -35,6 +35,7 @@
         ├── RunInProgressError      another run of this topic.prefix is at work
         ├── LedgerMissingError      offsets exist but the ledger is gone
         ├── LedgerMismatchError     stored offset and ledger contradict each other
+        │   └── ForeignLedgerError  the ledger topic is another stream's or another program's
         ├── DamagedRecordError      a stored record is not of the form it was written in
         └── NoOffsetError           nothing to start from
 """
@@ -297,6 +298,12 @@ class LedgerMismatchError(StateError):
     """Stored offset and ledger contradict each other."""
 
     advice = "Decide where the stream continues, and run mysql_cdc_reset_offset to that position."
+
+
+class ForeignLedgerError(LedgerMismatchError):
+    """The ledger topic holds records of another stream or another program; nothing is written to it."""
+
+    advice = "Set another ledger.topic for this stream."
 
 
 class DamagedRecordError(StateError):

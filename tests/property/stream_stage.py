@@ -335,8 +335,9 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_ledger, "threading", SimpleNamespace(Lock=lambda: StagedLock(ModelRangeWriter.world.pause)))
     for name in ("disable_idle_timeout", "require_no_other_run", "require_sole_run"):
         patch.setattr(run_lock, name, _nothing)
-    for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
-        for name in ("preflight", "raise_first_error", "require_durable_topics", own):
+    patch.setattr(before_drain, "require_history", _nothing)
+    for module in (before_drain, before_snapshot):
+        for name in ("preflight", "raise_first_error", "require_durable_topics", "require_own_history"):
             patch.setattr(module, name, _nothing)
     patch.setattr(reset_offset, "history_covers", lambda *_: True)
     patch.setattr(one_batch, "load_schema_state", lambda *_, until, **__: ModelRangeWriter.world.source.schema(until))
@@ -372,7 +373,7 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot_driver, "StageLeader", Leader)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)
     patch.setattr(snapshot_driver, "history_id_record", lambda *_: SideRecord("history", b"", b""))
-    for name in ("build_snapshot_schema", "history_records", "check_override"):
+    for name in ("build_snapshot_schema", "history_records", "check_override", "require_own_history"):
         patch.setattr(snapshot_driver, name, _nothing)
     patch.setattr(snapshot_driver, "lock_metadata", _lock)
     patch.setattr(snapshot_task, "hold_tables", _lock)

@@ -18,12 +18,13 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
+from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import require_own_prefix, require_own_records
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
-from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
@@ -165,8 +166,8 @@ class Ledger:
         Raises:
             SinkConnectionError: Kafka does not answer, or the open transaction of a dead writer hides later records;
                 the message names the transactional ids that may have opened it.
-            DamagedRecordError: This package has not written a record.
-            LedgerMismatchError: The ledger belongs to another topic.prefix (TOPIC-08).
+            DamagedRecordError: A record is damaged.
+            ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
         """
         info = self._topic_info()
         if info is None:
@@ -182,6 +183,7 @@ class Ledger:
             )
             self._fence(w for w in self._known_writers() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
+        require_own_records(self.topic, ledger_values)
         state = build_ledger_state(
             ledger_values.values,
             # When the topic could not be described, its listing has no id.
@@ -189,7 +191,7 @@ class Ledger:
             lambda key: f"topic {self.topic}, key {key}, offset {ledger_values.offsets[key]}",
             chunks=chunks,
         )
-        self._require_own_prefix(state)
+        require_own_prefix(self.topic, self._prefix, state)
         return state
 
     def peek(self) -> LedgerState:
@@ -200,26 +202,20 @@ class Ledger:
 
         Raises:
             SinkConnectionError: Kafka does not answer.
-            StateError: This package has not written a record.
+            DamagedRecordError: A record is damaged.
+            ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
         """
         info = self._topic_info()
         if info is None:
             return LedgerState()
-        return build_ledger_state(self._read_values(60.0, info, stable=True).values, chunks=False)
+        ledger_values = self._read_values(60.0, info, stable=True)
+        require_own_records(self.topic, ledger_values)
+        state = build_ledger_state(ledger_values.values, chunks=False)
+        require_own_prefix(self.topic, self._prefix, state)
+        return state
 
     def _topic_info(self) -> TopicInfo | None:
         return existing_topics(self._admin(), [self.topic]).get(self.topic)
-
-    def _require_own_prefix(self, state: LedgerState) -> None:
-        ledger_prefix = state.plan.prefix if state.plan else ""
-        if ledger_prefix not in ("", self._prefix):
-            raise LedgerMismatchError(
-                f"the ledger belongs to topic.prefix={ledger_prefix}, not to {self._prefix}",
-                where=f"topic {self.topic}",
-                why="topic.prefix was changed, or two connectors have the same ledger.topic",
-                remedy=f"set topic.prefix back to {ledger_prefix}; or set another ledger.topic for the new one "
-                "and take a new snapshot",
-            )
 
     def _read_values(
         self, timeout_s: float, info: TopicInfo | None = None, *, committed: bool = True, stable: bool = False

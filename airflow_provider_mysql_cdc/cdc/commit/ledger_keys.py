@@ -50,6 +50,8 @@ REQUEST_PREFIX = "incremental/request/"
 
 UNCHECKED_PREFIX = "unchecked/"
 """A table that a statement touched, and whose structure is not compared with the server's yet."""
+JOB_ERROR_PREFIX = "error/"
+"""The error that a job ended with; a number follows."""
 
 
 def writer_key(writer: int) -> str:

@@ -2,7 +2,8 @@
 
 The record holds the id of the submission, so the error of an older attempt or of another run is never mistaken for this
 one's. It is written outside of any transaction, because a job that fails may hold no transactional id (another run is
-active, the source refuses, the ledger belongs to another prefix) and must not take one over to report its error.
+active, the source refuses) and must not take one over to report its error. In a ledger topic of another stream nothing
+is written: the operator finds that out itself when it reads the topic.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ForeignLedgerError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -42,7 +44,7 @@ def job_error_key(owner: str) -> str:
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
     """
-    return f"error/{zlib.crc32(owner.encode()) % JOB_ERROR_KEYS}"
+    return f"{JOB_ERROR_PREFIX}{zlib.crc32(owner.encode()) % JOB_ERROR_KEYS}"
 
 
 @contextmanager
@@ -97,6 +99,9 @@ def write_job_error(spec: JobSpec, error: CdcError, log: Log) -> None:
         log: Takes one line of text.
     """
     if not spec.id:
+        return
+    if isinstance(error, ForeignLedgerError):
+        log("the error is not written to the ledger topic, which is not this stream's; the operator reads that there")
         return
     try:
         cfg = _ledger_config(spec.properties)

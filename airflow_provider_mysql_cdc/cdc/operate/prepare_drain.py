@@ -37,7 +37,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 )
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.schema.history import require_history
+from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
@@ -87,6 +87,7 @@ def prepare_drain(
         log("snapshot.mode=initial_only: the binlog is never drained")
         return None
     if pending is not None:
+        require_own_history(cfg, sample=True)
         require_plan_binlog(cfg, pending, ledger)
         log(f"batch {pending.epoch} was interrupted; continuing from its markers")
         return store_and_prepare(
@@ -128,6 +129,8 @@ def _next_batch(
         )
     if plan is None:
         log(f"nothing new since {start}")
+    else:
+        require_own_history(cfg, sample=True)
     return plan
 
 

@@ -42,6 +42,7 @@ from airflow_provider_mysql_cdc.cdc.job.history_guard import history_difference
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 
 MAX_TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
@@ -120,6 +121,7 @@ def _ensure_structures(
     """
     if to == STORED or history_covers(cfg, conn, offset, drained):
         return offset
+    require_own_history(cfg)
     for remaining in reversed(range(MAX_TRIES)):
         try:
             table_count = write_schemas(cfg, job, offset, epoch)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -90,6 +91,7 @@ def send_signal(cfg: ConnectorConfig, signal: Signal) -> None:
 
     Raises:
         LedgerMissingError: The channel is ``airflow``, and there is no ledger topic.
+        ForeignLedgerError: The channel is ``airflow``, and the ledger topic is another stream's.
         SourceError: There is no signal table, or MySQL refuses the row.
         SinkConnectionError: Kafka did not answer in time; the signal may have been written all the same.
         SinkError: Kafka refuses the record.
@@ -111,6 +113,7 @@ def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
             why="no snapshot and no drain of this topic.prefix has run yet, or the topic was deleted",
             remedy="run mysql_cdc_snapshot or mysql_cdc_drain first, or correct topic.prefix and ledger.topic",
         )
+    kafka_clients.ledger(cfg).peek()  # nothing is written into another stream's ledger
     key = signal.ledger_key(uuid.uuid5(_KEY_NAMESPACE, signal.id).hex)
     sent = replace(signal, sent_ms=time.time_ns() // 1_000_000)
     write_plain(cfg.kafka_settings(), [SideRecord(cfg.ledger_topic, key.encode(), encode(sent.to_json()))])

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
+from airflow_provider_mysql_cdc.cdc.schema.history_owner import require_own_record, require_own_records
 from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -25,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     end_offsets,
     existing_topics,
     first_offsets,
-    partition_counts,
 )
 
 
@@ -107,54 +107,42 @@ def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord
         first: Offset of the first record to read.
 
     Raises:
-        SchemaError: The topic does not exist, has more than one partition (SCH-05), or a record is damaged.
+        SchemaError: The topic does not exist, has more than one partition (SCH-05), or a record is damaged or another
+            program's (TOPIC-08).
         SinkError: Kafka cannot be read.
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
     admin = make_admin(settings)
     info = require_history(cfg)
     for record in read_topic_committed(settings, topic, admin=admin, since={0: first}, topic_info=info):
-        if record.value is not None:
-            history_record = HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
-            _require_own_prefix(cfg, history_record.prefix, record.offset)
-            yield history_record
+        try:
+            history_record = HistoryRecord.from_bytes(record.value or b"", f"topic {topic}, offset {record.offset}")
+        except SchemaError:
+            require_own_record(cfg, record)
+            raise
+        if history_record.prefix != cfg.topic_prefix:
+            require_own_record(cfg, record)
+        yield history_record
 
 
-def require_own_history(cfg: ConnectorConfig) -> None:
-    """Check that the history topic, if it exists, has one partition and is not another connector's.
+def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
+    """Check that the history topic, if it exists, has one partition and only records of this stream.
 
     Args:
         cfg: The connector's configuration.
+        sample: Whether to read only the beginning and the end of a long topic: before a batch, which reads all of it.
 
     Raises:
-        SchemaError: It has more partitions (SCH-05), or belongs to another connector (TOPIC-08).
+        SchemaError: It has more partitions (SCH-05), or records of another connector or program (TOPIC-08).
         SinkError: Kafka cannot be read.
     """
-    settings, topic = cfg.kafka_settings(), cfg.history_topic
-    admin = make_admin(settings)
-    count = partition_counts(admin, [topic]).get(topic)
-    if count is None:
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    info = existing_topics(admin, [topic]).get(topic)
+    if info is None:
         return
-    if count != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which recreates the topic
-        raise _partition_count_error(topic, count)
-    first = next((r for r in read_topic_committed(settings, topic, admin=admin) if r.value is not None), None)
-    if first is not None:
-        try:
-            prefix = HistoryRecord.from_bytes(first.value or b"").prefix
-        except SchemaError:
-            return  # snapshot.mode=recovery repairs a damaged history
-        _require_own_prefix(cfg, prefix, first.offset)
-
-
-def _require_own_prefix(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
-    if prefix not in ("", cfg.topic_prefix):
-        raise SchemaError(
-            f"the schema history belongs to topic.prefix={prefix}, not to {cfg.topic_prefix}",
-            where=f"topic {cfg.history_topic}, offset {offset}",
-            why="topic.prefix was changed, or two connectors use the same schema.history.internal.kafka.topic",
-            remedy=f"set topic.prefix back to {prefix}; or use another history topic for the new one, and take a new "
-            "snapshot",
-        )
+    if info.partitions != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which recreates the topic
+        raise _partition_count_error(topic, info.partitions)
+    require_own_records(cfg, admin, info, sample=sample)
 
 
 def load_schema_state(

@@ -150,7 +150,7 @@ class HistoryRecord:
 
     @classmethod
     def _read(cls, data: bytes) -> HistoryRecord:
-        record = Members(_parse_json(data))
+        record = Members(parse_history_json(data))
         position, context = record.object("position"), record.object("context", {})
         if not isinstance(ddl := record.value("ddl"), str):
             raise record.member_error("ddl", "a string")
@@ -262,7 +262,15 @@ class HistoryRecord:
         return after_base and self.epoch >= base.epoch
 
 
-def _parse_json(data: bytes) -> Any:
+def parse_history_json(data: bytes) -> Any:
+    """Return the value of a record's JSON.
+
+    Args:
+        data: The record's value.
+
+    Raises:
+        DamagedRecordError: It is no JSON.
+    """
     try:
         return orjson.loads(data)
     except ValueError:  # a lone surrogate, in a name that the server wrote that way

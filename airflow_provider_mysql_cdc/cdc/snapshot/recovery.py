@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_cas
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import unwrap_error
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
@@ -41,9 +42,11 @@ def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
         end: The end of the binlog, read while no captured table can change its structure.
 
     Raises:
-        SchemaError: A captured table changed since the stored offset, or the topic cannot be deleted.
+        SchemaError: A captured table changed since the stored offset, the topic has records of others, or it cannot be
+            deleted.
     """
     require_no_ddl(cfg, start, end)
+    require_own_history(cfg)
     admin = make_admin(cfg.kafka_settings())
     if cfg.history_topic not in all_partition_counts(admin):
         return

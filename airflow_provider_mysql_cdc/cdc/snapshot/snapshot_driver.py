@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     SnapshotSchema,
     build_snapshot_schema,
@@ -165,6 +166,8 @@ class _SnapshotDriver:
             if recovery.is_recovery(self.cfg):
                 self.job.require(self.plan)
                 recovery.replace_history(self.cfg, self.plan.start, current_offset(conn))
+            else:
+                require_own_history(self.cfg)
             prepare_topics(self.cfg, self.job, self.plan, ledger, state, self.log)
             if self.cfg[F.SNAPSHOT_MODE].reads_rows:
                 # A schema that the registry refuses stops the run here, not after hours of other tables.

@@ -45,8 +45,9 @@ class Rig:
         self.undrained = False
         self.lines: list[str] = []
         nothing: Callable[..., Any] = lambda *_, **__: None  # noqa: E731
-        for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
-            for name in ("require_durable_topics", "raise_first_error", "preflight", own):
+        monkeypatch.setattr(before_drain, "require_history", nothing)
+        for module in (before_drain, before_snapshot):
+            for name in ("require_durable_topics", "raise_first_error", "preflight", "require_own_history"):
                 monkeypatch.setattr(module, name, nothing)
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
             monkeypatch.setattr(module, "reset_offset", self._reset)

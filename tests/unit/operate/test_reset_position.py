@@ -119,6 +119,7 @@ def test_a_place_that_the_history_does_not_know_gets_structures_of_its_own(
     """The stored offset is one that was drained to."""
     job, places = Job(), list[BinlogOffset]()
     monkeypatch.setattr(reset_offset, "history_covers", lambda *_: False)
+    monkeypatch.setattr(reset_offset, "require_own_history", lambda *_: None)
     monkeypatch.setattr(reset_offset, "write_schemas", lambda cfg, job, offset, epoch: places.append(offset) or 1)
 
     def call() -> BinlogOffset:
@@ -139,6 +140,7 @@ def test_the_end_is_read_again_when_a_table_changed_before_it_and_a_named_positi
         return 1
 
     monkeypatch.setattr(reset_offset, "history_covers", lambda *_: False)
+    monkeypatch.setattr(reset_offset, "require_own_history", lambda *_: None)
     monkeypatch.setattr(reset_offset, "write_schemas", write)
     job: Any = Job()
     moved = reset_offset._ensure_structures(CFG, None, job, END, lambda: HERE, 3, START, "current", lambda _: None)
@@ -151,7 +153,8 @@ def test_a_history_that_may_not_be_deleted_is_named(monkeypatch: pytest.MonkeyPa
     refused: Future[None] = Future()
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     admin = SimpleNamespace(delete_topics=lambda names: dict.fromkeys(names, refused))
-    monkeypatch.setattr(recovery, "require_no_ddl", lambda *_: None)
+    for name in ("require_no_ddl", "require_own_history"):
+        monkeypatch.setattr(recovery, name, lambda *_: None)
     monkeypatch.setattr(recovery, "make_admin", lambda _: admin)
     monkeypatch.setattr(recovery, "all_partition_counts", lambda _: {CFG.history_topic: 1})
     with pytest.raises(

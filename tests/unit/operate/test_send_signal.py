@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kit.signals import send
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.operate import send_signal
@@ -39,6 +42,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     monkeypatch.setattr(send_signal, "make_admin", lambda settings: None)
     monkeypatch.setattr(send_signal, "partition_counts", lambda admin, topics: dict.fromkeys(topics, 1))
     monkeypatch.setattr(send_signal, "write_plain", write)
+    monkeypatch.setattr(kafka_clients, "ledger", lambda _: SimpleNamespace(peek=LedgerState))
     return records
 
 

@@ -129,7 +129,8 @@ def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what a source says whose tables keep still; a test changes it."""
     says: dict[str, Any] = {"gone": None, "read": [], "logs": []}
     monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(driver, "prepare_topics", lambda *_: None)
+    for name in ("prepare_topics", "require_own_history"):
+        monkeypatch.setattr(driver, name, lambda *_: None)
     monkeypatch.setattr(driver, "wait_for_visible_offset", lambda *_: (END, True))
     monkeypatch.setattr(driver, "captured_tables", lambda *_: [TABLE])
     monkeypatch.setattr(driver, "lock_metadata", lambda *_: says["gone"])

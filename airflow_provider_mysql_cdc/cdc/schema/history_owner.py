@@ -1,0 +1,108 @@
+"""Check that the schema history topic holds this stream's records only.
+
+A topic with records of others (Debezium's own history, another stream's) is neither appended to nor deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.record_owner import describe_record, history_prefix
+from airflow_provider_mysql_cdc.cdc.schema.history_record import parse_history_json
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
+    HiddenByTransaction,
+    TopicRecord,
+    read_between,
+    read_topic_committed,
+)
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets
+
+SAMPLE_RECORDS = 500
+"""Offsets at the beginning and at the end of the topic that are read before a batch, which then reads all of them."""
+_SAMPLE_TIMEOUT_S = 30.0
+
+
+def require_own_records(cfg: ConnectorConfig, admin: AdminClient, info: TopicInfo, *, sample: bool) -> None:
+    """Check that every record of the history topic is this stream's.
+
+    Args:
+        cfg: The connector's configuration.
+        admin: From ``clients.make_admin``.
+        info: The topic.
+        sample: Whether to read only the beginning and the end of a long topic.
+
+    Raises:
+        SchemaError: A record is another connector's or another program's (TOPIC-08).
+        SinkError: Kafka cannot be read.
+    """
+    if sample:
+        records = _sampled(cfg, admin, info)
+    else:
+        records = read_topic_committed(cfg.kafka_settings(), cfg.history_topic, admin=admin, topic_info=info)
+    for record in records:
+        require_own_record(cfg, record)
+
+
+def require_own_record(cfg: ConnectorConfig, record: TopicRecord) -> None:
+    """Check that a record of the history topic is this stream's; one that is damaged counts as its own.
+
+    Args:
+        cfg: The connector's configuration.
+        record: The record.
+
+    Raises:
+        SchemaError: It is another connector's or another program's.
+    """
+    prefix = _record_prefix(record.value)
+    if prefix in ("", cfg.topic_prefix):
+        return
+    where = f"topic {cfg.history_topic}, partition {record.partition}, offset {record.offset}"
+    own_topic = (
+        f"give this stream a topic of its own: set {F.HISTORY_KAFKA_TOPIC.name} to a new name. If the stream has run "
+        "already, then run mysql_cdc_snapshot once with snapshot.mode=recovery, which writes the structures into the "
+        "new topic. This topic was not changed and will not be deleted"
+    )
+    if prefix is not None:
+        raise SchemaError(
+            f"the schema history belongs to topic.prefix={prefix}, not to {cfg.topic_prefix}",
+            where=where,
+            why=f"topic.prefix was changed, or two connectors use the same {F.HISTORY_KAFKA_TOPIC.name}",
+            remedy=f"if topic.prefix was changed, set it back to {prefix}; otherwise {own_topic}",
+        )
+    raise SchemaError(
+        "the schema history topic holds records that are not this stream's",
+        where=where,
+        why=f"it is {describe_record(record.key, record.value)}",
+        remedy=own_topic,
+    )
+
+
+def _record_prefix(value: bytes | None) -> str | None:
+    """Return the topic.prefix of a history record of this package; None for any other record."""
+    try:
+        data = parse_history_json(value or b"")
+    except DamagedRecordError:
+        return None
+    return history_prefix(data) if isinstance(data, Mapping) else None
+
+
+def _sampled(cfg: ConnectorConfig, admin: AdminClient, info: TopicInfo) -> Iterator[TopicRecord]:
+    """Yield records of the beginning and the end; records that an open transaction hides are read by the batch."""
+    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    bounds = end_offsets(admin, topic, range(info.partitions), stable=True)
+    heads = {p: (first, min(end, first + SAMPLE_RECORDS)) for p, (first, end) in bounds.items()}
+    tails = {p: (max(heads[p][1], end - SAMPLE_RECORDS), end) for p, (_, end) in bounds.items()}
+    with ConsumerCache() as cache:
+        for part in (heads, tails):
+            try:
+                yield from read_between(
+                    settings, topic, part, timeout_s=_SAMPLE_TIMEOUT_S, consumer_cache=cache, topic_id=info.id
+                )
+            except HiddenByTransaction:
+                return

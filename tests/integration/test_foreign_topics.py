@@ -1,0 +1,172 @@
+"""Ledger and schema history topics in which Debezium, Kafka Connect or another stream of ours has written.
+
+Each test carries out the remedy that the error names, and checks that no record of the others is gone or followed by
+one of ours.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ForeignLedgerError, SchemaError
+from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+
+HISTORY_NAME = "schema.history.internal.kafka.topic"
+KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+Write = tuple[bytes | None, bytes]
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    execute(
+        root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)", f"INSERT INTO `{database}`.t VALUES (1, 0)"
+    )
+    return Pipeline(properties)
+
+
+def debezium_record(prefix: str, ddl: str = "CREATE TABLE t (id INT)") -> bytes:
+    """Return a record as Debezium's ``KafkaSchemaHistory`` writes it, without a key."""
+    position = {"ts_sec": 1, "file": "binlog.000003", "pos": 157, "snapshot": True}
+    return json.dumps(
+        {
+            "source": {"server": prefix},
+            "position": position,
+            "ts_ms": 1,
+            "databaseName": "d",
+            "ddl": ddl,
+            "tableChanges": [],
+        }
+    ).encode()
+
+
+def write(pipeline: Pipeline, topic: str, *records: Write, config: dict[str, str] = KEPT) -> None:
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(1, 1, config)})
+    write_plain(pipeline.cfg.kafka_settings(), [SideRecord(topic, key, value) for key, value in records])
+
+
+def content(pipeline: Pipeline, topic: str) -> list[Write]:
+    return [(r.key, r.value or b"") for r in pipeline.read(topic)]
+
+
+def refused(pipeline: Pipeline, *runs: Any) -> CdcError:
+    """Run jobs that must stop before they write, and return the last error."""
+    topic = pipeline.cfg.history_topic
+    before, errors = content(pipeline, topic), []
+    for run in runs:
+        with pytest.raises(SchemaError, match=r"not this stream's|belongs to topic\.prefix") as caught:
+            run()
+        errors.append(caught.value)
+        assert topic in caught.value.where and HISTORY_NAME in caught.value.remedy and not caught.value.can_retry
+    assert content(pipeline, topic) == before
+    return errors[-1]
+
+
+@pytest.mark.req("TOPIC-08")
+def test_debeziums_own_history_is_named_before_the_first_run(pipeline: Pipeline, root: Any, database: str) -> None:
+    prefix = pipeline.properties["topic.prefix"]
+    write(pipeline, pipeline.cfg.history_topic, (None, debezium_record(prefix)), (None, debezium_record(prefix)))
+    error = refused(pipeline, pipeline.snapshot)
+    assert f"Debezium's schema history of the connector with topic.prefix={prefix}" in error.why
+    pipeline.properties["snapshot.mode"] = "never"
+    refused(pipeline, pipeline.drain)
+    assert pipeline.store.load() is None or pipeline.store.load().pending is None  # type: ignore[union-attr]
+    del pipeline.properties["snapshot.mode"]
+
+    foreign, before = pipeline.cfg.history_topic, content(pipeline, pipeline.cfg.history_topic)
+    pipeline.properties[HISTORY_NAME] = f"{foreign}.own"
+    assert pipeline.snapshot().complete
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2, 0)")
+    assert pipeline.drain() is not None and len(pipeline.records("t")) == 2
+    assert content(pipeline, foreign) == before
+
+
+@pytest.mark.parametrize("whose", ["debezium", "another stream", "unknown"])
+@pytest.mark.req("TOPIC-08")
+def test_a_history_that_others_wrote_into_later_is_neither_deleted_nor_continued(
+    pipeline: Pipeline, root: Any, database: str, whose: str
+) -> None:
+    assert pipeline.snapshot().complete
+    foreign = pipeline.cfg.history_topic
+    own_record = json.loads(content(pipeline, foreign)[-1][1])
+    record = {
+        "debezium": debezium_record("shop"),
+        "another stream": json.dumps({**own_record, "source": {"server": "shop"}}).encode(),
+        "unknown": b"some text",
+    }[whose]
+    write(pipeline, foreign, (None, record))
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2, 0)")
+    for mode in ("initial", "recovery"):
+        pipeline.properties["snapshot.mode"] = mode
+        error = refused(pipeline, pipeline.drain, lambda: pipeline.snapshot(again=True))
+        assert ("shop" in error.message()) == (whose != "unknown")
+    refused(pipeline, lambda: reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current"))
+    before = content(pipeline, foreign)
+
+    pipeline.properties |= {HISTORY_NAME: f"{foreign}.own", "snapshot.mode": "recovery"}
+    assert pipeline.snapshot().complete
+    del pipeline.properties["snapshot.mode"]
+    assert pipeline.drain() is not None and len(pipeline.records("t")) == 2
+    assert content(pipeline, foreign) == before
+
+
+@pytest.mark.parametrize("recovery", [False, True])
+def test_a_snapshot_harms_no_record_that_came_after_its_plan(pipeline: Pipeline, recovery: bool) -> None:
+    if recovery:
+        assert pipeline.snapshot().complete
+        pipeline.properties["snapshot.mode"] = "recovery"
+    job = pipeline.prepare("snapshot")
+    write(pipeline, pipeline.cfg.history_topic, (None, debezium_record("shop")))
+    refused(pipeline, lambda: run_snapshot(job.spec, ThreadRunner(1), pipeline.log))
+
+
+@pytest.mark.req("TOPIC-08")
+def test_the_ledger_of_others_gets_no_record(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Kafka Connect's offsets, in a compacted topic of one partition."""
+    topic = pipeline.properties["ledger.topic"] = f"{database}_offsets"
+    offset = (json.dumps(["shop-connector", {"server": "shop"}]).encode(), b'{"file":"binlog.000001","pos":4}')
+    write(pipeline, topic, offset, config={"cleanup.policy": "compact"})
+    signal = checked_signal(pipeline.cfg, "log", {"message": "m"})
+    for run in (pipeline.snapshot, pipeline.drain, lambda: send_signal(pipeline.cfg, signal)):
+        with pytest.raises(ForeignLedgerError, match="not this stream's") as caught:
+            run()
+        assert "Kafka Connect's connector shop-connector" in caught.value.why and not caught.value.can_retry
+    pipeline.properties["ledger.topic"] = f"{database}_ledger"
+    job = pipeline.prepare("snapshot")
+    pipeline.properties["ledger.topic"] = topic
+    spec = replace(job.spec, properties=pipeline.cfg.properties())
+    write_job_error(spec, caught.value, pipeline.log)
+    assert content(pipeline, topic) == [offset]
+
+    pipeline.properties["ledger.topic"] = f"{database}_ledger"
+    assert pipeline.snapshot().complete
+
+
+@pytest.mark.req("TOPIC-08")
+def test_two_streams_share_no_ledger(pipeline: Pipeline, root: Any, database: str) -> None:
+    topic = pipeline.properties["ledger.topic"] = f"{database}_ledger"
+    assert pipeline.snapshot().complete
+    other = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.cfg.topic_prefix}2"}, MemoryOffsetStore())
+    before = content(pipeline, topic)
+    signal = checked_signal(other.cfg, "log", {"message": "m"})
+    for run in (other.snapshot, other.drain, lambda: send_signal(other.cfg, signal)):
+        with pytest.raises(ForeignLedgerError, match=rf"belongs to topic\.prefix={pipeline.cfg.topic_prefix}, not to"):
+            run()
+    assert content(pipeline, topic) == before
+    with pytest.raises(ForeignLedgerError):
+        kafka_clients.ledger(other.cfg).read()
