@@ -174,9 +174,11 @@ def check_keys(cursor: Any, state: SchemaState, table: Table, where: str) -> Non
     )
     unique: dict[str, list[str | None]] = {}
     plain: dict[str, list[str | None]] = {}
+    parts: dict[str, list[int]] = {}
     prefixed = set()
     for name, not_unique, column, prefix, _ in rows:
         (plain if not_unique else unique).setdefault(name, []).append(column)
+        parts.setdefault(name, []).append(prefix or 0)
         if prefix is not None or column is None:
             prefixed.add(name)
     primary = tuple(unique.pop("PRIMARY", ()))
@@ -185,6 +187,8 @@ def check_keys(cursor: Any, state: SchemaState, table: Table, where: str) -> Non
         n: [c for c in columns if c is not None] for n, columns in unique.items()
     }, where
     assert {i.name for i in table.unique_keys if i.prefixed} == {n for n in unique if n in prefixed}, where
+    whole_or_prefix = {n: parts[n] for n, columns in unique.items() if None not in columns and any(parts[n])}
+    assert {i.name: [*i.prefixes] for i in table.unique_keys if i.prefixes} == whole_or_prefix, where
     non_unique = {k.name: list(k.columns) for k in state.non_unique_indexes.get(table.id, ())}
     assert non_unique == plain, f"{where}: {non_unique} {plain}"
 

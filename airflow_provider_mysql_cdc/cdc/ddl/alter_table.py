@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_mysql_cdc.cdc.ddl.indexes import (
+    covers,
+    renamed_index,
+    unique_index,
+    unprefixed_columns,
+    with_whole_columns,
+)
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import (
     converted_spec,
     resolve_charset,
@@ -34,10 +41,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TableOptions,
 )
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import BLOB_BY_SIZE, TEXT_BY_SIZE
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex, folded_name, matching_name
 
-_PREFIX_ONLY_TYPES = frozenset((*TEXT_BY_SIZE, *BLOB_BY_SIZE))
 _GENERATED_KEY = "my_row_id"
 TableStructure = tuple[Table, tuple[NonUniqueIndex, ...]]
 """A table and its indexes which are not unique."""
@@ -90,7 +95,7 @@ class _StructureBuilder:
             self.id,
             tuple(columns),
             primary_key,
-            tuple(self.unique_keys),
+            tuple(with_whole_columns(i, self.column) for i in self.unique_keys),
             self.defaults.charset,
             self.defaults.collation,
             self.comment,
@@ -294,7 +299,7 @@ def _rename_in_keys(builder: _StructureBuilder, columns: list[str], renames: dic
         return tuple(name for name in map(new_name, names) if name is not None)
 
     builder.primary_key = renamed(builder.primary_key)
-    unique_keys = (replace(i, columns=renamed(i.columns)) for i in builder.unique_keys)
+    unique_keys = (renamed_index(i, [new_name(name) for name in i.columns]) for i in builder.unique_keys)
     builder.unique_keys = [i for i in unique_keys if i.columns or i.prefixed]
     non_unique_indexes = []
     for key in builder.non_unique_indexes:
@@ -333,9 +338,7 @@ def _add_keys(builder: _StructureBuilder, keys: list[KeySpec]) -> None:
             continue
         name = key.name or _unused_index_name(builder, names[0])
         if key.kind is DdlKeyKind.UNIQUE:
-            builder.unique_keys.append(
-                UniqueIndex(name, tuple(n for n in names if n is not None), _is_prefixed(builder, key))
-            )
+            builder.unique_keys.append(unique_index(name, key.parts, names))
         else:
             builder.non_unique_indexes.append(NonUniqueIndex(name, names, key.kind is DdlKeyKind.FOREIGN))
 
@@ -354,22 +357,6 @@ def _unused_index_name(builder: _StructureBuilder, first: str | None) -> str:
     return name
 
 
-def _is_prefixed(builder: _StructureBuilder, key: KeySpec) -> bool:
-    for part in key.parts:
-        if part.column is None:
-            return True
-        if part.prefix is not None:
-            column = builder.column(part.column)
-            if column.type_name in _PREFIX_ONLY_TYPES or column.length != part.prefix:
-                return True
-    return False
-
-
-def _covers(columns: tuple[str | None, ...], required: tuple[str | None, ...]) -> bool:
-    prefix = columns[: len(required)]
-    return [n and folded_name(n) for n in prefix] == [n and folded_name(n) for n in required]
-
-
 def _is_covered(builder: _StructureBuilder, keys: list[KeySpec], key: KeySpec, names: tuple[str | None, ...]) -> bool:
     """Return whether a foreign key needs no index of its own: another one begins with its columns."""
     existing = [
@@ -377,20 +364,14 @@ def _is_covered(builder: _StructureBuilder, keys: list[KeySpec], key: KeySpec, n
         *(i.columns for i in builder.unique_keys if not i.prefixed),
         *(k.columns for k in builder.non_unique_indexes),
     ]
-    if any(_covers(columns, names) for columns in existing):
+    if any(covers(columns, names) for columns in existing):
         return True
-    return any(
-        _covers(_unprefixed_columns(k), names) for k in keys if k is not key and k.kind is not DdlKeyKind.FOREIGN
-    )
-
-
-def _unprefixed_columns(key: KeySpec) -> tuple[str | None, ...]:
-    return tuple(p.column if p.prefix is None else None for p in key.parts)
+    return any(covers(unprefixed_columns(k), names) for k in keys if k is not key and k.kind is not DdlKeyKind.FOREIGN)
 
 
 def _drop_generated_indexes(builder: _StructureBuilder, keys: list[KeySpec]) -> None:
     """Drop indexes that the server made for a foreign key and that a new index covers."""
-    new_indexes = [_unprefixed_columns(k) for k in keys if k.kind is not DdlKeyKind.FOREIGN]
+    new_indexes = [unprefixed_columns(k) for k in keys if k.kind is not DdlKeyKind.FOREIGN]
     builder.non_unique_indexes = [
-        k for k in builder.non_unique_indexes if not (k.generated and any(_covers(c, k.columns) for c in new_indexes))
+        k for k in builder.non_unique_indexes if not (k.generated and any(covers(c, k.columns) for c in new_indexes))
     ]

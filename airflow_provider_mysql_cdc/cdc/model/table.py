@@ -167,11 +167,14 @@ class UniqueIndex:
         name: Index name.
         columns: Column names in index order.
         prefixed: Whether any part covers only a prefix or an expression (then it cannot serve as a key).
+        prefixes: How many characters or bytes of each column it covers, 0 for a whole one; empty where all are whole,
+            or where it has an expression.
     """
 
     name: str
     columns: tuple[str, ...]
     prefixed: bool = False
+    prefixes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(_is_text, value))
 
 
+def _is_integers(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(is_integer, value))
+
+
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "str": (_is_text, "a text"),
     "str | None": (lambda value: value is None or _is_text(value), "a text or null"),
@@ -53,6 +57,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int | None": (lambda value: value is None or is_integer(value), "a whole number or null"),
     "bool": (lambda value: isinstance(value, bool), "true or false"),
     "tuple[str, ...]": (_is_texts, "a list of texts"),
+    "tuple[int, ...]": (_is_integers, "a list of whole numbers"),
 }
 """Checks of values and what they should be, by the annotation of their fields."""
 

@@ -375,6 +375,41 @@ def test_the_event_key_follows_the_primary_key_and_then_the_first_usable_unique_
     assert table("CREATE TABLE t (a INT PRIMARY KEY)", "ALTER TABLE t DROP PRIMARY KEY").key_columns() == ()
 
 
+@pytest.mark.req("EVT-09")
+@pytest.mark.parametrize(
+    ("statement", "key"),
+    [
+        ("MODIFY b VARCHAR(10) NOT NULL", ("b",)),
+        ("CHANGE b c VARCHAR(9) NOT NULL", ("c",)),
+        ("MODIFY b CHAR(10) NOT NULL, CONVERT TO CHARACTER SET latin1", ("b",)),
+        ("MODIFY b ENUM('a') NOT NULL", ("b",)),
+        ("MODIFY b VARCHAR(11) NOT NULL", ()),
+        ("MODIFY b BLOB NOT NULL", ()),
+        ("CONVERT TO CHARACTER SET latin1", ()),
+        ("MODIFY b VARCHAR(10)", ()),
+    ],
+)
+def test_an_index_of_a_prefix_is_a_key_as_soon_as_the_prefix_is_the_whole_column(
+    statement: str, key: tuple[str, ...]
+) -> None:
+    create = "CREATE TABLE t (a INT, b TEXT NOT NULL, UNIQUE (b(10)))"
+    assert table(create, f"ALTER TABLE t {statement}").key_columns() == key
+
+
+@pytest.mark.req("EVT-09")
+def test_a_whole_column_of_an_index_stays_whole() -> None:
+    """The server forgets the prefix, so a column that grows later is still covered whole."""
+    create = "CREATE TABLE t (b VARCHAR(20) NOT NULL, d VARCHAR(9) NOT NULL, UNIQUE k (d, b(10)))"
+    shorter, longer = "ALTER TABLE t MODIFY b VARCHAR(10) NOT NULL", "ALTER TABLE t MODIFY b VARCHAR(30) NOT NULL"
+    assert table(create).key_columns() == ()
+    assert table(create, shorter, longer).key_columns() == ("d", "b")
+    assert table(create, longer, shorter).key_columns() == ("d", "b")
+    assert table(create, "ALTER TABLE t DROP b").key_columns() == ("d",)
+    prefix = table(create, shorter, "ALTER TABLE t DROP INDEX k, ADD UNIQUE k (b(5))")
+    assert (prefix.key_columns(), prefix.unique_keys[0].prefixes) == ((), (5,))
+    assert table("CREATE TABLE t (c CHAR NOT NULL, UNIQUE (c(1)))").key_columns() == ("c",)
+
+
 def test_a_dropped_index_is_the_one_the_server_named_so() -> None:
     """The second index over b is named b_2, because a plain index has the name b."""
     kept = table(

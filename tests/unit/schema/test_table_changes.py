@@ -176,7 +176,8 @@ def test_a_damaged_one_is_named() -> None:
 
 def test_a_corrected_structure_is_replayed_as_it_is() -> None:
     """Also what the format of table changes does not have, and columns of another order."""
-    base = [statement(100, "CREATE TABLE t (id INT, n VARCHAR(9) COLLATE utf8mb4_bin UNIQUE INVISIBLE, KEY k (id))")]
+    sql = "CREATE TABLE t (id INT, n VARCHAR(9) COLLATE utf8mb4_bin UNIQUE INVISIBLE, KEY k (id), UNIQUE u (n(4)))"
+    base = [statement(100, sql)]
     state = replay(base, until=place(100), epoch=2)
     table = state.tables[T]
     corrected = replace(table, columns=tuple(replace(c, position=3 - c.position) for c in reversed(table.columns)))
@@ -186,7 +187,8 @@ def test_a_corrected_structure_is_replayed_as_it_is() -> None:
     later = replay([*base, read, statement(300, "ALTER TABLE t ADD x INT")], until=place(300), epoch=2)
     assert [c.name for c in later.tables[T].columns] == ["n", "id", "x"]
     replayed = replay([*base, read], until=place(200), epoch=2)
-    assert replayed.tables[T] == corrected and replayed.non_unique_indexes == state.non_unique_indexes
+    assert replayed.tables[T] == corrected and corrected.unique_keys[1].prefixes == (4,)
+    assert replayed.non_unique_indexes == state.non_unique_indexes
     wide = replace(read, table_changes=({"id": "x" * 600_000},))
     assert HistoryRecord.from_bytes(wide.to_bytes()).structure == corrected and len(wide.to_bytes()) < 10_000
 
