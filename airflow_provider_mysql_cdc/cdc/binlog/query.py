@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
     NO_BACKSLASH_ESCAPES,
     SERVER_COLLATION,
     decode_statement,
+    has_server_layout,
     is_written_by_server,
     with_null,
 )
@@ -56,6 +57,7 @@ class QueryEvent(NamedTuple):
         temporary: Whether it is marked as one that used a temporary table of its session. CONNECTION_ID() in a
             statement or in a default of its table marks it too.
         written_by_server: Whether the server wrote the statement (``statement_text.is_written_by_server``).
+        server_layout: Whether it has the layout in which the server writes out tables.
     """
 
     thread_id: int
@@ -77,6 +79,7 @@ class QueryEvent(NamedTuple):
     sql_require_primary_key: bool | None = None
     temporary: bool = False
     written_by_server: bool = False
+    server_layout: bool = False
 
 
 @event_parser("a QUERY event")
@@ -113,6 +116,7 @@ def parse_query(event: Event) -> QueryEvent:
         **values,
         temporary=temporary,
         written_by_server=written_by_server,
+        server_layout=has_server_layout(statement),
     )
 
 

@@ -48,10 +48,25 @@ def is_written_by_server(data: bytes, *, temporary: bool) -> bool:
         data: The statement's bytes.
         temporary: Whether the event is marked as one that used a temporary table.
     """
-    layout = _LAYOUT.match(data) if data.startswith(b"CREATE TABLE ") else None
+    layout = _match_layout(data)
     if layout is None:
         return False
     return temporary or _OF_SELECT in data or _GENERATED_KEY.match(data, layout.end()) is not None
+
+
+def has_server_layout(data: bytes) -> bool:
+    """Return whether a statement has the layout in which the server writes out tables.
+
+    CREATE TABLE ... SELECT of a server without GTIDs before 8.0.21 has no other mark.
+
+    Args:
+        data: The statement's bytes.
+    """
+    return _match_layout(data) is not None
+
+
+def _match_layout(data: bytes) -> re.Match[bytes] | None:
+    return _LAYOUT.match(data) if data.startswith(b"CREATE TABLE ") else None
 
 
 def with_null(statement: str) -> str:
@@ -78,8 +93,7 @@ def decode_statement(data: bytes, collation: int | None, sql_mode: int = 0) -> s
         return data.decode("ascii")
     name = client_charset(collation)
     if name in SINGLE or name in MULTI:
-        # CREATE TABLE ... SELECT of a server without GTIDs before 8.0.21 has no mark but its layout.
-        if _LAYOUT.match(data) and _is_utf8(data):
+        if has_server_layout(data) and _is_utf8(data):
             return data.decode()
         text = _decode_with_escapes(data, name, sql_mode)
         return _spaced(text, sql_mode) if "\xa0" in text and name in _NO_BREAK_SPACE_SEPARATES else text

@@ -101,6 +101,7 @@ class _StructureBuilder:
             self.comment,
             self.engine,
             self.defaults.declared,
+            self.defaults.assumed,
         )
         return table, tuple(self.non_unique_indexes)
 
@@ -120,7 +121,9 @@ def create_structure(
         DdlParseError: A key names an unknown column, or a character set is unknown.
     """
     options = statement.options
-    builder = _StructureBuilder(table_id, resolve_charset(options.charset, options.collation, defaults, context))
+    charset = resolve_charset(options.charset, options.collation, defaults, context)
+    assumed = context.server_layout and options.charset is None and options.collation is None
+    builder = _StructureBuilder(table_id, replace(charset, assumed=assumed))
     builder.comment, builder.engine = options.comment or None, options.engine
     builder.columns = resolve_columns(statement.columns, builder.defaults, context)
     builder.columns = with_timestamp_defaults(builder.columns, builder.columns, context)
@@ -153,7 +156,10 @@ def alter_structure(
     """
     table, non_unique_indexes = source
     table_defaults = DefaultCharset(
-        table.charset or database.charset, table.collation or database.collation, table.declared_charset
+        table.charset or database.charset,
+        table.collation or database.collation,
+        table.declared_charset,
+        table.charset_assumed,
     )
     builder = _StructureBuilder(
         table.id,

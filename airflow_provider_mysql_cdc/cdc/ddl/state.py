@@ -19,11 +19,13 @@ class DefaultCharset:
         charset: The character set's present-day name.
         collation: The collation's name.
         declared: The character set's name as the statement wrote it; empty when it equals ``charset``.
+        assumed: Whether it may be another one (``Table.charset_assumed``).
     """
 
     charset: str
     collation: str
     declared: str = ""
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class DdlContext:
         explicit_defaults_for_timestamp: OFF gives TIMESTAMP columns NOT NULL and defaults of their own.
         temporary: Whether the binlog marks the statement as one that used a temporary table (``ddl.temporary``).
         atomic: Whether the server logged the statement as an atomic change of its dictionary.
+        server_layout: Whether it has the layout in which the server writes out tables.
     """
 
     default_db: str = ""
@@ -71,6 +74,7 @@ class DdlContext:
     temporary: bool = False
     atomic: bool = False
     connection_collation: int | None = None
+    server_layout: bool = False
 
     @classmethod
     def from_query(
@@ -106,6 +110,7 @@ class DdlContext:
             temporary=temporary,
             atomic=getattr(query, "ddl_xid", None) is not None,
             connection_collation=connection if is_other else None,
+            server_layout=getattr(query, "server_layout", False),
         )
 
     @property

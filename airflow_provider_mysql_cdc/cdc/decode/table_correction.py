@@ -3,7 +3,7 @@
 With ``binlog_row_metadata=FULL`` a TABLE_MAP has the names, signedness, collations, members, visibility and primary key
 that the server had for the rows after it. They replace what the schema history says, which keeps what a TABLE_MAP does
 not have: defaults, comments, unique indexes, generated columns, and declared types where they fit, such as BOOL.
-Without it, the default character set of a table is corrected.
+Without it, the default character set of a table is corrected, if the server left it out of the table's statement.
 
 Of a table without a primary key, MySQL writes its first unique index without nullable columns as the primary key
 (``TABLE_SHARE::primary_key``, MySQL 9.7.4).
@@ -109,10 +109,12 @@ def corrected_table(table: Table, table_map: TableMap) -> Table:
 def _with_default_charset(table: Table, table_map: TableMap) -> Table:
     """Return a table with another default character set, if that makes its columns those of an event without names.
 
-    With ``sql_mode=ANSI`` the server leaves table options out of the statements that it writes itself (9.7.4), so
-    columns without a character set of their own have the database's in the schema history. Members of ENUM and SET are
+    Only where the statement that made the table leaves it out (``Table.charset_assumed``). Columns without a character
+    set of their own then have the database's in the schema history. Members of ENUM and SET are
     told by the statement; their character set is compared with the server's after the batch (``structure_check``).
     """
+    if not table.charset_assumed:
+        return table
     numbers = table_map.charsets or ()
     told = {
         column.name: collation
@@ -130,7 +132,14 @@ def _with_default_charset(table: Table, table_map: TableMap) -> Table:
         for column in table.columns
     )
     default = next(iter(told.values()))
-    return replace(table, columns=columns, charset=default.charset, collation=default.name, declared_charset="")
+    return replace(
+        table,
+        columns=columns,
+        charset=default.charset,
+        collation=default.name,
+        declared_charset="",
+        charset_assumed=False,
+    )
 
 
 def _corrected_key(table: Table, key: tuple[str, ...]) -> tuple[str, ...]:

@@ -191,6 +191,9 @@ class Table:
         comment: Table comment or None.
         engine: Storage engine as declared or None.
         declared_charset: The default character set's name as the DDL wrote it; empty when it equals ``charset``.
+        charset_assumed: Whether the default character set is that of the database because a statement that the server
+            wrote out names none: it leaves table options out with sql_mode ANSI, and in CREATE TABLE ... LIKE of a
+            temporary table (MySQL 9.7.4).
     """
 
     id: TableId
@@ -202,6 +205,7 @@ class Table:
     comment: str | None = None
     engine: str | None = None
     declared_charset: str = ""
+    charset_assumed: bool = False
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (MySQL compares column names without case, ``folded_name``), or None."""
@@ -227,6 +231,7 @@ class Table:
             self.comment,
             self.engine,
             self.declared_charset,
+            self.charset_assumed,
         )
 
     def key_columns(self) -> tuple[str, ...]:

@@ -309,4 +309,5 @@ def _read_context(members: Members) -> DdlContext:
         temporary=members.flag("temporary", default.temporary),
         atomic=members.flag("atomic", default.atomic),
         connection_collation=members.integer_or_none("connection_collation"),
+        server_layout=members.flag("server_layout", default.server_layout),
     )

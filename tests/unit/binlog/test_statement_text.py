@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.binlog.statement_text import decode_statement, is_written_by_server, with_null
+from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
+    decode_statement,
+    has_server_layout,
+    is_written_by_server,
+    with_null,
+)
 
 LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251, ARMSCII8, UJIS = 8, 255, 63, 13, 25, 51, 32, 12
 NO_BACKSLASH_ESCAPES, ANSI_QUOTES = 0x100000, 0x4
@@ -45,6 +50,8 @@ def test_null_is_written_where_the_server_leaves_it_out() -> None:
 def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:
     assert is_written_by_server(f"CREATE TABLE `t` ({COLUMNS} ENGINE=InnoDB".encode(), temporary=True)
     assert not is_written_by_server(b"CREATE TABLE t LIKE s", temporary=True)
+    assert has_server_layout(f"CREATE TABLE `t` ({COLUMNS} ENGINE=InnoDB".encode())
+    assert not has_server_layout(b"CREATE TABLE `t` (`id` int)") and not has_server_layout(b"CREATE TABLE t LIKE s")
 
 
 @pytest.mark.parametrize(

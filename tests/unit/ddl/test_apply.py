@@ -375,6 +375,26 @@ def test_the_event_key_follows_the_primary_key_and_then_the_first_usable_unique_
     assert table("CREATE TABLE t (a INT PRIMARY KEY)", "ALTER TABLE t DROP PRIMARY KEY").key_columns() == ()
 
 
+def test_a_default_character_set_that_the_server_left_out_is_assumed_to_be_the_databases() -> None:
+    written, sent = DdlContext("db", server_layout=True), CONTEXT
+    create = "CREATE TABLE `t` (\n  `v` varchar(9)\n)"
+    for text, context, assumed in (
+        (create, written, True),
+        (create, sent, False),
+        (f"{create} CHARSET=latin1", written, False),
+        (f"{create} COLLATE latin1_bin", written, False),
+    ):
+        assert table(text, context=context).charset_assumed is assumed
+    state = run("CREATE TABLE `i` (\n  `v` varchar(9)\n)", context=written).state
+    for statement, assumed in (
+        ("ALTER TABLE i ADD w VARCHAR(9), RENAME TO j", True),
+        ("CREATE TABLE j LIKE i", True),
+        ("ALTER TABLE i CHARSET latin1, RENAME j", False),
+        ("ALTER TABLE i CONVERT TO CHARACTER SET latin1, RENAME j", False),
+    ):
+        assert run(statement, state=state).state.tables[TableId("db", "j")].charset_assumed is assumed
+
+
 @pytest.mark.req("EVT-09")
 @pytest.mark.parametrize(
     ("statement", "key"),

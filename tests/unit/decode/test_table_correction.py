@@ -179,10 +179,12 @@ def test_an_event_without_names_tells_the_default_character_set() -> None:
     """With sql_mode=ANSI the server leaves table options out of the statements that it writes itself."""
     latin1 = {"charset": "latin1", "collation": "latin1_swedish_ci"}
     own = column("own", "VARCHAR", length=20, **UTF8)
-    known = replace(table(T.columns[3], own, T.columns[2]), **UTF8)
+    known = replace(table(T.columns[3], own, T.columns[2]), charset_assumed=True, **UTF8)
     truth = replace(table(replace(T.columns[3], **latin1), own, T.columns[2]), **latin1)
     assert minimal_correction(known, truth) == truth
     assert minimal_correction(truth, truth) is None
+    with pytest.raises(SchemaMismatchError, match="differs from the schema history"):
+        minimal_correction(replace(known, charset_assumed=False), truth)
 
 
 @pytest.mark.parametrize(
@@ -198,17 +200,19 @@ def test_nothing_but_the_default_character_set_is_corrected_without_names(
 ) -> None:
     """Another column may stand at its place."""
     a, b = column("a", "VARCHAR", length=20), column("b", "CHAR", length=9, charset="cp1251", collation="cp1251_bin")
-    history = replace(table(replace(a, **known), b), **UTF8)
+    history = replace(table(replace(a, **known), b), charset_assumed=True, **UTF8)
     with pytest.raises(SchemaMismatchError, match="differs from the schema history"):
         minimal_correction(history, table(replace(a, **rows), b))
 
 
 def test_columns_with_several_other_character_sets_are_not_corrected_without_names() -> None:
-    history = replace(table(*(column(name, "VARCHAR", length=20, **UTF8) for name in "ab")), **UTF8)
+    history = replace(
+        table(*(column(name, "VARCHAR", length=20, **UTF8) for name in "ab")), charset_assumed=True, **UTF8
+    )
     truth = [{"charset": "latin1", "collation": "latin1_bin"}, {"charset": "cp1251", "collation": "cp1251_bin"}]
-    columns = (replace(each, **more) for each, more in zip(history.columns, truth, strict=True))
+    others = (replace(each, **more) for each, more in zip(history.columns, truth, strict=True))
     with pytest.raises(SchemaMismatchError, match="differs from the schema history"):
-        minimal_correction(history, table(*columns))
+        minimal_correction(history, table(*others))
 
 
 def minimal_correction(history: Table, truth: Table) -> Table | None:

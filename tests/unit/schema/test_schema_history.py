@@ -74,10 +74,11 @@ def test_statements_of_another_server_count_by_epoch() -> None:
 
 
 def test_the_session_decides_what_a_statement_means() -> None:
-    context = DdlContext(default_db="d", sql_mode=ANSI_QUOTES, server_collation=8)
+    context = DdlContext(default_db="d", sql_mode=ANSI_QUOTES, server_collation=8, server_layout=True)
     written = HistoryRecord("p", place(1), 1, 0, "d", 'CREATE TABLE "t" (v VARCHAR(3))', context)
-    state = replay([HistoryRecord.from_bytes(written.to_bytes())], until=place(1), epoch=1)
-    assert state.tables[T].columns[0].charset == "latin1"
+    read = HistoryRecord.from_bytes(written.to_bytes())
+    assert read.context == context
+    assert replay([read], until=place(1), epoch=1).tables[T].columns[0].charset == "latin1"
 
 
 def test_a_record_reads_back_as_written() -> None:
