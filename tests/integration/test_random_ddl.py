@@ -52,6 +52,8 @@ def run_session(session: RandomSession, stack: Any, root: Any, database: str) ->
                         if number % 10 == 0:
                             check_all(cursor, stream.follow(), database, "the statements")
                     done.append(text)
+                    if text.startswith(b"CREATE TABLE"):
+                        stream.follow()  # the next statement may convert what this one's text leaves out
         except Exception as error:
             error.add_note("\n".join([session.client, session.mode, *map(repr, done)]))
             raise

@@ -20,7 +20,6 @@ CLIENTS = {
     "big5": "功許蓋",
     "binary": "äß語Σ",
 }
-# Not ANSI: with it the server leaves table options out of what it writes itself.
 MODES = (
     "",
     "ANSI_QUOTES",
@@ -28,6 +27,8 @@ MODES = (
     "REAL_AS_FLOAT",
     "STRICT_TRANS_TABLES",
     "ANSI_QUOTES,NO_BACKSLASH_ESCAPES",
+    "ANSI",
+    "ANSI,NO_BACKSLASH_ESCAPES",
 )
 _BITS = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES}
 _CHARSETS = ("latin1", "utf8mb4", "utf8mb3", "ucs2", "utf16", "utf32", "cp1251", "sjis", "gb18030", "binary", "ascii")
@@ -155,7 +156,10 @@ class RandomSession:
         return f"{self._column()} " + "".join(parts)
 
     def _key(self) -> str:
-        columns = ", ".join(self._column() + self._maybe("(3)", 0.1) for _ in range(self.random.randint(1, 2)))
+        columns = ", ".join(
+            self._column() + self._maybe(f"({self._one('1', '3', '7', '20')})", 0.25)
+            for _ in range(self.random.randint(1, 2))
+        )
         return f"{self._one('UNIQUE', 'INDEX', 'UNIQUE KEY ' + self._column(), 'PRIMARY KEY', 'KEY')} ({columns})"
 
     def _options(self) -> str:
@@ -181,6 +185,7 @@ class RandomSession:
             f"CREATE TABLE {exists}{self._new_table()} {self._options()}AS SELECT * FROM {table}",
             f"CREATE TABLE {exists}{self._new_table()} ({self._definition()}) SELECT *, 1 + 1 x FROM {table}",
             f"CREATE TEMPORARY TABLE tmp LIKE {table}",
+            f"CREATE TEMPORARY TABLE tmp ({self._definition()}, {self._definition()}, {self._key()}) {self._options()}",
             f"CREATE TABLE {exists}{self._new_table()} LIKE tmp",
             "DROP TEMPORARY TABLE IF EXISTS tmp",
         )
@@ -198,10 +203,15 @@ class RandomSession:
             f"ALTER {self._column()} DROP DEFAULT",
             f"ALTER {self._column()} SET {self._one('VISIBLE', 'INVISIBLE')}",
             f"ADD {self._key()}",
+            self._convert(),
             self._one("DROP PRIMARY KEY", f"DROP INDEX {self._column()}", f"RENAME INDEX {self._column()} TO i"),
             f"{self._options()}",
             f"RENAME TO {self._new_table()}",
         )
+
+    def _convert(self) -> str:
+        collation = self._maybe(f" COLLATE {self.random.choice(_COLLATIONS)}", 0.2)
+        return f"CONVERT TO CHARACTER SET {self.random.choice((*_CHARSETS, 'DEFAULT'))}{collation}"
 
     def _alter(self) -> str:
         actions = [self._action() for _ in range(self.random.choice((1, 1, 2, 3)))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -17,9 +17,11 @@ from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import announces_hidde
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, with_members
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_create_statements
 
 _SERVER_ID = 790_011
 
@@ -59,11 +61,36 @@ class StructureStream:
                     table_map = parse_table_map(event)
                     if table_map.db in self.databases:
                         table, hidden = self.state.tables[TableId(table_map.db, table_map.table)], None
+                        if table.charset_assumed:
+                            continue
                         if announces_hidden_columns(stream.server_version):
                             hidden = find_hidden_columns(table, table_map)
                         check_table_map(table, table_map if hidden is None else hidden.table_map)
         self._offset = end
+        if assumed := [table for table in self.state.tables.values() if table.charset_assumed]:
+            self._take_charsets(assumed)
         return self.state
+
+    def _take_charsets(self, tables: list[Table]) -> None:
+        """Take what the server left out of statements: character sets, and with sql_mode ANSI comments."""
+        definitions, _ = read_create_statements(self.admin, [table.id for table in tables], lambda _: None)
+        shown = captured_state(definitions).tables
+        for table in tables:
+            if (server := shown.get(table.id)) is None:
+                continue
+            pairs = zip(table.columns, server.columns, strict=True)
+            columns = (
+                replace(c, charset=s.charset, collation=s.collation, enum_values=_members(c, s)) for c, s in pairs
+            )
+            told = replace(
+                table,
+                columns=tuple(columns),
+                charset=server.charset,
+                collation=server.collation,
+                comment=table.comment or server.comment,
+                charset_assumed=False,
+            )
+            self.state = self.state.with_table(told, self.state.non_unique_indexes.get(table.id, ()))
 
     def _apply(self, query: Any) -> None:
         if query.written_by_server and has_hidden_members(query.sql):
@@ -81,3 +108,8 @@ class StructureStream:
         data.decode()  # no lone surrogate
         stored = HistoryRecord.from_bytes(data)
         self.state = apply_ddl(self.state, stored.ddl, stored.context).state
+
+
+def _members(column: Column, server: Column) -> tuple[str, ...]:
+    """Return the members of a column, as bytes where the statement left out that they are."""
+    return server.enum_values if server.charset == "binary" else column.enum_values

@@ -2,9 +2,9 @@
 
 Rules read from Debezium 3.6.1: expression defaults are left out, except that CURRENT_TIMESTAMP becomes the epoch
 (TYPE-54); a zero date is the epoch in a NOT NULL column and no default in a nullable one (TYPE-53); a nullable
-TIMESTAMP whose default is the epoch has none. Where Debezium writes a default that no row could hold (quotes left
-doubled, hexadecimal literals cut, YEAR 0 as 2000, the epoch for dates without separators), the value MySQL stores is
-written instead.
+TIMESTAMP whose default is the epoch has none. A literal of a statement is not rounded, padded or stripped. Where
+Debezium writes a default that no row could hold (quotes left doubled, hexadecimal literals cut, YEAR 0 as 2000, the
+epoch for dates without separators), the value MySQL stores is written instead.
 """
 
 from __future__ import annotations
@@ -211,12 +211,35 @@ def _micros(fraction: str | None) -> int:
     return int((fraction or "")[:6].ljust(6, "0"))
 
 
+def _microseconds(text: str, column: Column, modes: ct.TypeModes) -> int | None:
+    """Return microseconds since the epoch; in a NOT NULL column a literal that is no date counts as a zero date.
+
+    Such as one with an offset, which the server converts to the time zone of its session.
+    """
+    try:
+        us = parse_datetime_us(text, adjust=modes.time_adjuster)
+    except ValueError:
+        if column.nullable:
+            raise
+        return None
+    return None if us is None else _rounded(us, text, column)
+
+
+def _rounded(us: int, text: str, column: Column) -> int:
+    """Return the microseconds of a number, which Debezium does not read, rounded as the server does."""
+    if not text.strip(" -").replace(".", "").isdecimal():
+        return us
+    unit: int = 10 ** (6 - ct.fraction_digits(column))
+    rounded = (abs(us) + unit // 2) // unit * unit
+    return rounded if us >= 0 else -rounded
+
+
 def _is_zero_and_nullable(us: int | None, column: Column) -> bool:
     return us is None and column.nullable
 
 
 def _date(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    us = parse_datetime_us(text, adjust=modes.time_adjuster)
+    us = _microseconds(text, column, modes)
     if _is_zero_and_nullable(us, column):
         return None
     days = (us or 0) // _DAY_US
@@ -252,7 +275,7 @@ _TIME_OF_DAY_TYPES = ("org.apache.kafka.connect.data.Time", "io.debezium.time.Is
 
 
 def _datetime(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    us = parse_datetime_us(text, adjust=modes.time_adjuster)
+    us = _microseconds(text, column, modes)
     if _is_zero_and_nullable(us, column):
         return None
     value = _FROM_MICROS[ct.connect_type(column, modes).name or ""](us or 0)
@@ -287,7 +310,7 @@ def parse_time_us(text: str) -> int:
 
 
 def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    us = parse_time_us(text)
+    us = _rounded(parse_time_us(text), text, column)
     name = ct.connect_type(column, modes).name or ""
     if name in _TIME_OF_DAY_TYPES and not 0 <= us < _DAY_US:
         return None if column.nullable else _FROM_MICROS[name](0)
@@ -306,7 +329,7 @@ def _year(text: str, column: Column, modes: ct.TypeModes) -> int:
 
 def _year_number(text: str) -> int:
     value = _integer_value(text)
-    if len(text.strip()) >= 3 or text.strip() == "0":
+    if value > 99 or (value == 0 and text.strip() != "00"):
         return value
     return value + (2000 if value < 70 else 1900)
 

@@ -30,8 +30,9 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
     if column.family is Family.BYTES and default.kind is not DefaultKind.NUMBER:
         if default.kind is DefaultKind.TEXT and default.text.isascii():
             return default.text
-        text = raw.decode("utf-8", "replace")
-        return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
+        return bytes_default(raw)
+    if column.family is Family.YEAR and default.text.strip("0") == "":
+        return _zero_year(default)
     if default.kind in (DefaultKind.TEXT, DefaultKind.NUMBER) and not (column.type_name == "BIT" and raw):
         return default.text
     if column.type_name == "BIT":
@@ -39,6 +40,22 @@ def default_text(default: Default, column: Column, context: DdlContext) -> str:
     if len(raw) > _MAX_NUMBER_BYTES:
         raise DdlParseError("a default value does not fit its column", where=column.name)
     return str(int.from_bytes(raw, "big"))
+
+
+def bytes_default(raw: bytes) -> str:
+    """Return the default of a binary column as text; what is no printable text as hexadecimal digits.
+
+    Args:
+        raw: The bytes.
+    """
+    text = raw.decode("utf-8", "replace")
+    return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
+
+
+def _zero_year(default: Default) -> str:
+    """Return a YEAR of zeros: a text is 2000 unless it has four digits, a number is 0 (MySQL 9.7.4)."""
+    is_2000 = default.kind is DefaultKind.TEXT and len(default.text) != len("0000")
+    return "00" if is_2000 else default.text if default.kind is DefaultKind.TEXT else "0"
 
 
 def member_text(literal: Default, charset: str, context: DdlContext) -> str:

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
     charset_name,
     collation_by_name,
 )
-from airflow_provider_mysql_cdc.cdc.ddl.literals import default_text, member_text
+from airflow_provider_mysql_cdc.cdc.ddl.literals import bytes_default, default_text, member_text
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, shown_text
@@ -210,16 +210,7 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
     type_name = column.type_name
     binary = column.mysql_type.binary_type
     if target.charset == "binary" and binary:
-        length = column.length if type_name in ("CHAR", "VARCHAR") else None
-        return replace(
-            column,
-            type_name=binary,
-            declared_type=binary,
-            charset=None,
-            collation=None,
-            length=length,
-            declared_charset="",
-        )
+        return _of_bytes(column, binary)
     if type_name in TEXT_BY_SIZE or fit_type(type_name, column.length, target) != type_name:
         type_name = TEXT_BY_SIZE[_converted_size(column, target.charset)]
     members = tuple(_reinterpreted(member, column.charset, target.charset) for member in column.enum_values)
@@ -233,8 +224,34 @@ def with_charset(column: Column, target: DefaultCharset) -> Column:
         charset=target.charset,
         collation=target.collation,
         enum_values=members,
+        default=_default_member(column, target.charset),
         declared_charset=target.declared,
     )
+
+
+def _of_bytes(column: Column, type_name: str) -> Column:
+    """Return a column of text as the binary type that CONVERT TO CHARACTER SET binary makes of it."""
+    default = column.default
+    if default is not None and not column.default_is_expression:
+        value = default.rstrip(" ") if column.type_name == "CHAR" else default
+        default = bytes_default(encode_lossy(value, column.charset or ""))
+    return replace(
+        column,
+        type_name=type_name,
+        declared_type=type_name,
+        charset=None,
+        collation=None,
+        length=column.length if column.type_name in ("CHAR", "VARCHAR") else None,
+        default=default,
+        declared_charset="",
+    )
+
+
+def _default_member(column: Column, target: str) -> str | None:
+    """Return the default after CONVERT TO; that of ENUM and SET keeps its bytes, as their members do."""
+    if column.default is None or not column.enum_values:
+        return column.default
+    return _reinterpreted(column.default, column.charset or "", target)
 
 
 def converted_spec(spec: ColumnSpec, target: DefaultCharset, context: DdlContext) -> ColumnSpec:
@@ -296,6 +313,8 @@ def _column_length(column: Column) -> int:
 
 def _reinterpreted(member: str, charset: str, target: str) -> str:
     """Return a member after CONVERT TO as the server shows it, which keeps its bytes (MySQL 8.0.15, 9.7.4)."""
-    if target == "binary" or (member.isascii() and not {charset, target} & UNIT_BYTES.keys()):
+    if member.isascii() and not {charset, target} & UNIT_BYTES.keys():
         return member
+    if target == "binary":
+        return encode_lossy(member, charset).decode("latin-1")
     return shown_text(encode_lossy(member, charset), target)

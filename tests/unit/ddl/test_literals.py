@@ -118,6 +118,20 @@ def test_members_that_are_no_text_after_convert_are_what_the_server_shows() -> N
     assert next(iter(state.tables.values())).columns[0].enum_values == ("", "b?", "", "y")
 
 
+def test_convert_to_binary_leaves_the_bytes_of_members_and_defaults() -> None:
+    context = DdlContext("d", client_collation=UTF8MB4)
+    columns = (
+        "a ENUM('é','x') CHARSET latin1 DEFAULT 'é', b SET('語') DEFAULT '語', c ENUM('ab') CHARSET utf16, "
+        "d CHAR(7) CHARSET utf16 DEFAULT 'a ', e VARCHAR(5) CHARSET latin1 DEFAULT 'é', f VARCHAR(5) DEFAULT 'é ', "
+        "g VARCHAR(9) DEFAULT (UUID())"
+    )
+    state = apply_ddl(SchemaState(), f"CREATE TABLE t ({columns})", context).state
+    (table,) = apply_ddl(state, "ALTER TABLE t CONVERT TO CHARACTER SET binary", context).state.tables.values()
+    assert [c.enum_values for c in table.columns[:3]] == [("é", "x"), ("\xe8\xaa\x9e",), ("\0a\0b",)]
+    defaults = ["é", "\xe8\xaa\x9e", None, "0x0061", "0xE9", "é ", "(UUID())"]
+    assert [c.default for c in table.columns] == defaults
+
+
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
