@@ -27,6 +27,27 @@ CASES: dict[str, tuple[str | bytes, ...]] = {
         b"CREATE TABLE p (a INT) PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (5) COMMENT = 'f\xfcr')",
         "INSERT INTO t (a) VALUES (1)",
     ),
+    "letters of swe7 that are punctuation of ASCII": (
+        "SET NAMES swe7",
+        b"CREATE TABLE [x (a[ INT, b] ENUM('a[','b\\\\c','d|','`'), `q{` VARCHAR(9) DEFAULT '~^@' COMMENT 'it\\'s }', "
+        b"{} INT)",
+        b'ALTER TABLE [x ADD `d@\\` INT, ADD c\\ VARCHAR(9) DEFAULT \'x\\ny\\`\' COMMENT "q\\"[", DROP {}',
+        b"ALTER TABLE [x ADD `b``c` INT, ADD m VARCHAR(9) DEFAULT _latin1'['",
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'",
+        b"CREATE TABLE \"]y\" (a INT DEFAULT 1, \"b[\" ENUM('\\','x'))",
+    ),
+    "literals that end within a character": (
+        "SET NAMES sjis",
+        b"CREATE TABLE s (e ENUM('\x83','b','\xff\x83c\x83','a\\\x83z') COMMENT 'x\x83', "
+        b"v VARCHAR(9) COMMENT '\x83''b')",
+        "SET NAMES ujis",
+        b"CREATE TABLE u (e ENUM('a\x8f\xa1','b\x8f','c\x81\x8f'))",
+        "SET NAMES gb18030",
+        b"CREATE TABLE g (e ENUM('a\x81\x30','b\x81\x30\x81','c\xff','q\x81\x30x','q\x81\x30xyz'))",
+        "SET NAMES big5",
+        b"CREATE TABLE b (e ENUM('a\x81','b\xa1'))",
+        "INSERT INTO b VALUES (1)",
+    ),
     "an invisible key stays before new columns": (
         KEY_ON,
         "CREATE TABLE g (a INT, b VARCHAR(9))",

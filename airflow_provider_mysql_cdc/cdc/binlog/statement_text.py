@@ -8,7 +8,12 @@ from typing import Any
 
 import pymysql.charset
 
-from airflow_provider_mysql_cdc.cdc.model.charset_decoders import characters, decode_lossy, text_decoder
+from airflow_provider_mysql_cdc.cdc.model.charset_decoders import (
+    characters,
+    decode_lossy,
+    shown_text,
+    text_decoder,
+)
 from airflow_provider_mysql_cdc.cdc.model.charset_tables import MULTI, SINGLE
 
 SERVER_COLLATION = 45
@@ -24,6 +29,13 @@ _NO_BREAK_SPACE_SEPARATES = frozenset(
 _PUNCTUATION_CODES = {"armscii8": (b"\xff", "'"), "sjis": (b"\x81\x5f", "\\"), "ujis": (b"\xa1\xc0", "\\")}
 _PLACEHOLDER = "\ufffe"
 """Stands for such a character; no character set has it."""
+_SWE7_COLLATIONS = frozenset((10, 82))
+_SWE7_LETTER = re.compile(rb"[\[\]{}|\\^@`~]")
+_SWE7_WORD = r"[0-9A-Za-z$_]*[\[\]{}\\^~][0-9A-Za-z$_\[\]{}\\^~]*"
+_BYTE = re.compile(r"[\udc80-\udcff]")
+_LAST_BYTES = re.compile(r"[\udc80-\udcff][\udc80-\udcff\0-\x5b\x5d-\x7f]*")
+_MAX_LAST_BYTES = 3
+_ESCAPED = re.compile(r"(\\.)", re.DOTALL)
 _LETTERS = r"[0-9A-Za-z$_\x80-\U0010ffff]*"
 _WORD = re.compile(rf"{_LETTERS}{_PLACEHOLDER}{_LETTERS}")
 _NAME = rb"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[^\s`\"(.]+)"
@@ -89,6 +101,8 @@ def decode_statement(data: bytes, collation: int | None, sql_mode: int = 0) -> s
         collation: Collation id of character_set_client, or None when not known.
         sql_mode: Bits of sql_mode.
     """
+    if collation in _SWE7_COLLATIONS and _SWE7_LETTER.search(data):
+        return _decode_swe7(data, sql_mode)
     if data.isascii():
         return data.decode("ascii")
     name = client_charset(collation)
@@ -141,24 +155,76 @@ def _with_hex_literals(data: bytes, sql_mode: int) -> bytes:
 
 
 def _decode_with_escapes(data: bytes, name: str, sql_mode: int) -> str:
-    """Return a statement in which a letter that becomes a quote or a backslash is escaped, or its word quoted."""
+    """Return a statement in which a letter that becomes a quote or a backslash is escaped, or its word quoted.
+
+    Bytes at the end of a string literal that are fewer than their character has are left out, as the server does.
+    """
     code, character = _PUNCTUATION_CODES.get(name, (b"", ""))
-    if not code or code not in data:
-        return decode_lossy(data, name)
-    text = "".join(_PLACEHOLDER if each == code else decode_lossy(each, name) for each in characters(data, name))
+    try:
+        if not code or code not in data:
+            return text_decoder(name)(data)
+    except UnicodeDecodeError:
+        pass
+    text = "".join(_PLACEHOLDER if each == code else _text_or_bytes(each, name) for each in characters(data, name))
     escapes = not sql_mode & NO_BACKSLASH_ESCAPES
 
     def escaped(match: re.Match[str]) -> str:
         quote = match.group()[0]
-        has_escapes = escapes and (quote == "'" or (quote == '"' and not sql_mode & _ANSI_QUOTES))
+        is_string = quote == "'" or (quote == '"' and not sql_mode & _ANSI_QUOTES)
+        has_escapes = escapes and is_string
         doubled = character * (1 + (character == quote or (character == "\\" and has_escapes)))
-        parts = re.split(r"(\\.)", match.group(), flags=re.DOTALL) if has_escapes else [match.group()]
         # What stands behind a backslash is escaped already.
-        texts = (part.replace(_PLACEHOLDER, (doubled, character)[odd % 2]) for odd, part in enumerate(parts))
-        return "".join(texts)
+        parts = _ESCAPED.split(match.group()) if has_escapes else [match.group()]
+        texts = [part.replace(_PLACEHOLDER, (doubled, character)[odd % 2]) for odd, part in enumerate(parts)]
+        text = "".join(texts)
+        return _without_last_bytes(text, name, has_escapes) if is_string else text
 
     text = re.sub(_QUOTED[escapes].pattern.decode(), escaped, text, flags=re.DOTALL)
-    return _WORD.sub(lambda m: f"`{m.group().replace(_PLACEHOLDER, character)}`", text)
+    text = _WORD.sub(lambda m: f"`{m.group().replace(_PLACEHOLDER, character)}`", text)
+    return _BYTE.sub("?", text)
+
+
+def _text_or_bytes(data: bytes, name: str) -> str:
+    """Return a character; what is none as one lone surrogate for each byte."""
+    try:
+        return text_decoder(name)(data)
+    except UnicodeDecodeError:
+        return data.decode("ascii", "surrogateescape")
+
+
+def _without_last_bytes(literal: str, name: str, has_escapes: bool) -> str:
+    """Return a string literal without the bytes at its end that the server's conversions leave out."""
+    content, quote = literal[1:-1], literal[0]
+    if _BYTE.search(content, max(0, len(content) - 2 * _MAX_LAST_BYTES)) is None:
+        return literal
+    units = re.findall(r"\\.|." if has_escapes else ".", content, re.DOTALL)
+    for count in range(_MAX_LAST_BYTES, 0, -1):
+        last = "".join(unit[-1] if _BYTE.match(unit[-1]) else unit for unit in units[-count:])
+        if _LAST_BYTES.fullmatch(last):
+            shown = shown_text(last.encode("ascii", "surrogateescape"), name)
+            return quote + "".join(units[:-count]) + shown + quote
+    return literal
+
+
+def _decode_swe7(data: bytes, sql_mode: int) -> str:
+    """Return a statement of a swe7 session: brackets and the like are letters, but to the server's parser itself not.
+
+    It converts what is quoted, whose quotes and escapes it finds before, and takes a word without quotes as ASCII.
+    """
+    escapes = not sql_mode & NO_BACKSLASH_ESCAPES
+
+    def rewritten(match: re.Match[str]) -> str:
+        text = match.group()
+        quote = text[0]
+        if quote not in "`'\"":
+            return f"`{text}`" if match["word"] else text
+        content = text[1:-1].replace(quote * 2, quote).encode("latin-1")
+        if escapes and (quote == "'" or (quote == '"' and not sql_mode & _ANSI_QUOTES)):
+            content = _ESCAPE.sub(_unescaped, content)
+        return quote + decode_lossy(content, "swe7").replace(quote, quote * 2) + quote
+
+    pattern = rf"{_QUOTED[escapes].pattern.decode()}|(?P<word>{_SWE7_WORD})"
+    return re.sub(pattern, rewritten, data.decode("latin-1"), flags=re.DOTALL)
 
 
 def _spaced(text: str, sql_mode: int) -> str:

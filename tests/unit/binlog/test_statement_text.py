@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
     with_null,
 )
 
-LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251, ARMSCII8, UJIS = 8, 255, 63, 13, 25, 51, 32, 12
+LATIN1, UTF8MB4, BINARY, SJIS, GREEK, CP1251, ARMSCII8, UJIS, SWE7, GB18030 = 8, 255, 63, 13, 25, 51, 32, 12, 10, 248
 NO_BACKSLASH_ESCAPES, ANSI_QUOTES = 0x100000, 0x4
 KEY = "`my_row_id` bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
 COLUMNS = "\n  `id` int NOT NULL,\n  `ä` enum('ä') DEFAULT NULL\n)"
@@ -79,6 +79,25 @@ def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:
         (b"'\\\xff\xff' 'b'", ARMSCII8, 0, "'\\'''' 'b'"),
         (b"'\\\x81_' '\\\\\x81_'", SJIS, 0, "'\\\\' '\\\\\\\\'"),
         (b"t.a\x81_b (\x81_\x81_ INT)", SJIS, 0, "t.`a\\b` (`\\\\` INT)"),
+        (
+            b"'\x83' '\\\x83' 'a\\\\\x83' `\xff` '\x83''b' '\xff\x83' 'x\xff\\'y'",
+            SJIS,
+            0,
+            "'' '' 'a\\\\' `?` '?''b' '?' 'x?\\'y'",
+        ),
+        (b"'\x8f\xa1' \"\x8f\" '\x81\x8f'", UJIS, 0, "'' \"\" '?'"),
+        (b"'\x81' '\\\x81'", SJIS, NO_BACKSLASH_ESCAPES, "'' '\\'"),
+        (b"\"\x81\" '\x81'", SJIS, ANSI_QUOTES, "\"?\" ''"),
+        (
+            b"a[ INT, b] ENUM('a[','b\\\\c','d|''', \"q{\\\"\") /* ` */, {}[ INT",
+            SWE7,
+            0,
+            "`a[` INT, `b]` ENUM('aÄ','bÖc','dö''', \"qä\"\"\") /* ` */, `{}[` INT",
+        ),
+        (b"`d@\\` CHAR DEFAULT 'x\\ny\\`', `b``c`, c\\ INT", SWE7, 0, "`dÉÖ` CHAR DEFAULT 'x\nyé', `béc`, `c\\` INT"),
+        (b"'a\\' \"b[\" c^~", SWE7, NO_BACKSLASH_ESCAPES | ANSI_QUOTES, "'aÖ' \"bÄ\" `c^~`"),
+        (b"'a\x81\x30' 'b\x81\x30\x81' '\xff' '\x81\x30x' '\x81\x30xyz'", GB18030, 0, "'a' 'b' '?' '' '?0xyz'"),
+        (b"CREATE TABLE t (a INT)", SWE7, 0, "CREATE TABLE t (a INT)"),
         (b"'\x8f\xa1\xc0\xa1\xc0'", UJIS, 0, "'?\\\\'"),
         (f"CREATE TABLE `t` ({COLUMNS}".encode(), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
         (f"CREATE TABLE `t` ({COLUMNS}".encode("cp1252"), LATIN1, 0, f"CREATE TABLE `t` ({COLUMNS}"),
