@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
@@ -82,18 +82,28 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             property_sources.append(SchemaRegistryHook(str(registry_conn_id)).source(property_sources))
         return [*property_sources, sources.environment_source(os.environ)]
 
-    def get_config(self, properties: Mapping[str, Any] | None = None) -> ConnectorConfig:
+    def get_config(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        names_from_run: Collection[str] = (),
+        run_properties: Collection[str] = (),
+    ) -> ConnectorConfig:
         """Return the validated configuration: the task's properties, then the connections, then the environment.
 
         Args:
             properties: Connector properties that win over the connections. Airflow's UI shows them, so secrets are
                 refused here.
+            names_from_run: Those among them whose values a DAG run brings, for example through its trigger form.
+            run_properties: Properties that such a run may set beside those that every run may set.
 
         Raises:
-            ConfigError: A property is wrong or missing; the error lists every problem.
+            ConfigError: A property is wrong or missing, and the error lists every problem; or the run sets one that it
+                may not set.
         """
         from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
         from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret
+        from airflow_provider_mysql_cdc.cdc.config.run_properties import check_run_properties
 
         if leaked := sorted(name for name in _without_blanks(properties or {}) if holds_secret(name)):
             raise ConfigError(
@@ -102,6 +112,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
                 remedy=f"move it into the connection {self.mysql_cdc_conn_id}, the Kafka connection or the schema "
                 "registry connection, and change the secret",
             )
+        check_run_properties(names_from_run, run_properties, self.mysql_cdc_conn_id)
         resolved = sources.merge_sources(self.sources(properties))
         mask_secrets(resolved.properties)
         cfg = resolved.config()

@@ -10,6 +10,8 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
+Properties = Mapping[str, Any] | str
+
 _FLAGS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
     **dict.fromkeys(("false", "f", "no", "n", "off", "0", "0.0", "none", "null", ""), False),
@@ -81,6 +83,26 @@ def parse_text_map(value: Any, argument: str) -> dict[str, str]:
             remedy='use a mapping, or its JSON text: {"name": "value", ...}',
         )
     return {str(name): _setting_text(setting) for name, setting in parsed.items() if setting is not None}
+
+
+def parse_properties(layer: Properties) -> Mapping[str, Any]:
+    """Return properties from a mapping or its JSON text.
+
+    Raises:
+        ConfigError: The text is not a JSON object.
+    """
+    try:
+        data = json.loads(layer) if isinstance(layer, str) and layer.strip() else layer or {}
+    except (ValueError, RecursionError) as error:
+        data = error
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            "the task's properties are not a JSON object",
+            where="properties",
+            why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
+            remedy='write them as {"table.include.list": "shop.orders", ...}',
+        )
+    return data
 
 
 def application_name(mode: str, context: Any) -> str:

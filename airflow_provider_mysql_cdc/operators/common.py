@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
-from airflow_provider_mysql_cdc.operators.arguments import parse_text_map
+from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_properties, parse_text_map
+from airflow_provider_mysql_cdc.operators.run_values import RunValues, expanded_arguments
 
-Properties = Mapping[str, Any] | str
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
 
 def airflow_error(error: CdcError) -> AirflowException:
@@ -95,6 +96,22 @@ def merge_properties(properties: Properties | Sequence[Properties] | None) -> di
     return merged
 
 
+def task_config(task: Any, properties: Mapping[str, Any]) -> ConnectorConfig:
+    """Return the configuration of a task.
+
+    Args:
+        task: The operator, with rendered arguments.
+        properties: Its properties, merged.
+
+    Raises:
+        ConfigError: A property is wrong or missing, or the run sets one that it may not set.
+    """
+    from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+
+    hook = MySqlCdcHook(task.mysql_cdc_conn_id, task.kafka_conn_id)
+    return hook.get_config(properties, names_from_run=task.names_from_run, run_properties=task.run_properties)
+
+
 def trigger_properties(properties: Properties | Sequence[Properties] | None, conn_id: str) -> dict[str, Any]:
     """Return the properties for a trigger, whose arguments Airflow stores and shows.
 
@@ -167,39 +184,33 @@ REQUIRED_FIELDS = (
 class MaskedPropertiesMixin:
     """Mask secrets in rendered properties before Airflow stores the rendered fields; a base class of operators.
 
+    It also notes which properties the run sets, as opposed to the author of the DAG (``run_values``).
+
     A template of a missing value renders as the text ``None``, which becomes None again. A mapped task is rendered by
     ``MappedOperator``, which calls only this method of the unmapped operator.
     """
 
     properties: Any
+    run_properties: Sequence[str]
     template_fields: Sequence[str]
+    template_ext: Sequence[str]
     required_fields: Sequence[str] = REQUIRED_FIELDS
+    names_from_run: frozenset[str] = frozenset()
+    """Properties whose values the run brings; known once the arguments are rendered."""
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        super()._do_render_template_fields(*args, **kwargs)  # type: ignore[misc]
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Any, context: Any, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        seen_oids |= set(map(id, expanded_arguments(parent, template_fields, context)))
+        run_values = RunValues(jinja_env, tuple(self.template_ext), frozenset(seen_oids))
+        given_properties = self.properties
+        super()._do_render_template_fields(  # type: ignore[misc]
+            parent, template_fields, context, jinja_env, seen_oids
+        )
+        self.names_from_run = run_values.property_names(given_properties, self.properties)
         mask_rendered(self.properties)
         for settings in ("conf", "env_vars"):
             mask_spark_settings(getattr(self, settings, None))
         for name in self.template_fields:
             if name not in self.required_fields and getattr(self, name, None) == "None":
                 setattr(self, name, None)
-
-
-def parse_properties(layer: Properties) -> Mapping[str, Any]:
-    """Return properties from a mapping or its JSON text.
-
-    Raises:
-        ConfigError: The text is not a JSON object.
-    """
-    try:
-        data = json.loads(layer) if isinstance(layer, str) and layer.strip() else layer or {}
-    except (ValueError, RecursionError) as error:
-        data = error
-    if not isinstance(data, Mapping):
-        raise ConfigError(
-            "the task's properties are not a JSON object",
-            where="properties",
-            why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
-            remedy='write them as {"table.include.list": "shop.orders", ...}',
-        )
-    return data

@@ -103,7 +103,8 @@ def properties_param() -> dict[str, Param]:
             title="Connector properties",
             description=(
                 "Connector properties for this run, under their Debezium names. They override the connection and the "
-                f"Airflow Variable {PROPERTIES_VARIABLE}. Do not enter secrets: Airflow stores and shows this form."
+                f"Airflow Variable {PROPERTIES_VARIABLE}. Only what is captured and how: a run may not set hosts, "
+                "accounts, TLS, files, classes, topics or SQL, nor secrets, which Airflow would store and show."
             ),
         )
     }
@@ -355,13 +356,13 @@ def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool
     layers = [
         f"{{{{ var.json.get('{PROPERTIES_VARIABLE}', {{}}) | tojson }}}}",
         "{{ params.properties | tojson }}",
-        "{{ {'schema_registry_conn_id': params.schema_registry_conn_id} | tojson }}",
     ]
     if tables:
         layers.append("{{ {'table.include.list': params.tables | join(',')} | tojson }}")
     arguments: dict[str, Any] = {
         "mysql_cdc_conn_id": "{{ params.mysql_cdc_conn_id }}",
         "kafka_conn_id": "{{ params.kafka_conn_id or '' }}",
+        "schema_registry_conn_id": "{{ params.schema_registry_conn_id or '' }}",
         "offset_conn_id": "{{ params.offset_conn_id or '' }}",
         "properties": layers,
     }

@@ -9,13 +9,15 @@ from airflow.sdk import Asset, BaseOperator
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.arguments import Properties
 from airflow_provider_mysql_cdc.operators.asset_events import add_asset_event
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    Properties,
     airflow_error,
     merge_properties,
     owner_of,
+    task_config,
+    with_registry,
 )
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
@@ -37,7 +39,9 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         confirm: The stream's topic.prefix, so that the wrong stream is not reset by mistake. (templated)
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        schema_registry_conn_id: Connection of type ``schema_registry``, as for ``MySqlCdcSparkOperator``. (templated)
         properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
+        run_properties: As for ``MySqlCdcSparkOperator``.
         offset_asset: Asset whose state stores the offset.
         offset_conn_id: Connection of a database that stores the offset instead. (templated)
         kwargs: Arguments of ``BaseOperator``.
@@ -52,6 +56,7 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         "confirm",
         "mysql_cdc_conn_id",
         "kafka_conn_id",
+        "schema_registry_conn_id",
         "offset_conn_id",
         "properties",
     )
@@ -64,7 +69,9 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         confirm: str,
         mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
         kafka_conn_id: str | None = None,
+        schema_registry_conn_id: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
+        run_properties: Sequence[str] = (),
         offset_asset: Asset | str = DEFAULT_ASSET,
         offset_conn_id: str | None = None,
         **kwargs: Any,
@@ -75,7 +82,9 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         self.confirm = confirm
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
+        self.schema_registry_conn_id = schema_registry_conn_id
         self.properties = properties
+        self.run_properties = run_properties
         self.offset_conn_id = offset_conn_id
 
     @classmethod
@@ -97,7 +106,7 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
 
         try:
             hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
-            cfg = hook.get_config(merge_properties(self.properties))
+            cfg = task_config(self, merge_properties(with_registry(self.properties, self.schema_registry_conn_id)))
             if self.confirm != cfg.topic_prefix:
                 raise ConfigError(
                     "the reset is not confirmed",

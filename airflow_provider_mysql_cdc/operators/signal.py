@@ -9,13 +9,14 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.arguments import Properties
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    Properties,
     airflow_error,
     generation_of,
     merge_properties,
     owner_of,
+    task_config,
 )
 
 
@@ -35,6 +36,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
         properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
+        run_properties: As for ``MySqlCdcSparkOperator``.
         kwargs: Arguments of ``BaseOperator``.
 
     Raises:
@@ -64,6 +66,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
         kafka_conn_id: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
+        run_properties: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -74,6 +77,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
+        self.run_properties = run_properties
 
     def execute(self, context: Any) -> str:
         """Check the signal and send it.
@@ -87,7 +91,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         data = self.data if isinstance(self.data, str) else self.data or {}
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))
         try:
-            cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
+            cfg = task_config(self, merge_properties(self.properties))
             signal = checked_signal(cfg, self.signal_type, data, channel=self.channel, id_=id_)
             send_signal(cfg, signal)
         except CdcError as error:

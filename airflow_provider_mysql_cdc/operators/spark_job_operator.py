@@ -19,17 +19,18 @@ from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.arguments import (
     REJECTED_ARGUMENTS,
+    Properties,
     application_name,
     parse_text_map,
     reject_arguments,
 )
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    Properties,
     airflow_error,
     merge_properties,
     owner_of,
     run_key,
+    task_config,
     trigger_properties,
     with_registry,
 )
@@ -69,7 +70,9 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         spark_conn_id: Connection of type ``spark``; it must exist and name a master. (templated)
         master: Spark master; overrides the connection, which may then be missing. (templated)
         properties: Connector properties that override the connections: a mapping, its JSON text, or a list of these
-            where later ones win and empty values are left out. No secrets: Airflow shows them. (templated)
+            where later ones win and empty values are left out. No secrets: Airflow shows them. Values that a template
+            takes from the run, or from another task, are the run's: it may set only some properties. (templated)
+        run_properties: Names of properties that a run may set beside those that every run may set (docs/properties.md).
         offset_asset: Asset whose state stores the offset; it becomes an inlet of the task. When records were written
             there are events of this asset, of the pipeline's and of the tables' (``assets.mysql_cdc``).
         offset_conn_id: Connection of a database that stores the offset instead. (templated)
@@ -133,6 +136,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         spark_conn_id: str = "spark_cdc",
         master: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
+        run_properties: Sequence[str] = (),
         offset_asset: Asset | str = DEFAULT_ASSET,
         offset_conn_id: str | None = None,
         run_for: timedelta | float | str = 0,
@@ -163,6 +167,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         self.spark_conn_id = spark_conn_id
         self.master = master
         self.properties = properties
+        self.run_properties = run_properties
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
@@ -292,7 +297,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         return cfg, hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
 
     def _config(self) -> ConnectorConfig:
-        return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self._properties())
+        return task_config(self, self._properties())
 
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(with_registry(self.properties, self.schema_registry_conn_id))

@@ -19,12 +19,12 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.arguments import parse_bool
+from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_bool
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    Properties,
     airflow_error,
     merge_properties,
+    task_config,
     trigger_properties,
 )
 
@@ -44,6 +44,7 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
         properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
+        run_properties: As for ``MySqlCdcSparkOperator``.
         deferrable: Whether to wait in the triggerer; the default is ``[operators] default_deferrable``.
         kwargs: Arguments of ``BaseSensorOperator``; ``poke_interval`` is the triggerer's interval as well.
 
@@ -62,6 +63,7 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
         mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
         kafka_conn_id: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
+        run_properties: Sequence[str] = (),
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -69,6 +71,7 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
+        self.run_properties = run_properties
         default = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = default if deferrable is None else parse_bool(deferrable, "deferrable")
 
@@ -153,4 +156,4 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
         )
 
     def _config(self) -> ConnectorConfig:
-        return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
+        return task_config(self, merge_properties(self.properties))

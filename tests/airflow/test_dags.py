@@ -140,8 +140,12 @@ def test_a_field_that_the_form_does_not_have_ends_the_task_before_anything_start
 
 
 @pytest.mark.req("INC-04", "EX-12")
-def test_the_form_of_an_adhoc_snapshot_reaches_the_signal_and_the_job(fakes: Any, stream: FakeStream) -> None:
+def test_the_form_of_an_adhoc_snapshot_reaches_the_signal_and_the_job(
+    fakes: Any, stream: FakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submit, _ = fakes
+    channels = {"signal.enabled.channels": "kafka", "signal.trusted.channels": "kafka"}
+    connections(monkeypatch, kafka_conn_id="kafka_cdc", **channels)
     form = {
         "tables": ["shop.orders", "shop.o'neil"],
         "condition": "name <> '{{ 1 }}' AND `a b` > 3",
@@ -149,7 +153,6 @@ def test_the_form_of_an_adhoc_snapshot_reaches_the_signal_and_the_job(fakes: Any
         "channel": "kafka",
         "surrogate_key": "code",
         "chunk_size": 512,
-        "properties": {"signal.enabled.channels": "kafka", "signal.trusted.channels": "kafka"},
     }
     assert run_dag(load("mysql_cdc_adhoc_snapshot"), form).state == "success"
     (signal,) = stream.sent

@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.config.event_fields import (
     KEY_CONVERTER,
     VALUE_CONVERTER,
 )
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.parse_value import KeyColumns, Patterns
 
 _PATTERN_HINT = (
@@ -19,8 +19,10 @@ _PATTERN_HINT = (
 )
 
 
-def _column_patterns(name: str, doc: str, *refs: str, aliases: tuple[str, ...] = ()) -> Field[Patterns]:
-    return Field(name, parse_value.patterns, Patterns(), doc, Group.COLUMNS, aliases=aliases, refs=refs)
+def _column_patterns(
+    name: str, doc: str, *refs: str, aliases: tuple[str, ...] = (), set_by: SetBy = SetBy.AUTHOR
+) -> Field[Patterns]:
+    return Field(name, parse_value.patterns, Patterns(), doc, Group.COLUMNS, aliases=aliases, refs=refs, set_by=set_by)
 
 
 COLUMN_INCLUDE_LIST = _column_patterns(
@@ -45,12 +47,14 @@ COLUMN_PROPAGATE_SOURCE_TYPE = _column_patterns(
     "Columns whose field schema in values gets the parameters `__debezium.source.column.type`, `.length`, `.scale`, "
     f"`.name` and, with `include.schema.comments`, `.comment`. {_PATTERN_HINT}",
     "COL-11",
+    set_by=SetBy.RUN,
 )
 DATATYPE_PROPAGATE_SOURCE_TYPE = _column_patterns(
     "datatype.propagate.source.type",
     "As `column.propagate.source.type`, for all columns of a type. Comma-separated regular expressions, each for a "
     "whole `database.table.TYPE`, where the type is written as in `INT UNSIGNED`, without a length.",
     "COL-12",
+    set_by=SetBy.RUN,
 )
 MESSAGE_KEY_COLUMNS: Field[KeyColumns] = Field(
     "message.key.columns",
@@ -85,6 +89,7 @@ SCHEMA_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     derived_from="`avro` with `event.contract=1.9`, else `none`",
     enum=NameAdjustmentMode.docs(),
     refs=("EVT-04", "EVT-06", "COL-16"),
+    set_by=SetBy.RUN,
 )
 FIELD_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     "field.name.adjustment.mode",
@@ -98,6 +103,7 @@ FIELD_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     derived_from="`avro` with `event.contract=1.9` and an Avro converter, else `none`",
     enum=NameAdjustmentMode.docs(),
     refs=("COL-15",),
+    set_by=SetBy.RUN,
 )
 CONVERTERS: Field[tuple[str, ...]] = Field(
     "converters",
@@ -121,6 +127,7 @@ SNAPSHOT_INCLUDE_COLLECTION_LIST: Field[Patterns] = Field(
     Group.SNAPSHOT,
     refs=("SNAP-49",),
     pin_scope=PinScope.SNAPSHOT,
+    set_by=SetBy.RUN,
 )
 SNAPSHOT_SELECT_STATEMENT_OVERRIDES: Field[tuple[str, ...]] = Field(
     "snapshot.select.statement.overrides",

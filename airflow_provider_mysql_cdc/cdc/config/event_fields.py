@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     TimePrecisionMode,
 )
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import signal_topics
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
@@ -31,6 +31,7 @@ def _flag(
     *refs: str,
     provider_specific: bool = False,
     pin_scope: PinScope = PinScope.EVENTS,
+    set_by: SetBy = SetBy.AUTHOR,
 ) -> Field[bool]:
     return Field(
         name,
@@ -41,6 +42,7 @@ def _flag(
         provider_specific=provider_specific,
         refs=refs,
         pin_scope=pin_scope,
+        set_by=set_by,
     )
 
 
@@ -53,6 +55,7 @@ DECIMAL_HANDLING_MODE: Field[DecimalHandlingMode] = Field(
     enum=DecimalHandlingMode.docs(),
     in_connection_form=True,
     refs=("CFG-23",),
+    set_by=SetBy.RUN,
 )
 BIGINT_UNSIGNED_HANDLING_MODE: Field[BigIntUnsignedHandlingMode] = Field(
     "bigint.unsigned.handling.mode",
@@ -62,6 +65,7 @@ BIGINT_UNSIGNED_HANDLING_MODE: Field[BigIntUnsignedHandlingMode] = Field(
     Group.EVENTS,
     enum=BigIntUnsignedHandlingMode.docs(),
     refs=("CFG-24",),
+    set_by=SetBy.RUN,
 )
 EVENT_CONTRACT: Field[EventContract] = Field(
     "event.contract",
@@ -75,6 +79,7 @@ EVENT_CONTRACT: Field[EventContract] = Field(
     provider_specific=True,
     enum=EventContract.docs(),
     refs=("TYPE-11", "TYPE-12"),
+    set_by=SetBy.RUN,
 )
 SOURCE_STRUCT_VERSION: Field[SourceStructVersion] = Field(
     "source.struct.version",
@@ -84,6 +89,7 @@ SOURCE_STRUCT_VERSION: Field[SourceStructVersion] = Field(
     Group.EVENTS,
     enum=SourceStructVersion.docs(),
     refs=("EVT-39", "SCH-31"),
+    set_by=SetBy.RUN,
 )
 BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
     "binary.handling.mode",
@@ -93,6 +99,7 @@ BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
     Group.EVENTS,
     enum=BinaryHandlingMode.docs(),
     refs=("CFG-40",),
+    set_by=SetBy.RUN,
 )
 TIME_PRECISION_MODE: Field[TimePrecisionMode] = Field(
     "time.precision.mode",
@@ -105,6 +112,7 @@ TIME_PRECISION_MODE: Field[TimePrecisionMode] = Field(
         "structured": "choose another mode",
     },
     refs=("CFG-22",),
+    set_by=SetBy.RUN,
 )
 ENABLE_TIME_ADJUSTER = _flag(
     "enable.time.adjuster",
@@ -114,9 +122,15 @@ ENABLE_TIME_ADJUSTER = _flag(
     "STRM-39",
     "TYPE-70",
     "CFG-63",
+    set_by=SetBy.RUN,
 )
 TOMBSTONES_ON_DELETE = _flag(
-    "tombstones.on.delete", True, "Follow each delete event by a record with a null value.", Group.EVENTS, "CFG-38"
+    "tombstones.on.delete",
+    True,
+    "Follow each delete event by a record with a null value.",
+    Group.EVENTS,
+    "CFG-38",
+    set_by=SetBy.RUN,
 )
 SKIPPED_OPERATIONS: Field[frozenset[Operation]] = Field(
     "skipped.operations",
@@ -125,6 +139,7 @@ SKIPPED_OPERATIONS: Field[frozenset[Operation]] = Field(
     "Kinds of change that are not emitted while streaming: a list of c, u, d, t, or none.",
     Group.EVENTS,
     refs=("STRM-15", "CFG-66"),
+    set_by=SetBy.RUN,
 )
 INCLUDE_QUERY = _flag(
     "include.query",
@@ -142,9 +157,14 @@ PROVIDE_TRANSACTION_METADATA = _flag(
     "Emit transaction boundaries and enrich events with their transaction.",
     Group.EVENTS,
     "CFG-71",
+    set_by=SetBy.RUN,
 )
 EXTENDED_HEADERS_ENABLED = _flag(
-    "extended.headers.enabled", True, "Give each event the headers `__debezium.context.*`.", Group.EVENTS
+    "extended.headers.enabled",
+    True,
+    "Give each event the headers `__debezium.context.*`.",
+    Group.EVENTS,
+    set_by=SetBy.RUN,
 )
 CDC_ID_HEADER = _flag(
     "cdc.id.header",
@@ -153,6 +173,7 @@ CDC_ID_HEADER = _flag(
     "records it is (an update that changes the key has two).",
     Group.EVENTS,
     provider_specific=True,
+    set_by=SetBy.RUN,
 )
 HEARTBEAT_INTERVAL_MS: Field[int] = Field(
     "heartbeat.interval.ms",
@@ -162,6 +183,7 @@ HEARTBEAT_INTERVAL_MS: Field[int] = Field(
     "events (`run_for`) writes them too.",
     Group.EVENTS,
     refs=("CFG-56",),
+    set_by=SetBy.RUN,
 )
 INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     "inconsistent.schema.handling.mode",
@@ -172,6 +194,7 @@ INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     enum=FailureHandlingMode.docs(),
     refs=("CFG-29", "STRM-24", "FAULT-14"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 HEARTBEAT_ACTION_QUERY: Field[str] = Field(
     "heartbeat.action.query",
@@ -216,10 +239,18 @@ VALUE_CONVERTER: Field[str] = Field(
     refs=("CFG-107",),
 )
 KEY_SCHEMAS_ENABLE = _flag(
-    "key.converter.schemas.enable", True, "Write each key with its schema (JSON only).", Group.SERIALIZATION
+    "key.converter.schemas.enable",
+    True,
+    "Write each key with its schema (JSON only).",
+    Group.SERIALIZATION,
+    set_by=SetBy.RUN,
 )
 VALUE_SCHEMAS_ENABLE = _flag(
-    "value.converter.schemas.enable", True, "Write each value with its schema (JSON only).", Group.SERIALIZATION
+    "value.converter.schemas.enable",
+    True,
+    "Write each value with its schema (JSON only).",
+    Group.SERIALIZATION,
+    set_by=SetBy.RUN,
 )
 VALUE_REPLACE_NULL_WITH_DEFAULT = _flag(
     "value.converter.replace.null.with.default",
@@ -227,6 +258,7 @@ VALUE_REPLACE_NULL_WITH_DEFAULT = _flag(
     "Write the column's default in place of NULL (JSON only). Kafka Connect's default is `true`; here it is `false`, "
     "because a value must not change on its way.",
     Group.SERIALIZATION,
+    set_by=SetBy.RUN,
 )
 
 
@@ -266,6 +298,7 @@ TOPIC_SETTINGS_VERIFIED: Field[bool] = Field(
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
     refs=("SCH-06",),
+    set_by=SetBy.RUN,
 )
 TOPIC_HEARTBEAT_PREFIX: Field[str] = Field(
     "topic.heartbeat.prefix",
@@ -326,6 +359,7 @@ SKIP_UNPARSEABLE_DDL = _flag(
     "CFG-79",
     "FAULT-15",
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 INCLUDE_SCHEMA_CHANGES = _flag(
     "include.schema.changes",
@@ -334,6 +368,7 @@ INCLUDE_SCHEMA_CHANGES = _flag(
     Group.HISTORY,
     "CFG-25",
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 STORE_ONLY_CAPTURED_TABLES_DDL: Field[bool] = Field(
     "schema.history.internal.store.only.captured.tables.ddl",
@@ -345,6 +380,7 @@ STORE_ONLY_CAPTURED_TABLES_DDL: Field[bool] = Field(
     pin_scope=PinScope.NOTHING,
     aliases=("schema.history.internal.store.only.monitored.tables.ddl",),
     refs=("SCH-10", "CFG-81"),
+    set_by=SetBy.RUN,
 )
 STORE_ONLY_CAPTURED_DATABASES_DDL = _flag(
     "schema.history.internal.store.only.captured.databases.ddl",
@@ -354,9 +390,15 @@ STORE_ONLY_CAPTURED_DATABASES_DDL = _flag(
     Group.HISTORY,
     "SCH-10",
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 INCLUDE_SCHEMA_COMMENTS = _flag(
-    "include.schema.comments", False, "Keep the comments of tables and columns.", Group.HISTORY, "CFG-26"
+    "include.schema.comments",
+    False,
+    "Keep the comments of tables and columns.",
+    Group.HISTORY,
+    "CFG-26",
+    set_by=SetBy.RUN,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
 
 EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     "event.processing.failure.handling.mode",
@@ -17,6 +17,7 @@ EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     enum=RowFailureMode.docs(),
     refs=("STRM-23", "CFG-28"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 DEAD_LETTER_TOPIC: Field[str] = Field(
     "errors.deadletterqueue.topic.name",
@@ -47,6 +48,7 @@ UNAVAILABLE_VALUE_PLACEHOLDER: Field[str] = Field(
     "(binlog_row_image MINIMAL or NOBLOB) and that is not known from the other image; `hex:` and hexadecimal digits "
     "give bytes.",
     Group.EVENTS,
+    set_by=SetBy.RUN,
 )
 UNAVAILABLE_VALUE_AS_NULL: Field[bool] = Field(
     "unavailable.value.as.null",
@@ -58,4 +60,5 @@ UNAVAILABLE_VALUE_AS_NULL: Field[bool] = Field(
     Group.EVENTS,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )

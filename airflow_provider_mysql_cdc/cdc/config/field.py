@@ -52,6 +52,18 @@ class PinScope(StrEnum):
     ends, where what was passed before cannot be another."""
 
 
+class SetBy(StrEnum):
+    """Who may set a property beside those who come before (``config.run_properties``)."""
+
+    CONNECTION = "connection"
+    """Secrets: connections and the environment alone."""
+    AUTHOR = "author"
+    """Where the stream goes and who connects: hosts, accounts, TLS, files, classes, topics, SQL, what hides columns.
+    The author of the DAG may set it too."""
+    RUN = "run"
+    """What is captured and how. Whoever triggers a run may set it too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Describe one thing that is wrong with a configuration.
@@ -122,6 +134,7 @@ class Field(Generic[T]):
         pending: Why nothing but the default is supported yet, or empty.
         pin_scope: What must not be begun under one value and finished under another; a new property decides events
             until somebody says otherwise.
+        set_by: Who may set the property; a new property is its author's until somebody says otherwise.
     """
 
     name: str
@@ -142,6 +155,11 @@ class Field(Generic[T]):
     refs: tuple[str, ...] = ()
     pending: str = ""
     pin_scope: PinScope = PinScope.EVENTS
+    set_by: SetBy = SetBy.AUTHOR
+
+    def __post_init__(self) -> None:
+        if self.secret:
+            object.__setattr__(self, "set_by", SetBy.CONNECTION)
 
     def read(self, text: str) -> T:
         """Return the value that ``text`` stands for.

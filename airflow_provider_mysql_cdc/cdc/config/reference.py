@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config import (
     undeclared_properties,
 )
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret
 from airflow_provider_mysql_cdc.cdc.config.property_sources import ENV_DOCUMENT, env_name
 
@@ -38,6 +38,11 @@ snapshot of which something is committed goes on under the same value only, and 
 the name of the property. Set it back until the batch is done, or give the batch up with DAG `mysql_cdc_reset_offset`.
 The families `transforms.*`, `column.*` and the settings of converters are fixed in the same way, and so is the text of
 a converter's own module.
+
+A property marked *may be set by a run* says what is captured and how; the trigger form accepts it. All others, and all
+families, say where the stream goes, who connects, which code or SQL runs or which columns are hidden: they come from
+connections, the environment and the text of the DAG file, unless its author lets runs set them (`run_properties` of the
+operators). Secrets come from connections and the environment alone.
 
 Values of Kafka Connect's config providers (`${{file:..}}`) are refused: keep secrets in the Airflow connection.
 """
@@ -119,6 +124,8 @@ def field_lines(declared: Field[Any]) -> Iterator[str]:
         yield "- Also read: " + ", ".join(f"`{a.name}`" for a in declared.alias_list())
     if declared.secret:
         yield "- Secret: never shown"
+    if declared.set_by is SetBy.RUN:
+        yield "- May be set by a run"
     if declared.pin_scope is not PinScope.NOTHING:
         yield f"- Fixed inside a {'batch' if declared.pin_scope is PinScope.EVENTS else 'snapshot'}"
     yield ""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.event_fields import AVRO_CONVERTER, KEY_CONVERTER, VALUE_CONVERTER
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import is_ticdc
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient, RegistrySettings
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -150,6 +150,7 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             True,
             "Register the schema of a table version before its first record; with `false` it must be registered "
             "already.",
+            set_by=SetBy.RUN,
         ),
         use_latest=make_field(
             "use.latest.version",
@@ -158,9 +159,14 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             "Take the id of the subject's latest schema, which must mean the same fields, types and units to a reader: "
             "names of Connect (`connect.name`) may be missing there, but not be others; defaults and texts may "
             "differ. Rows from before a change of the table get the last version that fits. Nothing is registered.",
+            set_by=SetBy.RUN,
         ),
         normalize=make_field(
-            "normalize.schemas", parse_value.boolean, False, "Ask the registry to put schemas into its normal form."
+            "normalize.schemas",
+            parse_value.boolean,
+            False,
+            "Ask the registry to put schemas into its normal form.",
+            set_by=SetBy.RUN,
         ),
         subjects=make_field(
             f"{part}.subject.name.strategy",
@@ -258,18 +264,28 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             10_000,
             "Longest wait for an answer of the registry in milliseconds. Confluent's default is 60000; here a Kafka "
             "transaction may be open meanwhile.",
+            set_by=SetBy.RUN,
         ),
         retries=make_field(
             "max.retries",
             parse_value.integer(0, 100),
             3,
             "How often a request is sent again when the registry cannot be reached, or answers 408, 429 or 5xx.",
+            set_by=SetBy.RUN,
         ),
         retry_wait_ms=make_field(
-            "retries.wait.ms", parse_value.integer(0, 3_600_000), 1000, "Longest wait before the first of them."
+            "retries.wait.ms",
+            parse_value.integer(0, 3_600_000),
+            1000,
+            "Longest wait before the first of them.",
+            set_by=SetBy.RUN,
         ),
         retry_max_wait_ms=make_field(
-            "retries.max.wait.ms", parse_value.integer(0, 3_600_000), 20_000, "Longest wait before any of them."
+            "retries.max.wait.ms",
+            parse_value.integer(0, 3_600_000),
+            20_000,
+            "Longest wait before any of them.",
+            set_by=SetBy.RUN,
         ),
         meta_data=make_field(
             "connect.meta.data",
@@ -277,6 +293,7 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             True,
             "Put what Connect knows and Avro does not (`connect.name`, `connect.version`, ..) into the schema.",
             pin_scope=PinScope.EVENTS,
+            set_by=SetBy.RUN,
         ),
         keep_null=None
         if part == "key"
@@ -287,6 +304,7 @@ def _converter_fields(part: ConverterPart) -> ConverterFields:
             "Write NULL as null where the column has a default. Confluent's default is `false`, with which a NULL "
             "arrives as the default; here it is `true`, because a value must not change on its way.",
             pin_scope=PinScope.EVENTS,
+            set_by=SetBy.RUN,
         ),
     )
 

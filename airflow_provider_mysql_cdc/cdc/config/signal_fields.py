@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import UnloggedChangesMode, WatermarkStrategy
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import KAFKA_BOOTSTRAP_SERVERS, bootstrap_servers
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -129,6 +129,7 @@ SIGNAL_KAFKA_POLL_TIMEOUT_MS: Field[int] = Field(
     Group.SIGNALS,
     refs=("CFG-98", "INC-44"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 READ_ONLY: Field[bool] = Field(
     "read.only",
@@ -139,6 +140,7 @@ READ_ONLY: Field[bool] = Field(
     Group.SIGNALS,
     refs=("CFG-70", "INC-36"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 INCREMENTAL_SNAPSHOT_CHUNK_SIZE: Field[int] = Field(
     "incremental.snapshot.chunk.size",
@@ -149,6 +151,7 @@ INCREMENTAL_SNAPSHOT_CHUNK_SIZE: Field[int] = Field(
     Group.SIGNALS,
     refs=("CFG-69", "INC-11", "INC-12"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES: Field[bool] = Field(
     "incremental.snapshot.allow.schema.changes",
@@ -160,6 +163,7 @@ INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES: Field[bool] = Field(
     Group.SIGNALS,
     refs=("CFG-68", "INC-35"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY: Field[WatermarkStrategy] = Field(
     "incremental.snapshot.watermarking.strategy",
@@ -169,6 +173,7 @@ INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY: Field[WatermarkStrategy] = Field(
     Group.SIGNALS,
     enum=WatermarkStrategy.docs(),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 SNAPSHOT_AFTER_UNLOGGED_CHANGES: Field[UnloggedChangesMode] = Field(
     "snapshot.after.unlogged.changes",
@@ -182,6 +187,7 @@ SNAPSHOT_AFTER_UNLOGGED_CHANGES: Field[UnloggedChangesMode] = Field(
     enum=UnloggedChangesMode.docs(),
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 NOTIFICATION_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     "notification.enabled.channels",
@@ -190,6 +196,7 @@ NOTIFICATION_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     "Where notifications of snapshots go: `sink` (`notification.sink.topic.name`), `log` (the log of the run).",
     Group.SIGNALS,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 NOTIFICATION_SINK_TOPIC_NAME: Field[str] = Field(
     "notification.sink.topic.name",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.source_fields import WRITER_IDS
 
 
@@ -53,6 +53,7 @@ TRANSACTION_TIMEOUT_MS: Field[int] = Field(
     Group.KAFKA,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 
 DRAIN_WRITERS: Field[int] = Field(
@@ -64,6 +65,7 @@ DRAIN_WRITERS: Field[int] = Field(
     provider_specific=True,
     in_connection_form=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     "drain.small.batch.bytes",
@@ -73,6 +75,7 @@ DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     Group.DRAIN,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 POLL_INTERVAL_MS: Field[int] = Field(
     "poll.interval.ms",
@@ -84,6 +87,7 @@ POLL_INTERVAL_MS: Field[int] = Field(
     Group.DRAIN,
     refs=("CFG-33", "STRM-33"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 MAX_BATCH_BYTES: Field[int] = Field(
     "max.batch.bytes",
@@ -93,6 +97,7 @@ MAX_BATCH_BYTES: Field[int] = Field(
     Group.DRAIN,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 COMMIT_BYTES: Field[int] = Field(
     "commit.bytes",
@@ -102,6 +107,7 @@ COMMIT_BYTES: Field[int] = Field(
     Group.DRAIN,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 COMMIT_INTERVAL_MS: Field[int] = Field(
     "commit.interval.ms",
@@ -111,4 +117,5 @@ COMMIT_INTERVAL_MS: Field[int] = Field(
     Group.DRAIN,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )

@@ -6,7 +6,7 @@ import zlib
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import SnapshotLockingMode, SnapshotMode, SslMode
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
@@ -134,6 +134,7 @@ CONNECT_TIMEOUT_MS: Field[int] = Field(
     Group.CONNECTION,
     refs=("CFG-34",),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
     "database.query.timeout.ms",
@@ -142,6 +143,7 @@ DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
     "Longest wait for the answer to a statement, in milliseconds; 0 for no limit.",
     Group.CONNECTION,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
     "source.silence.timeout.ms",
@@ -155,6 +157,7 @@ SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
     provider_specific=True,
     refs=("FAULT-06",),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 
 DATABASE_SSL_MODE: Field[SslMode] = Field(
@@ -216,7 +219,15 @@ DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
 
 def _filter_list(name: str, doc: str, alias: str, *refs: str) -> Field[Patterns]:
     return Field(
-        name, parse_value.patterns, Patterns(), doc, Group.FILTERS, aliases=(alias,), in_connection_form=True, refs=refs
+        name,
+        parse_value.patterns,
+        Patterns(),
+        doc,
+        Group.FILTERS,
+        aliases=(alias,),
+        in_connection_form=True,
+        refs=refs,
+        set_by=SetBy.RUN,
     )
 
 
@@ -280,6 +291,7 @@ SNAPSHOT_MODE: Field[SnapshotMode] = Field(
     in_connection_form=True,
     refs=("CFG-50",),
     pin_scope=PinScope.SNAPSHOT,
+    set_by=SetBy.RUN,
 )
 SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
     "snapshot.locking.mode",
@@ -294,6 +306,7 @@ SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
     },
     refs=("CFG-51",),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 SNAPSHOT_LOCK_TIMEOUT_MS: Field[int] = Field(
     "snapshot.lock.timeout.ms",
@@ -303,6 +316,7 @@ SNAPSHOT_LOCK_TIMEOUT_MS: Field[int] = Field(
     Group.SNAPSHOT,
     refs=("CFG-62", "FAULT-17"),
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
     "snapshot.chunk.rows",
@@ -315,6 +329,7 @@ SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
     Group.SNAPSHOT,
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 SNAPSHOT_PARALLELISM: Field[int] = Field(
     "snapshot.parallelism",
@@ -325,6 +340,7 @@ SNAPSHOT_PARALLELISM: Field[int] = Field(
     aliases=("snapshot.max.threads",),
     provider_specific=True,
     pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import TicdcBigintUnsignedMode, TicdcDecimalMode, ValueFormat
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup, SetBy
 from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import DispatchRule, dispatch_rules
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -30,6 +30,7 @@ VALUE_FORMAT: Field[ValueFormat] = Field(
     enum=ValueFormat.docs(),
     provider_specific=True,
     refs=("AVRO-01", "CFG-123"),
+    set_by=SetBy.RUN,
 )
 TIDB_EXTENSION: Field[bool] = Field(
     "enable-tidb-extension",
@@ -39,6 +40,7 @@ TIDB_EXTENSION: Field[bool] = Field(
     Group.TICDC,
     provider_specific=True,
     refs=("CFG-124",),
+    set_by=SetBy.RUN,
 )
 TICDC_DECIMAL: Field[TicdcDecimalMode] = Field(
     "avro-decimal-handling-mode",
@@ -49,6 +51,7 @@ TICDC_DECIMAL: Field[TicdcDecimalMode] = Field(
     enum=TicdcDecimalMode.docs(),
     provider_specific=True,
     refs=("CFG-125",),
+    set_by=SetBy.RUN,
 )
 TICDC_BIGINT_UNSIGNED: Field[TicdcBigintUnsignedMode] = Field(
     "avro-bigint-unsigned-handling-mode",
@@ -59,6 +62,7 @@ TICDC_BIGINT_UNSIGNED: Field[TicdcBigintUnsignedMode] = Field(
     enum=TicdcBigintUnsignedMode.docs(),
     provider_specific=True,
     refs=("CFG-126",),
+    set_by=SetBy.RUN,
 )
 TICDC_NAMESPACE: Field[str] = Field(
     "ticdc.namespace",
