@@ -12,12 +12,16 @@ import pytest
 from golden.contract_rig import OLD, created
 from kit.decode_builder import one_text, one_value
 
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.decode import native_ops, native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.drain import side_records
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record, transaction_record
@@ -236,3 +240,41 @@ def test_a_truncate_event_has_the_members_of_its_schema(metadata: str, more: lis
     value = json.loads(data)
     assert list(value["payload"]) == ["before", "after", "source", "op", "ts_ms", *more]
     assert list(value["payload"]) == [f["field"] for f in value["schema"]["fields"]]
+
+
+TIMESTAMPS = [
+    (0, 1704164645, 0, "2024-01-02 03:04:05", "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
+    (1, 1704164645, 0, "2024-01-02 03:04:05.0", "2024-01-02T03:04:05Z", "2024-01-02T03:04:05.0Z"),
+    (3, 1704164645, 1200, "2024-01-02 03:04:05.120", "2024-01-02T03:04:05.12Z", "2024-01-02T03:04:05.120Z"),
+    (4, 1704164640, 20, "2024-01-02 03:04:00.0020", "2024-01-02T03:04:00.002Z", "2024-01-02T03:04:00.0020Z"),
+    (6, 1704164640, 0, "2024-01-02 03:04:00.000000", "2024-01-02T03:04:00Z", "2024-01-02T03:04:00.000000Z"),
+    (6, 1704164645, 100, "2024-01-02 03:04:05.000100", "2024-01-02T03:04:05.0001Z", "2024-01-02T03:04:05.000100Z"),
+]
+
+
+@pytest.mark.req("TYPE-30")
+@pytest.mark.parametrize(("digits", "seconds", "fraction", "text", "old", "new"), TIMESTAMPS)
+def test_the_text_of_a_timestamp_has_no_zeros_at_the_end_of_its_fraction(
+    digits: int, seconds: int, fraction: int, text: str, old: str, new: str
+) -> None:
+    """Debezium 1.9.7 writes it so in snapshot, stream and defaults, 3.6.1 with the column's digits."""
+    column = only(f"TIMESTAMP({digits}) NULL DEFAULT '{text}'")
+    stored = struct.pack(">I", seconds) + fraction.to_bytes((digits + 1) // 2, "big")
+    for options, written in ((OLD, old), (NEW, new)):
+        found = {one_value(column, (wt.TIMESTAMP2, digits), stored, options), one_text(column, text.encode(), options)}
+        assert found == {f'"{written}"'}
+        table = created(f"CREATE TABLE t (c TIMESTAMP({digits}) NULL DEFAULT '{text}')")
+        assert schema_of(table, options)["default"] == written
+
+
+@pytest.mark.req("TYPE-30")
+def test_the_kernel_leaves_the_texts_of_old_timestamps_to_python() -> None:
+    for digits, known in ((0, True), (3, False)):
+        column = only(f"TIMESTAMP({digits}) NULL")
+        request = ColumnRequest(column, WireType(wt.TIMESTAMP2, digits), OLD, "null")
+        assert (native_ops.binlog_op(request) is not None) is known
+        if known:
+            native_text.text_op(column, OLD, "null")
+        else:
+            with pytest.raises(Declined, match="no zeros at its end"):
+                native_text.text_op(column, OLD, "null")

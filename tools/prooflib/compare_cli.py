@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--explained", action="store_true", help="print the explained differences as well")
     args = parser.parse_args(argv)
+    # A text that column.truncate.to cuts may end with half of a character.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         ours, theirs = (parse_records(read_lines(p), str(p)) for p in (args.ours, args.theirs))
         entries = read_explained(args.differences)

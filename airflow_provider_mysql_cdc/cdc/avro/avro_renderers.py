@@ -292,8 +292,10 @@ def _datetime(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRen
     return WireLayout(((">", "I"), ("", "B"), *FRACTION_FIELDS[size])), render
 
 
-def _timestamp(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+def _timestamp(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
     digits = request.wire.length
+    if digits and request.options.trims_timestamps:
+        return None
     size, zero = fraction_bytes(digits), fmt.zero_date(null, '"1970-01-01T00:00:00Z"')
     branch_and_length = literal(fmt.branch + avro_binary.varint(20 + (digits and digits + 1)))
 

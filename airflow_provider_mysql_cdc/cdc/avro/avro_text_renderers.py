@@ -153,7 +153,9 @@ def _datetime(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | 
     return TextCode(lines, f"{_zero_date(fmt, null, '0')!r} if u is None else {fmt.instant('u', unit)}")
 
 
-def _timestamp(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
+def _timestamp(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
+    if request.column.length and request.options.trims_timestamps:
+        return None
     zero, branch = _zero_date(fmt, null, '"1970-01-01T00:00:00Z"'), literal(fmt.branch)
     return TextCode((), f"{zero!r} if s[:4] == '0000' else f'{branch}{{S[n + 1]}}{{s[:10]}}T{{s[11:]}}Z'")
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, read_properties
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
+from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
 from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
@@ -129,6 +130,12 @@ class ConnectorConfig:
         if self[F.STORE_ONLY_CAPTURED_TABLES_DDL] or self[F.STORE_ONLY_CAPTURED_DATABASES_DDL]:
             return self.captures_database(database)
         return not self[F.TABLE_IGNORE_BUILTIN] or database.lower() not in BUILTIN_DATABASES
+
+    def publishes_database_ddl(self, database: str) -> bool:
+        """Say whether the schema change topic describes a database: a captured one only in contract 1.9 (SCH-10)."""
+        if self[F.EVENT_CONTRACT] is EventContract.OLD:
+            return not database or self.captures_database(database)
+        return self.stores_database_ddl(database)
 
     def stores_ddl(self, table: TableId) -> bool:
         """Say whether the history and the schema change topic describe a table (SCH-10)."""

@@ -287,6 +287,8 @@ def _timestamp(text: str, column: Column, modes: ct.TypeModes) -> Any:
     us = parse_datetime_us(text) or 0
     if us == 0:
         return None if column.nullable else iso_timestamp(0)
+    if modes.contract == "1.9":
+        return iso_timestamp(us)
     # As many digits as the column's values have; the epoch, the default for CURRENT_TIMESTAMP, has none.
     whole_seconds, digits = iso_timestamp(us - us % 1_000_000), ct.fraction_digits(column)
     return (

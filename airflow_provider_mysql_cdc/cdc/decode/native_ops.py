@@ -133,8 +133,10 @@ def _prefixed(request: ColumnRequest, form: WireFormat) -> Op:
     return Op(form.native_op, (request.wire.length,))
 
 
-def _clock(request: ColumnRequest, form: WireFormat) -> Op:
+def _clock(request: ColumnRequest, form: WireFormat) -> Op | None:
     kind, column, options = form.native_op, request.column, request.options
+    if kind == "timestamp" and request.wire.length and options.trims_timestamps:
+        return None
     temporal_request = TemporalRequest(request.wire, options, request.null, column)
     iso, digits, day_mode = temporal_request.mode == "isostring", request.wire.length, 0
     if kind.endswith("time") and not kind.endswith("datetime"):

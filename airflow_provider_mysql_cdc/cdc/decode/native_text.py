@@ -99,6 +99,8 @@ def _named(request: _TextOpRequest) -> Op:
 def _clock(request: _TextOpRequest) -> Op:
     column, options = request.column, request.options
     kind = column.mysql_type.formats[0].native_op
+    if kind == "timestamp" and column.length and options.trims_timestamps:
+        raise Declined(f"column {column.name} is a TIMESTAMP whose text has no zeros at its end")
     mode, digits, day_mode = options.time_mode, column.length or 0, 0
     iso = mode == "isostring"
     unit = 0 if iso or kind in ("date", "timestamp") else datetime_unit(mode, digits)

@@ -376,7 +376,7 @@ class DdlEventHandler:
         """Return whether a change gets a record (SCH-10)."""
         cfg = self._cfg
         if not cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL]:
-            return cfg.stores_database_ddl(change.db) or (change.id is not None and cfg.needs_schema(change.id))
+            return cfg.publishes_database_ddl(change.db) or (change.id is not None and cfg.needs_schema(change.id))
         if change.id is None:  # ALTER DATABASE changes no table
             return cfg.captures_database(change.db) and not change.ddl[:5].upper().startswith("ALTER")
         return cfg.needs_schema(change.id) and (change.listed or change.kind == "RENAME")

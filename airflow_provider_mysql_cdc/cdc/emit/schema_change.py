@@ -148,6 +148,7 @@ class SchemaChangeFormat:
         comments: ``include.schema.comments``.
         clock_ns: Current time in nanoseconds since the epoch.
         source_struct: ``source.struct.version``.
+        describes: Whether ``tableChanges`` lists a table; Debezium 1.9 lists captured tables only.
     """
 
     prefix: str
@@ -157,6 +158,7 @@ class SchemaChangeFormat:
     comments: bool = False
     clock_ns: Callable[[], int] = field(default=time.time_ns)
     source_struct: str = "v2"
+    describes: Callable[[TableId], bool] = lambda _: True
 
     @cached_property
     def layout(self) -> Contract:
@@ -285,7 +287,9 @@ class SchemaChangeFormat:
             # A change from a signal has no statement.
             payload |= {"databaseName": db, "schemaName": None, "ddl": ddl or None}
             payload["tableChanges"] = [
-                _change_entry(c, recent, self.comments, _table_text) for c in changes if recent or c.kind != "DROP"
+                _change_entry(c, recent, self.comments, _table_text)
+                for c in changes
+                if recent or (c.kind != "DROP" and (c.id is None or self.describes(c.id)))
             ]
         key, value = dumps({"databaseName": db}), dumps(payload)
         if self.key_schema:

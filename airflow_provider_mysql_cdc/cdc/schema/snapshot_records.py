@@ -122,6 +122,7 @@ def change_format(cfg: ConnectorConfig) -> SchemaChangeFormat:
         value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
         comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
         source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]),
+        describes=cfg.needs_schema,
     )
 
 
@@ -144,7 +145,7 @@ def schema_change_records(
         ts_ms: Not used: Debezium writes the time of each record, not that of the consistent view.
         final: Whether the snapshot reads no rows.
     """
-    statements = _snapshot_statements(schema, empty=False)
+    statements = [s for s in _snapshot_statements(schema, empty=False) if cfg.publishes_database_ddl(s.db)]
     change_records = change_format(cfg).snapshot_records(statements, schema.state.tables, offset, final=final)
     topic = schema_change_topic(cfg[F.TOPIC_PREFIX])
     return [SideRecord(topic, r.key, r.value) for r in change_records]

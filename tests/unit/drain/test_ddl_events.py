@@ -99,6 +99,38 @@ def test_which_changes_get_a_record_when_only_those_of_captured_tables_shall() -
         assert (len(written(sql)), len(written(sql, **only))) == (count, alone), sql
 
 
+@pytest.mark.req("SCH-10", "SCH-39")
+@pytest.mark.parametrize("contract", ["3.x", "1.9"])
+def test_schema_changes_of_contract_1_9_are_those_of_captured_databases_and_list_captured_tables(contract: str) -> None:
+    """Debezium 1.9.7 writes none of other databases, and leaves out the structures of other tables; 3.6.1 has both."""
+    lists = {"database.exclude.list": "e", "table.exclude.list": "d.x", "event.contract": contract}
+    log = DdlEventHandler(ConnectorConfig.from_properties({**GIVEN, **lists}), 1, {})
+    state, found = SchemaState(), {}
+    for sql in (
+        "CREATE TABLE t (a INT)",
+        "CREATE TABLE x (a INT)",
+        "CREATE TABLE e.u (a INT)",
+        "ALTER TABLE x ADD b INT",
+        "RENAME TABLE x TO y",
+        "CREATE DATABASE f",
+        "DROP DATABASE e",
+    ):
+        applied = apply_ddl(state, sql, DdlContext("d"))
+        state = applied.state
+        payloads = [json.loads(r[2] or b"")["payload"] for r in log.schema_changes(applied.changes, EVENT, AT)]
+        found[sql] = [[change["id"] for change in p["tableChanges"]] for p in payloads]
+    old = contract == "1.9"
+    assert list(found.values()) == [
+        [['"d"."t"']],
+        [[] if old else ['"d"."x"']],
+        [] if old else [['"e"."u"']],
+        [[] if old else ['"d"."x"']],
+        [['"d"."y"']],
+        [[]],
+        [] if old else [[]],
+    ]
+
+
 @pytest.mark.req("FAULT-15", "SCH-09")
 def test_a_statement_that_is_not_understood_stops_by_name_unless_it_may_be_skipped() -> None:
     state = apply_ddl(SchemaState(), "CREATE TABLE t (a INT)", DdlContext("d")).state

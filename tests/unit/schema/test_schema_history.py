@@ -295,6 +295,21 @@ def test_tables_that_are_not_captured_are_described_in_order_of_their_names() ->
     assert set(replay(log, until=place(100), epoch=1).tables) == {TableId("a", "first"), *DEFINITIONS.tables}
 
 
+@pytest.mark.req("SCH-10", "SCH-26", "SCH-39")
+def test_a_snapshot_of_contract_1_9_describes_captured_databases_and_lists_captured_tables() -> None:
+    others = {TableId(db, "n"): "CREATE TABLE `n` (\n  `id` int NOT NULL\n)" for db in ("a", "d")}
+    definitions = replace(
+        DEFINITIONS, uncaptured=others, databases={**DEFINITIONS.databases, "a": "CREATE DATABASE `a`"}
+    )
+    lists = {"database.exclude.list": "a", "table.exclude.list": "d.n", "event.contract": "1.9"}
+    cfg = ConnectorConfig.from_properties({**CFG.properties(), **lists})
+    records = schema_change_records(cfg, build_snapshot_schema(definitions), place(100), 1)
+    payloads = [json.loads(value or b"")["payload"] for _, _, value, _ in records]
+    assert {p["databaseName"] for p in payloads} == {"", "d", "e"}
+    listed = {p["source"]["table"]: bool(p["tableChanges"]) for p in payloads if p["ddl"].startswith("CREATE TABLE")}
+    assert listed == {"n": False, "t": True, "u`x": True}
+
+
 OTHERS = {
     TableId("d", f"o{i}"): f"CREATE TABLE `o{i}` (\n  `id` int NOT NULL,\n  KEY `k` (`id`)\n) CHARSET=latin1"
     for i in range(3)

@@ -107,6 +107,11 @@ class DecoderOptions:
             return "> 0"
         return "!= 0" if column.declared_type in ("BOOL", "BOOLEAN") else None
 
+    @property
+    def trims_timestamps(self) -> bool:
+        """Whether the text of a TIMESTAMP has no zeros at the end of its fraction: in contract 1.9."""
+        return self.contract == "1.9"
+
     def single_float(self, column: Column) -> bool:
         """Return whether a FLOAT or DOUBLE column has Connect's 4-byte type.
 

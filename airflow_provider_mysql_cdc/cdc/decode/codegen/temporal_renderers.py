@@ -211,6 +211,7 @@ def _timestamp(request: TemporalRequest) -> ColumnRenderer:
     digits = request.wire.length
     size = fraction_bytes(digits)
     zero = request.zero('"1970-01-01T00:00:00Z"')
+    trims = digits > 0 and request.options.trims_timestamps
 
     def render(emitter: Emitter, names: list[str]) -> str:
         hours = emitter.bind("EPOCH_HOURS", temporal.epoch_hour_texts())
@@ -221,7 +222,12 @@ def _timestamp(request: TemporalRequest) -> ColumnRenderer:
         # 0000-00-00 is stored as second 0; MySQL accepts no other TIMESTAMP before 1970-01-01 00:00:01.
         is_zero = f"not {value}" + (f" and not {fraction}" if size else "")
         emitter.line(f"if {is_zero}: {value} = {zero!r}")
-        emitter.line(f"else: {value} = f'\"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}\"'")
+        text = f"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}"
+        if trims:
+            trim = emitter.bind("without_zeros", temporal.without_zeros)
+            emitter.line(f"else: {value} = '\"' + {trim}(f'{text}') + '\"'")
+        else:
+            emitter.line(f"else: {value} = f'\"{text}\"'")
         return f"{{{value}}}"
 
     return WireLayout(((">", "I"), *FRACTION_FIELDS[size])), render

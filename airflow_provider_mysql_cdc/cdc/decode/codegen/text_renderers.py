@@ -265,6 +265,9 @@ def _datetime_iso(request: TextRequest) -> TextCode:
 
 def _timestamp(request: TextRequest) -> TextCode:
     zero = request.zero('"1970-01-01T00:00:00Z"')
+    if request.column.length and request.options.trims_timestamps:
+        trim = request.bind("without_zeros", temporal.without_zeros)
+        return TextCode((), f"{zero!r} if s[:4] == '0000' else '\"' + {trim}(f'{{s[:10]}}T{{s[11:]}}Z') + '\"'")
     return TextCode((), f"{zero!r} if s[:4] == '0000' else f'\"{{s[:10]}}T{{s[11:]}}Z\"'")
 
 

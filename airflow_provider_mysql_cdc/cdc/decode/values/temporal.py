@@ -249,5 +249,8 @@ def time_iso(micros: int, digits: int) -> str | None:
 
 
 def without_zeros(text: str) -> str:
-    """Return an ISO text that ends in ``Z`` without trailing zeros in its fraction (time.precision.mode=isostring)."""
+    """Return an ISO text that ends in ``Z`` without trailing zeros in its fraction.
+
+    Debezium writes texts of ``time.precision.mode=isostring`` so, and those of TIMESTAMP until 1.9.
+    """
     return text[:-1].rstrip("0").rstrip(".") + "Z" if "." in text else text
