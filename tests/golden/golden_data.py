@@ -57,6 +57,8 @@ def real_payload(payload: dict[str, Any], version: str = "1.9.7.Final") -> dict[
     source = {}
     for name, value in payload["source"].items():
         source[name] = {True: "true", False: "false"}.get(value, value) if name == "snapshot" else value
+        if name == "ts_ms":
+            source[name] = value // 1000 * 1000
         if name == "db":
             source["sequence"] = None
     return {**payload, "source": {**source, "version": version}, "transaction": payload.get("transaction")}

@@ -37,7 +37,14 @@ from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDE
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_1_9, contract
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
-from airflow_provider_mysql_cdc.cdc.emit.source_block import fill, fill_snapshot, source_block, source_dict
+from airflow_provider_mysql_cdc.cdc.emit.source_block import (
+    change_time,
+    fill,
+    fill_snapshot,
+    source_block,
+    source_dict,
+)
+from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked_context
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -278,3 +285,20 @@ def test_an_unknown_contract_is_refused() -> None:
         contract("2.0")
     with pytest.raises(ConfigError, match=r"3\.x for mysql with source struct v1"):
         contract("3.x", source_struct="v1")
+
+
+@pytest.mark.req("EVT-12", "TXN-09")
+def test_rows_have_the_time_of_their_event_and_not_of_the_commit() -> None:
+    """Debezium 1.9.7 shows the row event's whole seconds, 3.6.1 the commit's microseconds; in Avro as in JSON."""
+    event = SimpleNamespace(timestamp=1_700_000_000, server_id=1, file="f", start_pos=4)
+    at: Any = SimpleNamespace(gtid=None, commit_us=1_795_693_993_846_123, thread=0, query=None)
+    new = replace(OLD, contract="3.x")
+    for options, expected in ((OLD, 1_700_000_000_000_000), (V1, 1_700_000_000_000_000), (new, at.commit_us)):
+        block, ctx = customers_block(options), EventContext()
+        fill(ctx, block, event, at)
+        source = json.loads(f"{ctx.src_head}0{ctx.src_tail}")
+        assert source.get("ts_ms", 0) == (0 if options is V1 else expected // 1000)
+        assert source.get("ts_sec", 0) == (expected // 1_000_000 if options is V1 else 0)
+        assert change_time(block.layout, event, at) == expected
+        # The kernel knows the time of the commit only.
+        assert (marked_context(block) is None) is (options is not new)

@@ -83,6 +83,9 @@ def row_columns(record: dict[str, Any]) -> dict[str, Any]:
         rows = {name: row if row is None or row.get("j") is None else row | {"j": json.loads(row["j"])}
                 for name, row in rows.items()}  # fmt: skip
         parts["value"] = {"schema": value["schema"], "payload": masked(payload) | rows}
+        if payload.get("op") in ("c", "u", "d"):
+            # The time of the row event, which has no milliseconds.
+            parts["source time"] = payload["source"]["ts_ms"] % 1000
     if key is not None and value is not None and "before" not in value["payload"]:
         parts["key"] = {"schema": key["schema"], "payload": masked(key["payload"])}
     return parts

@@ -223,7 +223,7 @@ def fill(
         transaction: The transaction around it.
     """
     file, pos = event.file, event.start_pos
-    time_us = transaction.commit_us or event.timestamp * 1_000_000
+    time_us = source_block.change_time(block.plain.layout, event, transaction)
     ctx.src_head = block.head(time_us, block.streamed_snapshot, event.server_id, transaction.gtid, file, pos)
     if transaction.query is None or not block.plain.include_query:
         ctx.src_tail = block.tail_by_thread[transaction.thread]

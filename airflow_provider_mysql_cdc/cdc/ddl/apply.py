@@ -46,9 +46,9 @@ from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, folded_name
 
 _STRUCTURE_CACHE = StructureCache()
-ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "NONE"]
-"""What happened; INDEX is CREATE or DROP INDEX, but ALTER when a unique one may give a table its key, and NONE a CREATE
-TABLE IF NOT EXISTS of a table that exists."""
+ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "VIEW", "NONE"]
+"""What happened; INDEX is CREATE or DROP INDEX, but ALTER when a unique one may give a table its key, VIEW is CREATE or
+ALTER VIEW, and NONE a CREATE TABLE IF NOT EXISTS of a table that exists."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""DROP VIEW: what it names is no table.
+"""CREATE, ALTER and DROP VIEW: what they name is no table.
 
 CREATE TABLE IF NOT EXISTS of a view's name does nothing, but is logged like one that creates the table (MySQL 8.0.15,
 9.7.4). Nobody sees the difference while the view is there: rows of a view are logged as those of its tables.
@@ -38,3 +38,24 @@ def dropped_views(sql: str, context: DdlContext) -> tuple[TableId, ...]:
         return ()
     is_certain = not if_exists or (len(names) == 1 and context.atomic)
     return tuple(full_name(name, context) for name in names) if is_certain else ()
+
+
+def defined_view(sql: str, context: DdlContext) -> TableId | None:
+    """Return the view that a CREATE or ALTER VIEW defines; None for any other statement.
+
+    Args:
+        sql: Statement text.
+        context: Session context.
+    """
+    try:
+        cur = Cursor(sql, tokenize(sql, context.sql_mode, limit=_MAX_TOKENS), context.sql_mode)
+        if not cur.accept_one_of("CREATE", "ALTER"):
+            return None
+        # ALGORITHM, DEFINER and SQL SECURITY come first; AS ends the head of a view, and of nothing that has no VIEW.
+        while not cur.accept("VIEW"):
+            if cur.at_end() or cur.matches_one_of("AS", "TABLE", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT"):
+                return None
+            cur.next()
+        return full_name(cur.table_name(), context)
+    except DdlParseError:
+        return None

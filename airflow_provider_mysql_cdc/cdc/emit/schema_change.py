@@ -348,7 +348,7 @@ def _database_name(change: SchemaChangeEntry, session_db: str | None) -> str:
 
 def _source_table(change: SchemaChangeEntry, names: str) -> str | None:
     """Return ``source.table``: tables; null for CREATE and DROP DATABASE, else empty."""
-    if change.kind in _CHANGE_TYPES or change.kind == "TRUNCATE":
+    if change.kind in _CHANGE_TYPES or change.kind in ("TRUNCATE", "VIEW"):
         return names
     word = change.ddl.split(maxsplit=1)[0].upper()
     return None if change.kind == "DATABASE" and word in ("CREATE", "DROP") else ""

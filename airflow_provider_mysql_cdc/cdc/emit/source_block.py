@@ -230,6 +230,20 @@ def source_block(
     )
 
 
+def change_time(layout: Contract, event: RowEvent, transaction: SourceTransaction) -> int:
+    """Return the time of a row's change in microseconds since the epoch.
+
+    It is the time of the commit; in Debezium 1.9.7, the row event's own, in whole seconds. Schema changes have the
+    commit's in both.
+
+    Args:
+        layout: The event contract.
+        event: The row event.
+        transaction: The transaction around it.
+    """
+    return (layout.recent and transaction.commit_us) or event.timestamp * 1_000_000
+
+
 def fill(ctx: SourceContext, block: SourceBlock, event: RowEvent, transaction: SourceTransaction) -> None:
     """Set the texts of one streamed row event; called once per event.
 
@@ -242,7 +256,7 @@ def fill(ctx: SourceContext, block: SourceBlock, event: RowEvent, transaction: S
     file, pos = event.file, event.start_pos
     gtid = transaction.gtid
     ctx.src_head = block.head(
-        transaction.commit_us or event.timestamp * 1_000_000,
+        change_time(block.layout, event, transaction),
         block.streamed_marker,
         event.server_id,
         "null" if gtid is None else f'"{gtid}"',
