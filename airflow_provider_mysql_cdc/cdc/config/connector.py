@@ -132,10 +132,13 @@ class ConnectorConfig:
         return not self[F.TABLE_IGNORE_BUILTIN] or database.lower() not in BUILTIN_DATABASES
 
     def publishes_database_ddl(self, database: str) -> bool:
-        """Say whether the schema change topic describes a database: a captured one only in contract 1.9 (SCH-10)."""
-        if self[F.EVENT_CONTRACT] is EventContract.OLD:
-            return not database or self.captures_database(database)
-        return self.stores_database_ddl(database)
+        """Say whether the schema change topic describes a database: a captured one only in contract 1.9 (SCH-10).
+
+        Args:
+            database: Its name; empty for a statement that belongs to none, such as SET.
+        """
+        old = self[F.EVENT_CONTRACT] is EventContract.OLD
+        return not database or (self.captures_database if old else self.stores_database_ddl)(database)
 
     def stores_ddl(self, table: TableId) -> bool:
         """Say whether the history and the schema change topic describe a table (SCH-10)."""

@@ -310,6 +310,15 @@ def test_a_snapshot_of_contract_1_9_describes_captured_databases_and_lists_captu
     assert listed == {"n": False, "t": True, "u`x": True}
 
 
+@pytest.mark.req("SCH-10", "SCH-26")
+def test_the_character_set_of_the_server_is_described_whatever_databases_are() -> None:
+    store = {"schema.history.internal.store.only.captured.databases.ddl": "true", "database.include.list": "d"}
+    for given in (store, {"event.contract": "1.9", "database.include.list": "d"}):
+        cfg = ConnectorConfig.from_properties({**CFG.properties(), **given})
+        (first, *_) = schema_change_records(cfg, build_snapshot_schema(DEFINITIONS), place(100), 1)
+        assert json.loads(first.value or b"")["payload"]["ddl"].startswith("SET character_set_server")
+
+
 OTHERS = {
     TableId("d", f"o{i}"): f"CREATE TABLE `o{i}` (\n  `id` int NOT NULL,\n  KEY `k` (`id`)\n) CHARSET=latin1"
     for i in range(3)
