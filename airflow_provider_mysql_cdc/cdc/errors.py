@@ -46,6 +46,12 @@ import re
 from typing import Any, ClassVar
 
 _DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain)\b")
+# A DAG folder has the DAGs that somebody put there.
+_DAG_SOURCE = " (DAGs of airflow_provider_mysql_cdc.example_dags)"
+_MESSAGE = re.compile(
+    r"(?P<what>.+?)(?: \[(?P<where>.+?)])?\.(?: Why: (?P<why>.+?)\.)?(?: What to do: (?P<remedy>.+?)\.)?"
+    r" A retry (?P<retry>can|will not) help\."
+)
 
 
 class CdcError(Exception):
@@ -76,11 +82,19 @@ class CdcError(Exception):
         if self.why:
             parts.append(f"Why: {self.why.rstrip('.')}.")
         if self.remedy:
-            # A DAG folder has the DAGs that somebody put there.
-            source = " (DAGs of airflow_provider_mysql_cdc.example_dags)" if _DAG_NAME.search(self.remedy) else ""
-            parts.append(f"What to do: {self.remedy.rstrip('.')}{source}.")
-        parts.append("A retry can help." if self.can_retry else "A retry will not help.")
+            parts.append(f"What to do: {self.next_step()}.")
+        parts.append(self.retry_hint())
         return " ".join(parts)
+
+    def next_step(self) -> str:
+        """Return what a person should do, without a period; the class's advice where the error has no remedy."""
+        if not self.remedy:
+            return self.advice.rstrip(".")
+        return self.remedy.rstrip(".") + (_DAG_SOURCE if _DAG_NAME.search(self.remedy) else "")
+
+    def retry_hint(self) -> str:
+        """Return the sentence that says whether a retry can help."""
+        return "A retry can help." if self.can_retry else "A retry will not help."
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.what, self.where, self.why, self.remedy, self.can_retry)
@@ -338,3 +352,20 @@ def from_json(data: object) -> CdcError:
     cls = ERROR_TYPES.get(str(fields.get("type")), CdcError)
     what = texts["what"] or "an error whose text was not recorded"
     return _rebuild(cls, what, texts["where"], texts["why"], texts["remedy"], fields.get("retriable") is True)
+
+
+def from_message(text: str, *, retriable: bool | None = None) -> CdcError:
+    """Rebuild an error from one line: its class's name, a colon, and its message.
+
+    Args:
+        text: What a driver printed; an unknown class becomes ``CdcError``.
+        retriable: Whether a retry can help; None for what the message says.
+    """
+    name, _, message = text.partition(": ")
+    kind = ERROR_TYPES.get(name, CdcError)
+    match = _MESSAGE.fullmatch(message)
+    if match is None:
+        return kind(message or text, retriable=retriable)
+    what, where, why, remedy = (match[part] or "" for part in ("what", "where", "why", "remedy"))
+    can_retry = match["retry"] == "can" if retriable is None else retriable
+    return _rebuild(kind, what, where, why, remedy.removesuffix(_DAG_SOURCE), can_retry)

@@ -13,9 +13,10 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.connections import read_extra
 from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kill_application, kubernetes_secret
+from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput
 from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
@@ -36,8 +37,6 @@ from airflow_provider_mysql_cdc.hooks.spec_delivery import (
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
-# The output line of this provider's Spark jobs that names their error.
-_DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
 _KUBERNETES = "airflow.providers.cncf.kubernetes"
 _EXIT_FAIL = 78
 DEPLOY_MODES = ("client", "cluster")
@@ -100,7 +99,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         self._secrets = SecretSettings(None)
         self._keytab = b""
         self._kill_requested = False
-        self._driver_error_line = ""
+        self._output = DriverOutput(lambda line: self.log.debug("%s", line))
         self._archives: str | None
         super().__init__(**kwargs)
 
@@ -257,26 +256,17 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
                 remedy="change the arguments, or the Spark connection, as the message says",
             ) from error
 
-    def driver_error(self) -> tuple[str, bool] | None:
-        """Return the named error that the driver on this host ended with, and whether a retry can help."""
+    def driver_error(self) -> CdcError | None:
+        """Return the named error that the driver on this host ended with."""
         if self._submit_sp is None or not self._submit_sp.returncode:
             return None
-        error_lines = [m[1] for line in self._last_submit_log_lines if (m := _DRIVER_ERROR.match(line))]
-        error_line = error_lines[-1] if error_lines else self._driver_error_line
-        return (error_line, self._submit_sp.returncode != _EXIT_FAIL) if error_line else None
-
-    def _record_driver_error(self, lines: Iterator[Any]) -> Iterator[Any]:
-        """Yield the driver's lines; the base class keeps only the last ones, and a JVM may print many at its end."""
-        for line in lines:
-            if match := _DRIVER_ERROR.match(line.strip()):
-                self._driver_error_line = match[1]
-            yield line
+        return self._output.error(retriable=self._submit_sp.returncode != _EXIT_FAIL)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         if self._kill_requested and self._submit_sp is not None:
             # The task was killed while the process was being started.
             self._kill_spark_submit(kill_application.KILL_GRACE_S)
-        super()._process_spark_submit_log(self._record_driver_error(itr))
+        super()._process_spark_submit_log(self._output.other_lines(itr))
 
     def on_kill(self) -> None:
         """End spark-submit with all its processes, and a driver on a cluster."""

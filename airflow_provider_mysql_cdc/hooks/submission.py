@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput
 from airflow_provider_mysql_cdc.hooks.kill_application import kill_in_cluster, kill_process_group
 from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, delete_secret
 
@@ -116,8 +118,8 @@ class Submission:
         if "secret" in self.cluster:
             delete_secret(core_api(), self.cluster["namespace"], self.cluster["secret"])
 
-    def relay_output(self, log: Callable[..., None]) -> list[str]:
-        """Copy the driver's last lines to the task log and remove the file; return the lines.
+    def relay_output(self, log: Callable[..., None]) -> CdcError | None:
+        """Copy the driver's last lines to the task log and remove the file; return the error that the driver named.
 
         Args:
             log: Takes a line.
@@ -125,13 +127,14 @@ class Submission:
         path = Path(self.output)
         if not self.on_this_host or not path.is_file():
             log("The driver's output is on host %s, file %s.", self.host, self.output)
-            return []
+            return None
+        output = DriverOutput()
         with path.open(errors="replace") as lines:
-            tail = [line.rstrip("\n") for line in deque(lines, LOG_TAIL_LINES)]
+            tail = deque(output.other_lines(lines), LOG_TAIL_LINES)
         for line in tail:
-            log("%s", line)
+            log("%s", line.rstrip("\n"))
         path.unlink(missing_ok=True)
-        return tail
+        return output.error()
 
 
 def _command_line(pid: int) -> list[bytes]:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.operators.common import generation_of
 from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
+from airflow_provider_mysql_cdc.operators.task_error import TaskFailedError, TaskRetryError, airflow_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus
@@ -86,7 +87,7 @@ class AdhocSnapshot:
             deadline: In seconds of ``time.monotonic``.
 
         Raises:
-            AirflowFailException: The deadline has passed.
+            TaskFailedError: The deadline has passed.
             StateError: The snapshot was refused, stopped or aborted; or none of the tables that are left can be read.
         """
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_readable, snapshot_done
@@ -145,9 +146,13 @@ class AdhocSnapshot:
             wait_for_other_run(self._run)
         return result
 
-    def _timeout_error(self) -> AirflowFailException:
-        return AirflowFailException(
-            f"The snapshot was not finished within timeout={self._timeout}. {self._resume_hint()}"
+    def _timeout_error(self) -> TaskRetryError | TaskFailedError:
+        return airflow_error(
+            StateError(
+                "the snapshot was not finished in time",
+                where=f"timeout={self._timeout}",
+                remedy=self._resume_hint(),
+            )
         )
 
     def _resume_hint(self) -> str:
@@ -162,7 +167,7 @@ def wait_for_other_run(run: JobRun) -> None:
         run: The task's jobs.
 
     Raises:
-        AirflowException: The task was killed meanwhile.
+        TaskRetryError: The task was killed meanwhile.
     """
     time.sleep(LEDGER_POLL_S)
     run.handle.raise_if_killed()

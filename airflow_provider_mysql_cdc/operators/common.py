@@ -7,21 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
 from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_properties, parse_text_map
 from airflow_provider_mysql_cdc.operators.run_values import RunValues, expanded_arguments
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-
-
-def airflow_error(error: CdcError) -> AirflowException:
-    """Return the Airflow exception that lets Airflow retry the task, or fails it for good, depending on the error."""
-    kind = AirflowException if error.can_retry else AirflowFailException
-    return kind(f"{type(error).__name__}: {error}")
 
 
 def owner_of(context: Any) -> str:

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import Param
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.common import airflow_error
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -124,7 +123,7 @@ class DetachedDriver:
                 self.handle.raise_if_killed()
         if exit_code is None:
             self.spark.defer(submission)
-        hook._last_submit_log_lines = deque(submission.relay_output(self.log))
+        self.handle.output_error = submission.relay_output(self.log)
         return AirflowException(f"spark-submit ended. Error code is: {exit_code}.") if exit_code else None
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException
-
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 from airflow_provider_mysql_cdc.triggers.task_state import UNFINISHED_STATES, state_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ class DriverHandle:
         hook: The hook of the latest job that this try has submitted.
         timed_out: Whether ``execution_timeout`` has passed; Airflow then calls ``on_kill`` while the task is running.
         deadline_passed: Whether ``kill_at`` has ended the driver.
+        output_error: The error in the output of a driver that ran on its own.
         kill_note: What to write into the task log when the task is killed.
     """
 
     def __init__(self) -> None:
         self.hook: CdcSparkSubmitHook | None = None
         self.killed = self.timed_out = self.deadline_passed = False
+        self.output_error: CdcError | None = None
         self.kill_note = ""
         self._submission: Submission | None = None
         self._ti: Any = None
@@ -71,14 +73,20 @@ class DriverHandle:
         """Stop here when the task was killed.
 
         Raises:
-            AirflowException: It was.
+            TaskRetryError: It was.
         """
         if self.killed:
-            raise AirflowException("The task was killed. A retry continues from the last committed marker.")
+            raise airflow_error(
+                StateError(
+                    "the task was killed",
+                    remedy="run it again; it continues from the last committed marker",
+                    retriable=True,
+                )
+            )
 
-    def error(self) -> tuple[str, bool] | None:
-        """Return the named error in the output of the driver on this host, and whether a retry can help."""
-        return self.hook.driver_error() if self.hook is not None else None
+    def error(self) -> CdcError | None:
+        """Return the named error in the output of the driver on this host."""
+        return self.output_error or (self.hook.driver_error() if self.hook is not None else None)
 
     @contextmanager
     def kill_at(self, deadline: float) -> Iterator[None]:

@@ -161,8 +161,8 @@ class JobRun:
             raise job.unsettled_exception(error) from (failure or error)
         if (exception := job.exception(outcome)) is not None:
             raise exception from failure
-        if failure is not None:
-            self.logger.warning("spark-submit failed after everything had been committed: %s", failure)
+        if (late_error := job.driver_error or failure) is not None:
+            self.logger.warning("The job failed after everything had been committed: %s", late_error)
         self.log("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
         return self.task_result.result(self.cfg, outcome.offset, outcome.counts, outcome.tally)
 

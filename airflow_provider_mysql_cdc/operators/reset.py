@@ -13,7 +13,6 @@ from airflow_provider_mysql_cdc.operators.arguments import Properties
 from airflow_provider_mysql_cdc.operators.asset_events import add_asset_event
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    airflow_error,
     merge_properties,
     owner_of,
     task_config,
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
     reference_asset,
     with_offset_asset,
 )
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 
 class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]

@@ -12,12 +12,12 @@ from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    airflow_error,
     generation_of,
     merge_properties,
     owner_of,
     task_config,
 )
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 
 class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]

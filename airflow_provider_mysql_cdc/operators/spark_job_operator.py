@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.operators.arguments import (
 )
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    airflow_error,
     merge_properties,
     owner_of,
     run_key,
@@ -45,6 +44,7 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
 )
 from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
 from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             run = self._job_run(*self._config_and_store(context), context)
             earlier = Submission.from_context(context)
             if earlier is not None:
-                earlier.relay_output(self.log.info)
+                self._driver_handle.output_error = earlier.relay_output(self.log.info)
             job = earlier.job if earlier is not None else ""
             spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
             result = run.settle(spec, None)

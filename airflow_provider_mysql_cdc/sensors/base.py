@@ -22,11 +22,11 @@ from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_bool
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
-    airflow_error,
     merge_properties,
     task_config,
     trigger_properties,
 )
+from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

@@ -1,4 +1,4 @@
-"""Drains that are deferred while their driver works."""
+"""Drains: deferred while their driver works, with a driver in the task, and with one on a cluster."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ with DAG(dag_id="deferred_drain_of_a_test", schedule=None, params=PARAMS) as dag
 
 with DAG(dag_id="retried_drain_of_a_test", schedule=None, params=PARAMS) as retried:
     MySqlCdcDrainOperator(**COMMON, retries=3, retry_delay=timedelta(seconds=1))
+
+with DAG(dag_id="attached_drain_of_a_test", schedule=None) as attached:
+    MySqlCdcDrainOperator(task_id="drain", retries=0)
+
+with DAG(dag_id="cluster_drain_of_a_test", schedule=None) as cluster:
+    MySqlCdcDrainOperator(task_id="drain", retries=0, master="yarn", deploy_mode="cluster")

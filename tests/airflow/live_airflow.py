@@ -26,6 +26,8 @@ DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")
 WAITS = "waits_of_a_test"
 DEFERRED = "deferred_drain_of_a_test"
 RETRIED = "retried_drain_of_a_test"
+ATTACHED = "attached_drain_of_a_test"
+CLUSTER = "cluster_drain_of_a_test"
 LOCKED = "database is locked"
 """SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
 TRIES = 5
@@ -48,6 +50,7 @@ with open({drivers!r}, "a") as drivers:
     print(os.getpid(), file=drivers)
 sys.path.insert(0, {root!r})
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
@@ -55,13 +58,30 @@ from airflow_provider_mysql_cdc.spark.jobs import run_job
 
 while os.path.exists({hold!r}):
     time.sleep(0.05)
-spec = JobSpec.read(Path(sys.argv[-1]), lambda: os.environ[KEY_VARIABLE])
+
+def log(line):
+    if not on_cluster:  # its driver writes somewhere else
+        print("[mysql-cdc]", line, flush=True)
+
+
+def key():
+    if not on_cluster:
+        return os.environ[KEY_VARIABLE]
+    return Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"]).read_bytes().decode("latin1")[-44:]
+
+
+on_cluster = "--files" in sys.argv
+file = sys.argv[sys.argv.index("--files") + 1] if on_cluster else sys.argv[-1]
+spec = JobSpec.read(Path(file), key)
 with open({started!r}, "a") as started:
     print(spec.owner, file=started)
 try:
-    run_job(spec, ThreadRunner(2), lambda line: print(f"[mysql-cdc] {{line}}", flush=True))
+    with reporting_job_error(spec, log, lambda error: error if isinstance(error, CdcError) else None):
+        run_job(spec, ThreadRunner(2), log)
 except CdcError as error:
-    print(f"[mysql-cdc] {{type(error).__name__}}: {{error.message()}}", flush=True)
+    log(f"{{type(error).__name__}}: {{error.message()}}")
+    if on_cluster:
+        sys.exit("Exception in thread main org.apache.spark.SparkException: Application application_1 has failed")
     sys.exit(75 if error.can_retry else 78)
 """
 
@@ -84,7 +104,7 @@ class LiveAirflow(Airflow):
             home,
             lambda line: print(f"[airflow] {line}"),
             dags_folder=folder,
-            dags=(*DAGS, WAITS, DEFERRED, RETRIED),
+            dags=(*DAGS, WAITS, DEFERRED, RETRIED, ATTACHED, CLUSTER),
         )
         self.spark = home.with_name(home.name + "-spark")
         self._started_jobs = self.spark / "started"

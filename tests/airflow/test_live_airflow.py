@@ -20,7 +20,7 @@ from kit.incremental_rig import FLAT, books
 from kit.records import payload
 from kit.signals import send
 from kit.sql import execute
-from live_airflow import DEFERRED, RETRIED, WAITS, LiveAirflow, shown
+from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, LiveAirflow, shown
 from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
 
@@ -135,10 +135,7 @@ def test_wrong_values_are_refused_before_anything_starts_with_their_field(
     forms = {
         f"tables: '{DB}.ordrs'": {"tables": [ORDERS, f"{DB}.ordrs"]},
         "signal.trusted.channels": {"tables": [ORDERS], "channel": "kafka", "condition": "id < 9"},
-        "the DAG run was triggered with a field that the form does not have [conditon (did you mean condition?)]": {
-            "tables": [ORDERS],
-            "conditon": "id < 9",
-        },
+        "Where: conditon (did you mean condition?)": {"tables": [ORDERS], "conditon": "id < 9"},
     }
     runs = {told: live.trigger(ADHOC, **form) for told, form in forms.items()}
     for told, run_id in runs.items():
@@ -313,6 +310,28 @@ def kill_task(live: LiveAirflow, run_id: str) -> None:
 
     for pid in live.wait_for(found, "the task's process"):
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("dag_id", [ATTACHED, CLUSTER, DEFERRED])
+def test_the_log_of_a_failed_task_ends_with_four_lines_for_whom_it_wakes(
+    live: LiveAirflow, pipeline: Pipeline, source: Any, dag_id: str
+) -> None:
+    live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
+    if dag_id == ATTACHED:  # the others read the same statement: the stream does not move past it
+        text = "SET SESSION binlog_format = 'STATEMENT'", f"UPDATE {CUSTOMERS} SET v = 1 WHERE id = 1"
+        execute(source, *text, "SET SESSION binlog_format = 'ROW'")
+    run_id = live.trigger(dag_id)
+    assert live.end_of(dag_id, run_id) == "failed"
+    path = max(live.home.rglob(f"*/run_id={run_id}/task_id=drain/*.log"), key=lambda log: log.stat().st_mtime)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    errors = [record for record in records if record["level"] in ("error", "critical")]
+    print(path.read_text())
+    assert len(errors) == 1 and [r["event"] for r in records if "::" not in r["event"]][-1] == errors[0]["event"]
+    lines = errors[0]["event"].replace("\n    ", " ").splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["SourceSettingError", "Where", "Why", "What to do"]
+    assert lines[0].endswith(" was logged as text. A retry will not help.")
+    whole = path.read_text()
+    assert whole.count("logged as text") == 1 and "Traceback" not in whole and "error_detail" not in whole
 
 
 def test_nothing_that_airflow_keeps_of_all_this_holds_a_password(live: LiveAirflow, pipeline: Pipeline) -> None:
