@@ -89,12 +89,14 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
             remedy="find out who wrote to the ledger topic; then continue with a reset (DAG mysql_cdc_reset_offset)",
         )
     if stored is None or (stored.epoch == 0 and stored.committed is None):
-        return Reconciliation(stored or StoredState(), "fresh", "neither a stored offset nor a ledger exists")
+        return Reconciliation(
+            stored or StoredState(), "fresh", "no offset is stored and no ledger exists: a new stream"
+        )
     first_plan = stored.pending is not None and stored.committed is None and stored.epoch == 1
     # Without a stored id the ledger did not exist when the plan was made.
     same_topic = stored.ledger_id is None or (ledger is not None and ledger.topic_id == stored.ledger_id)
     if first_plan and same_topic:
-        return Reconciliation(stored, "resume", "the first plan was stored but never reached the ledger")
+        return Reconciliation(stored, "resume", "the first run was planned and has not begun")
     raise LedgerMissingError(
         "the ledger is gone",
         where=f"stored offset {stored.committed}, epoch {stored.epoch}",
@@ -126,9 +128,7 @@ def _restore(stored: StoredState | None, ledger: LedgerState, plan: BatchPlan, a
     state = _state_from_ledger(ledger, stored or StoredState(), plan, at_ms)
     if state.snapshot is None and ledger.snapshot is not None and ledger.snapshot.get("status") == "done":
         state = replace(state, snapshot=ledger.snapshot)
-    next_step = (
-        f"epoch {plan.epoch} is to be carried out" if state.pending else f"everything up to {state.committed} is done"
-    )
+    next_step = f"{_name(plan)} is to be finished" if state.pending else f"everything up to {state.committed} is done"
     return Reconciliation(state, "restore", f"the stored offset was lost; restored from the ledger: {next_step}", True)
 
 
@@ -139,12 +139,10 @@ def _ledger_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan, at_
         if has_gap or moves_back(stored.committed, plan.start):
             raise _mismatch_error(stored, ledger, f"epoch {plan.epoch} begins at {plan.start}")
     state = _state_from_ledger(ledger, stored, plan, at_ms)
-    summary = f"the stored state is at epoch {stored.epoch}, the ledger at {plan.epoch}"
     if state.pending is not None:
-        return Reconciliation(state, "resume", f"{summary}; its plan is to be carried out", True)
-    return Reconciliation(
-        state, "finish-commit", f"{summary} and complete; the stored offset moves to {state.committed}", True
-    )
+        return Reconciliation(state, "resume", f"Kafka has begun {_name(plan)}, which is to be finished", True)
+    reason = f"Kafka has all of {_name(plan)}; the stored offset moves to {state.committed}"
+    return Reconciliation(state, "finish-commit", reason, True)
 
 
 def _stored_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciliation:
@@ -155,23 +153,27 @@ def _stored_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> 
         and ledger.complete()
         and same_position(stored.committed, ledger.end())
     ):
-        return Reconciliation(
-            stored, "resume", f"the plan of epoch {pending.epoch} was stored but never reached the ledger"
-        )
+        return Reconciliation(stored, "resume", f"{_name(pending)} was planned and has not begun")
     raise _mismatch_error(stored, ledger, "the stored state is ahead of the ledger")
 
 
 def _both_committed(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciliation:
     if ledger.complete() and same_position(stored.committed, ledger.end()):
-        return Reconciliation(
-            stored, "none", f"stored offset and ledger agree at {stored.committed}, epoch {plan.epoch}"
-        )
+        return Reconciliation(stored, "none", f"everything up to the stored offset {stored.committed} is in Kafka")
     why = "the stored offset differs from the batch's end"
     if not ledger.complete():
-        why = (
-            f"the stored offset counts epoch {plan.epoch} as done, but writers {list(ledger.missing_writers())} are not"
-        )
+        why = f"the stored offset counts {_name(plan)} as done, but {_unfinished(ledger, plan)}"
     raise _mismatch_error(stored, ledger, why)
+
+
+def _name(plan: BatchPlan) -> str:
+    return f"{'batch' if plan.kind == 'drain' else plan.kind} {plan.epoch}"
+
+
+def _unfinished(ledger: LedgerState, plan: BatchPlan) -> str:
+    if plan.kind == "snapshot":
+        return "tables are not read completely"
+    return f"{len(ledger.missing_writers())} of its {plan.writers} writer(s) have not reached its end"
 
 
 def _both_pending(
@@ -186,10 +188,9 @@ def _both_pending(
     note = "" if same_plan else _other_plan_note(pending, plan)
     state = _state_from_ledger(ledger, stored, plan, at_ms)
     if state.pending is None:
-        reason = f"epoch {plan.epoch} is complete in Kafka; the stored offset moves to {state.committed}{note}"
+        reason = f"Kafka has all of {_name(plan)}; the stored offset moves to {state.committed}{note}"
         return Reconciliation(state, "finish-commit", reason, True)
-    missing = list(ledger.missing_writers())
-    reason = f"epoch {plan.epoch} is not complete, writers {missing} are missing{note}"
+    reason = f"{_name(plan)} is not finished: {_unfinished(ledger, plan)}{note}"
     return Reconciliation(state, "resume", reason, _without_topics(state) != _without_topics(stored))
 
 

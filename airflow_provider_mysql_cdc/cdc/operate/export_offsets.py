@@ -164,7 +164,7 @@ def import_offsets(
             )
         ledger = read_as_planner(kafka_clients.ledger(cfg), expect_plan=imported.state.committed is not None)
         result = reconcile(imported.state, ledger, at_ms=time.time_ns() // 1_000_000)
-        log(f"document and ledger: {result.action}: {result.reason}")
+        log(f"with the offset of the document: {result.reason}")
         if result.action == "fresh":
             raise StateError(
                 "the document has no offset, and there is no ledger",

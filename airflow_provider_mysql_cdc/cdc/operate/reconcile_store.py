@@ -60,7 +60,7 @@ def reconcile_store(
     offset_stored = stored is not None and stored.committed is not None
     ledger = read_existing(partial(read_ledger, cfg, owner), expect_plan=offset_stored)
     result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
-    log(f"offset store and ledger: {result.action}: {result.reason}")
+    log(result.reason)
     if result.changed:
         result = replace(result, state=store.save(result.state, stored))
     return result, ledger

@@ -83,7 +83,7 @@ def test_going_on_leaves_the_stored_offset_as_it_was_written() -> None:
 def test_a_batch_with_missing_writers_goes_on() -> None:
     result = reconcile(pending(), ledger(SECOND, 1))
     assert (result.action, result.changed) == ("resume", False)
-    assert result.state.pending == SECOND and "[1]" in result.reason
+    assert result.state.pending == SECOND and "1 of its 2 writer(s) have not reached its end" in result.reason
 
 
 def test_a_plan_taken_over_by_another_run_is_still_the_same_work() -> None:
@@ -218,7 +218,7 @@ def test_of_two_plans_of_one_epoch_the_snapshot_in_the_ledger_may_begin_elsewher
 
 
 def test_the_rest_of_the_work_is_returned() -> None:
-    assert reconcile(None, ledger(SECOND, 1)).reason.endswith("epoch 2 is to be carried out")
+    assert reconcile(None, ledger(SECOND, 1)).reason.endswith("batch 2 is to be finished")
     assert f"everything up to {LATER} is done" in reconcile(None, ledger(SECOND, 2)).reason
 
 
@@ -253,12 +253,12 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
 @pytest.mark.parametrize(
     ("stored", "found", "why"),
     [
-        pytest.param(committed(SECOND), ledger(SECOND, 1), r"writers \[1\] are not", id="done-but-markers-missing"),
+        pytest.param(committed(SECOND), ledger(SECOND, 1), "1 of its 2 writer", id="done-but-markers-missing"),
         pytest.param(committed(SECOND), ledger(FIRST, 2), "ahead of the ledger", id="stored-one-epoch-ahead"),
         pytest.param(pending(SECOND), ledger(FIRST, 1), "ahead of the ledger", id="planned-over-unfinished"),
         pytest.param(pending(SECOND, None), ledger(FIRST, 1), "ahead of the ledger", id="planned-over-nothing"),
         pytest.param(
-            replace(committed(FIRST), committed=None), ledger(FIRST, 1), r"writers \[1\] are not", id="done-nowhere"
+            replace(committed(FIRST), committed=None), ledger(FIRST, 1), "1 of its 2 writer", id="done-nowhere"
         ),
         pytest.param(pending(plan(3, END, LATER)), ledger(FIRST, 2), "ahead of the ledger", id="two-epochs-ahead"),
         pytest.param(pending(SECOND, LATER), ledger(FIRST, 2), "ahead of the ledger", id="ahead-at-another-place"),
