@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.indexes import (
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import (
     converted_spec,
     resolve_charset,
+    resolve_clauses,
     resolve_columns,
     with_charset,
     with_converted_size,
@@ -121,9 +122,8 @@ def create_structure(
         DdlParseError: A key names an unknown column, or a character set is unknown.
     """
     options = statement.options
-    charset = resolve_charset(options.charset, options.collation, defaults, context)
     assumed = context.server_layout and options.charset is None and options.collation is None
-    builder = _StructureBuilder(table_id, replace(charset, assumed=assumed))
+    builder = _StructureBuilder(table_id, replace(resolve_clauses(options, defaults, context), assumed=assumed))
     builder.comment, builder.engine = options.comment or None, options.engine
     builder.columns = resolve_columns(statement.columns, builder.defaults, context)
     builder.columns = with_timestamp_defaults(builder.columns, builder.columns, context)
@@ -133,8 +133,7 @@ def create_structure(
 
 def copy_structure(source: TableStructure, table_id: TableId) -> TableStructure:
     """Return the structure that CREATE TABLE ... LIKE makes: foreign keys are not copied, their indexes are."""
-    table, non_unique_indexes = source
-    return replace(table, id=table_id), tuple(replace(k, generated=False) for k in non_unique_indexes)
+    return replace(source[0], id=table_id), source[1]
 
 
 def alter_structure(
@@ -187,9 +186,11 @@ def _apply_options(
             for name in ("charset", "collation", "comment", "engine"):
                 if (value := getattr(action.options, name)) is not None:  # COMMENT '' removes a comment
                     setattr(options, name, value)
+            if action.options.charset is not None or action.options.collation is not None:
+                options.charset_is_last = action.options.charset_is_last
         elif isinstance(action, ConvertTo):
             # A COLLATE before it is void; one behind it is of the table, not of its columns (MySQL 9.7.4).
-            converting, options.collation = action, None
+            converting, options.collation, options.charset_is_last = action, None, False
     if converting is not None:
         builder.target = resolve_charset(converting.charset, converting.collation, database, context)
         options.charset, options.collation = converting.charset, options.collation or converting.collation
@@ -203,7 +204,7 @@ def _apply_option(
     builder: _StructureBuilder, options: TableOptions, database: DefaultCharset, context: DdlContext
 ) -> None:
     if options.charset is not None or options.collation is not None:
-        builder.defaults = resolve_charset(options.charset, options.collation, database, context)
+        builder.defaults = resolve_clauses(options, database, context)
     if options.comment is not None:
         builder.comment = options.comment or None
     if options.engine is not None:
@@ -328,20 +329,23 @@ def _drop_keys(builder: _StructureBuilder, statement: AlterTable) -> None:
             builder.non_unique_indexes = [k for k in builder.non_unique_indexes if folded_name(k.name) != folded]
     builder.unique_keys = [replace(i, name=renames.get(folded_name(i.name), i.name)) for i in builder.unique_keys]
     builder.non_unique_indexes = [
-        replace(k, name=renames.get(folded_name(k.name), k.name)) for k in builder.non_unique_indexes
+        replace(k, name=renames[folded_name(k.name)], generated=False) if folded_name(k.name) in renames else k
+        for k in builder.non_unique_indexes
     ]
 
 
 def _add_keys(builder: _StructureBuilder, keys: list[KeySpec]) -> None:
     """Add keys in order; the server names those without a name after their first column."""
-    _drop_generated_indexes(builder, keys)
+    _drop_generated_indexes(builder, [unprefixed_columns(k) for k in keys if k.kind is not DdlKeyKind.FOREIGN])
     for key in keys:
         names = tuple(None if p.column is None else builder.column(p.column).name for p in key.parts)
         if key.kind is DdlKeyKind.PRIMARY:
             builder.primary_key = tuple(n for n in names if n is not None)
             continue
-        if key.kind is DdlKeyKind.FOREIGN and _is_covered(builder, keys, key, names):
-            continue
+        if key.kind is DdlKeyKind.FOREIGN:
+            _drop_generated_indexes(builder, [names])
+            if _is_covered(builder, keys, key, names):
+                continue
         name = key.name or _unused_index_name(builder, names[0])
         if key.kind is DdlKeyKind.UNIQUE:
             builder.unique_keys.append(unique_index(name, key.parts, names))
@@ -375,9 +379,8 @@ def _is_covered(builder: _StructureBuilder, keys: list[KeySpec], key: KeySpec, n
     return any(covers(unprefixed_columns(k), names) for k in keys if k is not key and k.kind is not DdlKeyKind.FOREIGN)
 
 
-def _drop_generated_indexes(builder: _StructureBuilder, keys: list[KeySpec]) -> None:
-    """Drop indexes that the server made for a foreign key and that a new index covers."""
-    new_indexes = [unprefixed_columns(k) for k in keys if k.kind is not DdlKeyKind.FOREIGN]
+def _drop_generated_indexes(builder: _StructureBuilder, new_indexes: list[tuple[str | None, ...]]) -> None:
+    """Drop indexes that the server made for a foreign key and that a new index covers, also one that it makes."""
     builder.non_unique_indexes = [
         k for k in builder.non_unique_indexes if not (k.generated and any(covers(c, k.columns) for c in new_indexes))
     ]

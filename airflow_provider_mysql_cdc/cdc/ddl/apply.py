@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate, classi
 from airflow_provider_mysql_cdc.cdc.ddl.create_cache import StructureCache, match_drop_table, split_create_table
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl, parse_statement, split_statements
-from airflow_provider_mysql_cdc.cdc.ddl.resolve import resolve_charset
+from airflow_provider_mysql_cdc.cdc.ddl.resolve import resolve_charset, resolve_clauses
 from airflow_provider_mysql_cdc.cdc.ddl.state import (
     SERVER_DEFAULTS,
     DdlContext,
@@ -307,7 +307,7 @@ def _apply_database(step: _StatementStep, statement: DatabaseStatement) -> Schem
         return state
     server = context.server_defaults(state.server_defaults)
     base = current if statement.verb == "ALTER" and current and statement.charset != "" else server
-    return state.with_database(name, resolve_charset(statement.charset, statement.collation, base, context))
+    return state.with_database(name, resolve_clauses(statement, base, context))
 
 
 def _apply_server(step: _StatementStep, statement: SetServerCharset) -> SchemaState:

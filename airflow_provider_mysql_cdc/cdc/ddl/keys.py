@@ -143,6 +143,7 @@ def skip_key_options(cur: Cursor) -> None:
 def _charset(cur: Cursor, options: TableOptions) -> None:
     cur.accept("=")
     options.charset = "" if cur.accept("DEFAULT") else cur.word_or_string()
+    options.charset_is_last = True
 
 
 def _character(cur: Cursor, options: TableOptions) -> None:
@@ -153,6 +154,7 @@ def _character(cur: Cursor, options: TableOptions) -> None:
 def _collate(cur: Cursor, options: TableOptions) -> None:
     cur.accept("=")
     options.collation = "" if cur.accept("DEFAULT") else cur.word_or_string()
+    options.charset_is_last = False
 
 
 def _comment(cur: Cursor, options: TableOptions) -> None:

@@ -215,20 +215,21 @@ def _database_parser(verb: str) -> StatementParser:
         named = cur.token.kind in (TokenKind.WORD, TokenKind.NAME) and not _at_database_option(cur)
         name = cur.name() if named else None
         charset = collation = None
+        charset_is_last = False
         while not cur.at_end():
             cur.accept("DEFAULT")
             if cur.accept("CHARSET") or cur.accept("CHARACTER", "SET") or cur.accept("CHAR", "SET"):
                 cur.accept("=")
-                charset = "" if cur.accept("DEFAULT") else cur.word_or_string()
+                charset, charset_is_last = "" if cur.accept("DEFAULT") else cur.word_or_string(), True
             elif cur.accept("COLLATE"):
                 cur.accept("=")
-                collation = "" if cur.accept("DEFAULT") else cur.word_or_string()
+                collation, charset_is_last = "" if cur.accept("DEFAULT") else cur.word_or_string(), False
             elif cur.accept("ENCRYPTION") or cur.accept("READ", "ONLY"):
                 cur.accept("=")
                 cur.next()
             elif not cur.accept("UPGRADE", "DATA", "DIRECTORY", "NAME"):
                 cur.fail("an unknown database option")
-        return DatabaseStatement(verb, name, if_not_exists, charset, collation)
+        return DatabaseStatement(verb, name, if_not_exists, charset, collation, charset_is_last)
 
     return handler
 

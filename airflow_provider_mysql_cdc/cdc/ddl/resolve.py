@@ -19,7 +19,13 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
 )
 from airflow_provider_mysql_cdc.cdc.ddl.literals import bytes_default, default_text, member_text
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
-from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.ddl.statements import (
+    ColumnSpec,
+    DatabaseStatement,
+    Default,
+    DefaultKind,
+    TableOptions,
+)
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import encode_lossy, shown_text
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import (
     BLOB_BY_SIZE,
@@ -60,6 +66,29 @@ def resolve_charset(
         name = charset_name(charset)
         return DefaultCharset(name, context.collation_of(name), "" if charset == name else charset)
     return default
+
+
+def resolve_clauses(
+    clauses: TableOptions | DatabaseStatement, default: DefaultCharset, context: DdlContext
+) -> DefaultCharset:
+    """Combine the CHARSET and COLLATE clauses of a table or a database, in the order in which they stand.
+
+    Args:
+        clauses: The clauses.
+        default: What holds when neither is given.
+        context: Session context.
+
+    Raises:
+        DdlParseError: An unknown name.
+    """
+    charset, collation = clauses.charset, clauses.collation
+    reset = context.utf8mb4_after_collate
+    if reset is not None and clauses.charset_is_last:
+        context = context if collation is None else replace(context, default_collation_for_utf8mb4=reset)
+        collation = None
+    elif reset is not None and collation == "":
+        charset = None
+    return resolve_charset(charset, collation, default, context)
 
 
 def text_size_class(byte_length: int) -> int:

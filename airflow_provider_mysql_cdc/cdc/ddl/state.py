@@ -62,6 +62,8 @@ class DdlContext:
         temporary: Whether the binlog marks the statement as one that used a temporary table (``ddl.temporary``).
         atomic: Whether the server logged the statement as an atomic change of its dictionary.
         server_layout: Whether it has the layout in which the server writes out tables.
+        utf8mb4_after_collate: Collation id that CHARSET utf8mb4 behind a COLLATE clause means: MySQL 5.7.22 and 8.0.15
+            take the last clause of a table or database. None where COLLATE always counts (9.7.4).
     """
 
     default_db: str = ""
@@ -75,6 +77,7 @@ class DdlContext:
     atomic: bool = False
     connection_collation: int | None = None
     server_layout: bool = False
+    utf8mb4_after_collate: int | None = None
 
     @classmethod
     def from_query(
@@ -84,6 +87,7 @@ class DdlContext:
         lower_case_table_names: int = 0,
         explicit_defaults_for_timestamp: bool = True,
         default_collation_for_utf8mb4: int | None = None,
+        utf8mb4_after_collate: int | None = None,
     ) -> DdlContext:
         """Take the context from a parsed QUERY event.
 
@@ -93,6 +97,7 @@ class DdlContext:
             explicit_defaults_for_timestamp: What holds when the event does not say. MySQL 8.0 and later log it with
                 statements that a client wrote with a TIMESTAMP column; 5.7 never does, so pass its global setting.
             default_collation_for_utf8mb4: The same; 5.7 has no such setting.
+            utf8mb4_after_collate: What the server's version does.
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
         temporary = getattr(query, "temporary", False)
@@ -111,6 +116,7 @@ class DdlContext:
             atomic=getattr(query, "ddl_xid", None) is not None,
             connection_collation=connection if is_other else None,
             server_layout=getattr(query, "server_layout", False),
+            utf8mb4_after_collate=utf8mb4_after_collate,
         )
 
     @property

@@ -99,6 +99,7 @@ class TableOptions:
 
     charset: str | None = None
     collation: str | None = None
+    charset_is_last: bool = False
     comment: str | None = None
     engine: str | None = None
 
@@ -266,6 +267,7 @@ class DatabaseStatement:
     if_not_exists: bool = False
     charset: str | None = None
     collation: str | None = None
+    charset_is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,9 @@ _NO_SCHEMA_CHANGE_1_9 = re.compile(
     re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 
+# Seen on 5.7.22 and 8.0.15, read in the source of 8.0.22; 9.7.4 does not do so.
+_LAST_CHARSET_CLAUSE_WINS = [8, 0, 22]
+
 
 def server_variables(conn: Any) -> dict[str, int]:
     """Return the variables of the source that a statement's meaning depends on and that the binlog does not contain.
@@ -73,7 +76,11 @@ def server_variables(conn: Any) -> dict[str, int]:
     with conn.cursor() as cursor:
         cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in names))
         values = {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
-    return values | {"default_collation_for_utf8mb4": utf8mb4_collation(conn)}
+        cursor.execute("SELECT @@version")
+        version = [int(number) for number in re.findall(r"\d+", str(cursor.fetchone()[0]))[:3]]
+    default = utf8mb4_collation(conn)
+    values["utf8mb4_after_collate"] = default if version <= _LAST_CHARSET_CLAUSE_WINS else 0
+    return values | {"default_collation_for_utf8mb4": default}
 
 
 def signaled_history(
@@ -204,6 +211,7 @@ class DdlEventHandler:
             lower_case_table_names=self._server_variables["lower_case_table_names"],
             explicit_defaults_for_timestamp=bool(self._server_variables["explicit_defaults_for_timestamp"]),
             default_collation_for_utf8mb4=self._server_variables.get("default_collation_for_utf8mb4"),
+            utf8mb4_after_collate=self._server_variables.get("utf8mb4_after_collate") or None,
         )
 
     def touched_tables(self, applied: DdlResult, query: QueryEvent) -> tuple[TableId, ...]:

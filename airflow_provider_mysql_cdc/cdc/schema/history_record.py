@@ -310,4 +310,5 @@ def _read_context(members: Members) -> DdlContext:
         atomic=members.flag("atomic", default.atomic),
         connection_collation=members.integer_or_none("connection_collation"),
         server_layout=members.flag("server_layout", default.server_layout),
+        utf8mb4_after_collate=members.integer_or_none("utf8mb4_after_collate"),
     )
