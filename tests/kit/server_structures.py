@@ -115,7 +115,7 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
     if c.type_name in ("BINARY", "VARBINARY"):
         value, shown = (bytes.fromhex(t[2:]) if t.startswith("0x") else t.encode() for t in (ours, theirs))
         # The server shows a value up to its first zero byte, and 5.7 up to its first byte that is no text.
-        return value.split(b"\0")[0] == shown.rstrip(b"\0") or (not shown and (max(value) > 127 or b"?" in value))
+        return value.split(b"\0")[0] == shown.rstrip(b"\0") or b"?" in value or (not shown and max(value) > 127)
     if c.type_name in ("DATE", "DATETIME", "TIMESTAMP"):
         return parse_datetime_us(ours) == parse_datetime_us(theirs)
     if c.type_name == "CHAR":
