@@ -162,7 +162,6 @@ class ServerIdInUseError(SourceError):
     """Another replication client uses the same server id (STRM-02)."""
 
     advice = "Set database.server.id to numbers that no other replication client has."
-    retriable = True
 
 
 class BinlogCorruptError(SourceError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +18,10 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import read_facts
+from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -320,13 +323,82 @@ def test_a_server_id_used_twice_ends_the_older_stream(
         for _ in live.events(None):
             pass
     timer.join()
-    assert caught.value.can_retry and "database.server.id" in caught.value.remedy
+    assert not caught.value.can_retry and "database.server.id" in caught.value.remedy
+
+
+def unregistered_dump(settings: ConnectionSettings, start: BinlogOffset) -> Any:
+    """Read the binlog as the client of Debezium does: with the same id, without registering and without a UUID."""
+    conn = connect(settings)
+    fetch_all(conn, "SET @master_binlog_checksum = @@global.binlog_checksum, @master_heartbeat_period = 300000000")
+    conn._execute_command(0x12, struct.pack("<IHI", start.pos, 0, SERVER_ID) + start.file.encode())
+    conn._read_packet()
+    return conn
+
+
+def dumps(root: Any) -> set[int]:
+    """Return the connections that read the binlog."""
+    sql = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_command LIKE 'Binlog Dump%'"
+    return {int(row[0]) for row in fetch_all(root, sql)}
+
+
+@pytest.mark.req("STRM-02")
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_a_client_without_uuid_and_ours_with_one_id_do_not_end_each_other(
+    first: str, root: Any, settings: ConnectionSettings, sql: Sql
+) -> None:
+    start, ours, theirs = current_offset(root), None, None
+    try:
+        for whose in ("ours", "theirs") if first == "ours" else ("theirs", "ours"):
+            if whose == "ours":
+                ours = open_stream(settings, start, server_id=SERVER_ID, silence_timeout_s=5)
+            else:
+                theirs = unregistered_dump(settings, start)
+        assert ours is not None and theirs is not None
+        time.sleep(1)
+        sql("CREATE TABLE beside (id INT PRIMARY KEY)")
+        for event in ours.events(None):
+            if event.type == c.QUERY_EVENT and "CREATE TABLE beside" in ev.parse_query(event).sql:
+                break
+        for _ in range(20):  # heartbeats and events, and no error packet
+            theirs._read_packet()
+        assert {ours._connection.thread_id(), theirs.thread_id()} <= dumps(root)
+    finally:
+        for client in (ours, theirs):
+            if client is not None:
+                client.close()
+
+
+@pytest.mark.req("STRM-02")
+def test_streams_of_two_prefixes_with_one_id_do_not_end_each_other(
+    root: Any, settings: ConnectionSettings, sql: Sql
+) -> None:
+    start = current_offset(root)
+    streams = [
+        open_stream(replace(settings, client_name=name), start, server_id=SERVER_ID, silence_timeout_s=5)
+        for name in ("a", "b")
+    ]
+    try:
+        time.sleep(0.5)
+        sql("CREATE TABLE beside (id INT PRIMARY KEY)")
+        for stream in streams:
+            assert any(
+                event.type == c.QUERY_EVENT and "CREATE TABLE beside" in ev.parse_query(event).sql
+                for event in stream.events(None)
+            )
+        again = open_stream(replace(settings, client_name="a"), start, server_id=SERVER_ID, silence_timeout_s=5)
+        with again, pytest.raises(ServerIdInUseError):
+            for _ in streams[0].events(None):
+                pass
+    finally:
+        for stream in streams:
+            stream.close()
 
 
 def test_the_client_is_listed_as_a_replica(live: BinlogStream, root: Any, settings: ConnectionSettings) -> None:
-    assert (SERVER_ID, "mysql-cdc") in read_facts(root, "db").replicas
+    listed = RegisteredClient(SERVER_ID, "mysql-cdc", client_uuid("", SERVER_ID))
+    assert listed in read_facts(root, "db").replicas
     with connect(settings) as conn:
-        assert (SERVER_ID, "mysql-cdc") in read_facts(conn, "db").replicas
+        assert listed in read_facts(conn, "db").replicas
 
 
 @pytest.mark.req("STRM-36")

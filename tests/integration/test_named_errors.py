@@ -418,17 +418,22 @@ def test_position_purged_between_plan_and_job(private: Pipeline, server: Private
 
 
 @pytest.mark.req("STRM-02")
-def test_server_id_of_another_replica(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found before anything is read, so that the other replica is not thrown off."""
-    monkeypatch.setattr(dump, "REPORT_HOST", "other-replica")
+@pytest.mark.parametrize("whose", ["another stream", "a replica"])
+def test_server_id_of_another_replica(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, whose: str) -> None:
+    """Found before anything is read."""
+    if whose == "a replica":
+        monkeypatch.setattr(dump, "report_host", lambda name: "replica-7")
     stored = pipeline.store.load()
     assert stored is not None and stored.committed is not None
     other = open_stream(
-        pipeline.cfg.connection_settings(), stored.committed, server_id=pipeline.cfg.server_id(0), silence_timeout_s=2
+        replace(pipeline.cfg.connection_settings(), client_name="orders"),
+        stored.committed,
+        server_id=pipeline.cfg.server_id(0),
+        silence_timeout_s=2,
     )
     try:
         with nothing_moves(
-            pipeline, ServerIdInUseError, retry=True, says="database.server.id", where=address(pipeline)
+            pipeline, ServerIdInUseError, retry=False, says="database.server.id", where=address(pipeline)
         ):
             pipeline.drain()
     finally:
@@ -466,7 +471,7 @@ def test_server_id_taken_while_the_drain_reads(
 
     thread = threading.Thread(target=rival, daemon=True)
     thread.start()
-    with nothing_moves(pipeline, ServerIdInUseError, retry=True, says="database.server.id", where=""):
+    with nothing_moves(pipeline, ServerIdInUseError, retry=False, says="database.server.id", where=""):
         run_drain(job.spec, ThreadRunner(), pipeline.log)
     thread.join()
     assert type(pipeline.settle().error) is ServerIdInUseError

@@ -8,6 +8,7 @@ in SHOW REPLICAS, is encoded by mysql-replication. Its reader is not used: it ma
 from __future__ import annotations
 
 import socket
+import uuid
 from collections.abc import Callable
 from struct import Struct
 from typing import Any
@@ -22,6 +23,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 FILE_START = 4  # after the magic number
 REPORT_HOST = "mysql-cdc"
+_MAX_HOST_CHARS = 60
+"""Longest host that a client may report to MySQL before 8.0.17."""
+_CLIENT_NAMESPACE = uuid.UUID("0f9a3f0e-2f6c-5c0b-9a55-6f1d1f0d3a77")
 _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x12, 0x1E
 _THROUGH_GTID = 0x0004
 _DUMP = Struct("<BIHI")  # command, position, flags, server id; then the file name
@@ -38,6 +42,7 @@ def start_dump(
     *,
     where: str,
     server_id: int,
+    client_name: str = "",
     silence_timeout_s: float,
     by_gtid: bool,
     on_wait: Callable[[], None] | None = None,
@@ -48,6 +53,7 @@ def start_dump(
         connection: A fresh pymysql connection; nothing else may be run on it afterwards.
         start: Position or GTID set to begin at. A position beyond 4 GB begins at the file's start.
         where: Address for messages.
+        client_name: Name of the stream, for ``client_uuid``.
         server_id: Id of this client; 0 reads as mysqlbinlog does, unregistered, to the end of the last file.
         silence_timeout_s: Longest silence in seconds; heartbeats are asked for three times as often.
         by_gtid: Begin after ``start.gtids``.
@@ -60,26 +66,51 @@ def start_dump(
     if not by_gtid:
         require_same_server(connection, start)
     heartbeat_ns = max(int(silence_timeout_s * 1e9 / _HEARTBEATS_PER_TIMEOUT), 1_000_000)
+    # mysqlbinlog (id 0) has no UUID.
+    uuid_text = client_uuid(client_name, server_id) if server_id else None
     # Both generations of names; without the checksum variable a server with checksums refuses the dump.
     fetch_all(
         connection,
-        "SET @master_heartbeat_period = %s, @source_heartbeat_period = %s, "
+        "SET @slave_uuid = %s, @replica_uuid = %s, @master_heartbeat_period = %s, @source_heartbeat_period = %s, "
         "@master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32', "
         "SESSION net_write_timeout = CAST(GREATEST(@@SESSION.net_write_timeout, %s) AS SIGNED)",
-        (heartbeat_ns, heartbeat_ns, _NET_WRITE_TIMEOUT_S),
+        (uuid_text, uuid_text, heartbeat_ns, heartbeat_ns, _NET_WRITE_TIMEOUT_S),
     )
     sock: socket.socket = connection._sock
     packets = PacketReader(sock, where, silence_timeout_s, on_wait)
     # mysqlbinlog (id 0) does not register either, and 8.0.15 can die of SHOW SLAVE HOSTS after such a client.
     if server_id:
-        _register_replica(packets, server_id, where)
+        _register_replica(packets, server_id, client_name, where)
     payload = gtid_dump_command(start.gtids, server_id) if by_gtid else position_dump_command(start, server_id)
     packets.send(len(payload).to_bytes(4, "little") + payload)
     return packets
 
 
-def _register_replica(packets: PacketReader, server_id: int, where: str) -> None:
-    packets.send(ReportSlave(REPORT_HOST).encoded(server_id))
+def client_uuid(client_name: str, server_id: int) -> str:
+    """Return the UUID with which a client reads the binlog.
+
+    When a dump begins, the server ends older dumps of the same UUID; if the client has none, as Debezium's, then older
+    dumps of the same server id that have none either (``kill_zombie_dump_threads``). So a run takes the place of an
+    earlier run of its own stream, and neither ends nor is ended by another client with its server id.
+
+    Args:
+        client_name: Name of the stream (``topic.prefix``).
+        server_id: Id of the client.
+    """
+    return str(uuid.uuid5(_CLIENT_NAMESPACE, f"{client_name}/{server_id}"))
+
+
+def report_host(client_name: str) -> str:
+    """Return what a client reports as its host in SHOW REPLICAS.
+
+    Args:
+        client_name: Name of the stream (``topic.prefix``).
+    """
+    return f"{REPORT_HOST}/{client_name}"[:_MAX_HOST_CHARS] if client_name else REPORT_HOST
+
+
+def _register_replica(packets: PacketReader, server_id: int, client_name: str, where: str) -> None:
+    packets.send(ReportSlave(report_host(client_name)).encoded(server_id))
     try:
         packets.read_response()
     except SourceAuthError as error:

@@ -12,15 +12,14 @@ from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import (
     logs_cascades,
     read_cascading_keys,
 )
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.dump import REPORT_HOST
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
+from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient, is_own_client, registered_clients
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ServerIdInUseError,
-    SourceError,
     SourcePrivilegeError,
     SourceSettingError,
 )
@@ -34,8 +33,6 @@ _VARIABLES = (
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
     "binlog_row_metadata", NATIVE_KEYS_VARIABLE,
 )  # fmt: skip
-# 8.0.22 brought the first form; 8.4 removed the second.
-_REPLICA_STATEMENTS = (("SHOW REPLICAS", "Server_Id"), ("SHOW SLAVE HOSTS", "Server_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +65,14 @@ class ServerFacts:
         address: ``host:port`` for messages.
         variables: Global variables by name; those a version does not have are absent.
         grants: Privileges of the account.
-        replicas: Registered replication clients as (server id, reported host).
+        replicas: Registered replication clients.
         unlogged_keys: Foreign keys of captured tables whose cascades the server does not log.
     """
 
     address: str
     variables: Mapping[str, str]
     grants: Grants
-    replicas: tuple[tuple[int, str], ...] = ()
+    replicas: tuple[RegisteredClient, ...] = ()
     unlogged_keys: tuple[CascadingKey, ...] = ()
 
     def is_on(self, name: str) -> bool:
@@ -92,6 +89,7 @@ class RunRequirements:
         takes_locks: Whether the snapshot takes a lock.
         include_query: Whether ``include.query`` is set.
         server_ids: Replication client ids of the writers.
+        client_name: ``topic.prefix``.
         table_locks: Whether the snapshot may lock table by table where the global lock is refused.
     """
 
@@ -100,6 +98,7 @@ class RunRequirements:
     include_query: bool = False
     server_ids: range = field(default_factory=lambda: range(0))
     table_locks: bool = True
+    client_name: str = ""
 
     @classmethod
     def from_config(cls, cfg: ConnectorConfig, *, snapshot: bool) -> RunRequirements:
@@ -111,6 +110,7 @@ class RunRequirements:
             include_query=cfg[F.INCLUDE_QUERY],
             server_ids=range(first, first + cfg[F.DRAIN_WRITERS]),
             table_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "minimal_percona_no_table_locks",
+            client_name=cfg.topic_prefix,
         )
 
 
@@ -152,19 +152,7 @@ def read_facts(conn: Any, address: str) -> ServerFacts:
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
     grants = Grants.parse(str(row[0]) for row in fetch_all(conn, "SHOW GRANTS"))
-    return ServerFacts(
-        address, variables, grants, _registered_replicas(conn) if grants.has("REPLICATION SLAVE") else ()
-    )
-
-
-def _registered_replicas(conn: Any) -> tuple[tuple[int, str], ...]:
-    for statement, column in _REPLICA_STATEMENTS:
-        try:
-            return tuple((int(row[column]), str(row["Host"])) for row in fetch_dicts(conn, statement))
-        except SourceError as error:
-            if "error 1064" not in error.why:
-                raise
-    return ()
+    return ServerFacts(address, variables, grants, registered_clients(conn) if grants.has("REPLICATION SLAVE") else ())
 
 
 def find_problems(facts: ServerFacts, requirements: RunRequirements) -> list[Finding]:
@@ -326,19 +314,18 @@ def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
         yield _error_finding(
             ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span} (SETUP-14)", fix
         )
-    for number, host in facts.replicas:
-        if number not in ids:
+    for client in facts.replicas:
+        if client.server_id not in ids:
             continue
-        what = f"a replication client with our server id {number} is registered"
-        if host != REPORT_HOST:
-            yield _error_finding(ServerIdInUseError, facts, what, f"it reports the host {host!r} (STRM-02)", fix)
+        what = f"a replication client with our server id {client.server_id} is registered"
+        if not is_own_client(client, requirements.client_name):
+            yield _error_finding(ServerIdInUseError, facts, what, f"it reports the host {client.host!r} (STRM-02)", fix)
         else:
             yield Finding(
                 WARNING,
                 what,
-                "an earlier run did not close its connection, which the server closes when we connect, "
-                "or another connector uses the same id",
-                f"nothing in the first case; in the second: {fix}",
+                "an earlier run of this stream did not close its connection, which the server closes when we connect",
+                "nothing",
             )
 
 

@@ -98,8 +98,10 @@ MISSING_TRANSACTIONS = ErrorTemplate(
 )
 _SERVER_ID_IN_USE = ErrorTemplate(
     ServerIdInUseError,
-    "another replication client registered with our server id",
-    "give each connector and each replica its own database.server.id; writers use the ids after it as well",
+    "another replication client took our place: it registered with our server id and the UUID of our stream",
+    "find out which other run has the same topic.prefix and database.server.id, and stop one of the two: give each "
+    "stream its own topic.prefix, and each connector and replica its own database.server.id (writers use the ids after "
+    "it as well)",
 )
 _CORRUPT = ErrorTemplate(
     BinlogCorruptError,

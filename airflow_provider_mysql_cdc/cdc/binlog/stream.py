@@ -418,8 +418,9 @@ def open_stream(
     Args:
         settings: How to reach the server (``cfg.connection_settings()``).
         start: Where to begin: file and position, or with ``by_gtid`` the GTID set executed so far.
-        server_id: Id of this client, unique among servers and replication clients (STRM-02). A connection that an
-            earlier run left behind under the same id is ended by the server.
+        server_id: Id of this client, unique among servers and replication clients (STRM-02). The server ends a
+            connection that an earlier run of the same stream left behind under this id, and no other one
+            (``dump.client_uuid``).
         silence_timeout_s: Longest wait in seconds for an event or a heartbeat.
         by_gtid: Begin after ``start.gtids`` wherever that is on this server (STRM-05).
         on_wait: Called at least every second as long as the stream waits, and whenever something has arrived: the
@@ -441,6 +442,7 @@ def open_stream(
             start,
             where=settings.address(),
             server_id=server_id,
+            client_name=settings.client_name,
             silence_timeout_s=silence_timeout_s,
             by_gtid=by_gtid,
             on_wait=on_wait,

@@ -246,6 +246,7 @@ class ConnectorConfig:
             connect_timeout_s=self[F.CONNECT_TIMEOUT_MS] / 1000,
             query_timeout_s=self[F.DATABASE_QUERY_TIMEOUT_MS] / 1000,
             silence_timeout_s=self[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
+            client_name=self.topic_prefix,
             driver_options=self.families.driver_options,
         )
 

@@ -26,6 +26,7 @@ class ConnectionSettings:
         query_timeout_s: Longest wait for a statement's answer, in seconds; 0 for no limit.
         silence_timeout_s: Silence in seconds after which the server is asked, on another connection, whether it still
             works at the statement.
+        client_name: ``topic.prefix``, by which replication clients of different streams are distinguished.
         driver_options: Further keyword arguments of ``pymysql.connect`` as (name, value) pairs.
     """
 
@@ -41,6 +42,7 @@ class ConnectionSettings:
     connect_timeout_s: float = 30.0
     query_timeout_s: float = 600.0
     silence_timeout_s: float = 60.0
+    client_name: str = ""
     driver_options: tuple[tuple[str, str | int], ...] = ()
 
     def address(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
+from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid, report_host
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import (
     Finding,
@@ -20,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.preflight import (
     raise_first_error,
     read_facts,
 )
+from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -46,7 +48,7 @@ SEED_GRANT = "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATI
 SNAPSHOT, DRAIN = RunRequirements(snapshot=True), RunRequirements(snapshot=False)
 
 
-def facts(grant: str = SEED_GRANT, replicas: tuple[tuple[int, str], ...] = (), **variables: str | None) -> ServerFacts:
+def facts(grant: str = SEED_GRANT, replicas: tuple[RegisteredClient, ...] = (), **variables: str | None) -> ServerFacts:
     values: dict[str, Any] = {**VARIABLES, **variables}
     return ServerFacts("db:3306", {k: v for k, v in values.items() if v is not None}, Grants.parse([grant]), replicas)
 
@@ -120,9 +122,9 @@ class Server:
         self.answer = {
             "SHOW GLOBAL VARIABLES": [(n, v) for n, v in (VARIABLES | ASKED).items() if f"'{n}'" in sql],
             "SHOW GRANTS": [(SEED_GRANT,)],
-            "SHOW REPLICAS": [(7, "replica-7")],
+            "SHOW REPLICAS": [(7, "replica-7", "u-7")],
         }[sql.partition(" WHERE")[0]]
-        self.description = [("Server_Id",), ("Host",)]
+        self.description = [("Server_Id",), ("Host",), ("Replica_UUID",)]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         return self.answer
@@ -136,7 +138,7 @@ def test_the_server_is_asked_for_all_that_is_checked() -> None:
     """The manuals read a table of variables that is another one from version to version; SHOW is the same in all."""
     found = read_facts(Server(), "db:3306")
     assert found.variables == VARIABLES | ASKED
-    assert found.is_on("log_bin") and found.replicas == ((7, "replica-7"),)
+    assert found.is_on("log_bin") and found.replicas == (RegisteredClient(7, "replica-7", "u-7"),)
     assert find_problems(found, RunRequirements(snapshot=True, include_query=True)) == []
 
 
@@ -168,7 +170,7 @@ def test_an_account_that_may_not_attach_to_the_server_gets_the_name_of_the_privi
 
     packets: Any = SimpleNamespace(send=lambda data: None, read_response=refuse)
     with pytest.raises(SourcePrivilegeError, match=r"lacks REPLICATION SLAVE.*GRANT REPLICATION SLAVE"):
-        dump._register_replica(packets, 7, "h:3306")
+        dump._register_replica(packets, 7, "p", "h:3306")
 
 
 @pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04", "SETUP-08")
@@ -247,16 +249,37 @@ def test_grants_of_roles_and_revokes_are_no_privileges() -> None:
 @pytest.mark.req("STRM-02")
 def test_a_server_id_that_another_client_uses_is_refused() -> None:
     demand = RunRequirements(snapshot=False, server_ids=range(100, 104))
-    assert find_problems(facts(replicas=((99, "a"), (104, "b"))), demand) == []
-    finding = only(find_problems(facts(replicas=((103, "replica-7"),)), demand))
+    assert find_problems(facts(replicas=(RegisteredClient(99, "a"), RegisteredClient(104, "b"))), demand) == []
+    finding = only(find_problems(facts(replicas=(RegisteredClient(103, "replica-7"),)), demand))
     assert isinstance(finding.error, ServerIdInUseError) and "replica-7" in finding.why and "103" in finding.what
 
 
-def test_a_connection_that_an_earlier_run_left_is_a_warning_only() -> None:
-    found = find_problems(
-        facts(replicas=((100, "mysql-cdc"),)), RunRequirements(snapshot=False, server_ids=range(100, 101))
-    )
-    assert only(found).error is None
+OURS = client_uuid("shop", 100)
+
+
+@pytest.mark.parametrize(
+    ("client", "own"),
+    [
+        (RegisteredClient(100, "mysql-cdc"), True),  # an earlier version
+        (RegisteredClient(100, report_host("shop"), OURS), True),
+        (RegisteredClient(100, report_host("orders"), client_uuid("orders", 100)), False),
+        (RegisteredClient(100, report_host("orders"), OURS), False),
+        (RegisteredClient(100, report_host("shop"), client_uuid("orders", 100)), False),
+        (RegisteredClient(100, "mysql-cdc", "u"), False),
+    ],
+)
+def test_a_connection_that_an_earlier_run_left_is_a_warning_only(client: RegisteredClient, own: bool) -> None:
+    """A client of another stream of this package is another client."""
+    demand = RunRequirements(snapshot=False, server_ids=range(100, 101), client_name="shop")
+    finding = only(find_problems(facts(replicas=(client,)), demand))
+    assert (finding.error is None) == own
+    assert own or client.host in finding.why
+
+
+def test_each_client_has_a_uuid_of_its_own() -> None:
+    uuids = {client_uuid(name, number) for name in ("shop", "orders") for number in (100, 101)}
+    assert len(uuids) == 4 and client_uuid("shop", 100) == OURS
+    assert report_host("shop") == "mysql-cdc/shop" and len(report_host("x" * 200)) == 60
 
 
 @pytest.mark.req("SETUP-14", "CFG-110")
@@ -329,10 +352,10 @@ def test_the_demand_follows_the_configuration() -> None:
         "snapshot.locking.mode": "none",
     }
     demand = RunRequirements.from_config(ConnectorConfig.from_properties(properties), snapshot=True)
-    assert demand == RunRequirements(True, False, True, range(5400, 5404))
+    assert demand == RunRequirements(True, False, True, range(5400, 5404), client_name="p")
     properties["snapshot.locking.mode"] = "minimal_percona_no_table_locks"
     demand = RunRequirements.from_config(ConnectorConfig.from_properties(properties), snapshot=True)
-    assert demand == RunRequirements(True, True, True, range(5400, 5404), table_locks=False)
+    assert demand == RunRequirements(True, True, True, range(5400, 5404), table_locks=False, client_name="p")
 
 
 class ServerWithKeys(Server):

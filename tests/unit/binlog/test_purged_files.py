@@ -107,7 +107,7 @@ def test_a_stream_asks_for_the_first_file_and_ends_at_once_where_the_batch_ended
     asked: list[BinlogOffset] = []
     monkeypatch.setattr(stream, "connect", lambda *_, **__: None)
     monkeypatch.setattr(stream, "start_dump", lambda _, start, **__: asked.append(start))
-    settings = type("Settings", (), {"address": lambda self: "here"})()
+    settings = type("Settings", (), {"address": lambda self: "here", "client_name": "p"})()
     opened = stream.open_stream(settings, STORED, server_id=1)
     assert [(start.file, start.pos) for start in asked] == [("binlog.000012", 4)]
     assert list(opened.events(STORED)) == []

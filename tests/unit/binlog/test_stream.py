@@ -306,7 +306,12 @@ def test_an_incident_stops_the_stream() -> None:
     ("code", "text", "error", "retriable"),
     [
         (1236, "Could not find first log file name in binary log index file", BinlogPurgedError, False),
-        (1236, "A replica with the same server_uuid/server_id as this replica has connected", ServerIdInUseError, True),
+        (
+            1236,
+            "A replica with the same server_uuid/server_id as this replica has connected",
+            ServerIdInUseError,
+            False,
+        ),
         (1236, "bogus data in log event", BinlogCorruptError, False),
         (1053, "Server shutdown in progress", SourceConnectionError, True),
         (1064, "You have an error", SourceError, False),
