@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.binlog import position
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, raise_first_error
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
 )
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.finding import raise_first_error
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 

@@ -5,10 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 
 _GRANT = re.compile(r"GRANT (?P<names>.+?) ON (?P<scope>.+?) TO ", re.IGNORECASE | re.DOTALL)
 _COLUMNS = re.compile(r"\([^)]*\)")
 _GLOBAL_SCOPE = "*.*"
+
+
+def read_account(conn: Any) -> str:
+    """Return the account of a connection as GRANT takes it.
+
+    Args:
+        conn: An open connection.
+
+    Raises:
+        SourceError: The query fails.
+    """
+    return quoted_account(str(fetch_all(conn, "SELECT CURRENT_USER()")[0][0]))
+
+
+def quoted_account(current_user: str) -> str:
+    """Return an account as GRANT takes it.
+
+    Args:
+        current_user: What CURRENT_USER() returns; a user name may contain @, a host name may not.
+    """
+    return "@".join("'" + part.replace("'", "''") + "'" for part in current_user.rpartition("@")[::2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import (
     NATIVE_KEYS_VARIABLE,
-    CascadingKey,
     logs_cascades,
     read_cascading_keys,
 )
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
-from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient, is_own_client, registered_clients
-from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account
+from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import is_own_client, registered_clients
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -23,104 +22,30 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
     SourceSettingError,
 )
+from airflow_provider_mysql_cdc.cdc.model.finding import ERROR, WARNING, Finding
 
-ERROR, WARNING = "error", "warning"
 _SHORT_RETENTION_S = 24 * 3600
 _SHORT_WAIT_TIMEOUT_S = 3600
+_SMALL_PACKET = 16 << 20
+_LAG_FACTOR = 2
+"""The binlog should be kept for this many times the age of the stored position."""
+_UTC_NAMES = ("UTC", "+00:00", "-00:00", "GMT", "ETC/UTC", "UCT", "ZULU", "ETC/GMT")
 _MAX_KEYS_NAMED = 10
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
-    "binlog_row_metadata", NATIVE_KEYS_VARIABLE,
+    "binlog_row_metadata", "max_allowed_packet", "time_zone", "system_time_zone", NATIVE_KEYS_VARIABLE,
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Report one thing a person should know before a run.
-
-    Args:
-        level: ``error`` keeps the run from starting, ``warning`` does not.
-        what: What is wrong, one sentence without the trailing period.
-        why: Why it matters.
-        fix: What to do.
-        error: The error to raise; None for a warning.
-    """
-
-    level: str
-    what: str
-    why: str
-    fix: str
-    error: CdcError | None = None
-
-    def __str__(self) -> str:
-        return f"{self.level}: {self.what} ({self.why}); {self.fix}"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """Hold what the server says about itself.
-
-    Args:
-        address: ``host:port`` for messages.
-        variables: Global variables by name; those a version does not have are absent.
-        grants: Privileges of the account.
-        replicas: Registered replication clients.
-        unlogged_keys: Foreign keys of captured tables whose cascades the server does not log.
-    """
-
-    address: str
-    variables: Mapping[str, str]
-    grants: Grants
-    replicas: tuple[RegisteredClient, ...] = ()
-    unlogged_keys: tuple[CascadingKey, ...] = ()
-
-    def is_on(self, name: str) -> bool:
-        """Return whether a switch is on."""
-        return self.variables.get(name, "").upper() in ("ON", "1")
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequirements:
-    """Hold what a run needs.
-
-    Args:
-        snapshot: Whether tables will be read, not only the binlog.
-        takes_locks: Whether the snapshot takes a lock.
-        include_query: Whether ``include.query`` is set.
-        server_ids: Replication client ids of the writers.
-        client_name: ``topic.prefix``.
-        table_locks: Whether the snapshot may lock table by table where the global lock is refused.
-    """
-
-    snapshot: bool
-    takes_locks: bool = True
-    include_query: bool = False
-    server_ids: range = field(default_factory=lambda: range(0))
-    table_locks: bool = True
-    client_name: str = ""
-
-    @classmethod
-    def from_config(cls, cfg: ConnectorConfig, *, snapshot: bool) -> RunRequirements:
-        """Take from a configuration what matters here."""
-        first = cfg.server_id(0)
-        return cls(
-            snapshot=snapshot,
-            takes_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "none",
-            include_query=cfg[F.INCLUDE_QUERY],
-            server_ids=range(first, first + cfg[F.DRAIN_WRITERS]),
-            table_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "minimal_percona_no_table_locks",
-            client_name=cfg.topic_prefix,
-        )
-
-
-def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool) -> list[Finding]:
+def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: float | None = None) -> list[Finding]:
     """Check server and account; return everything found, errors first.
 
     Args:
         conn: An open connection of the configured account.
         cfg: The connector's configuration.
         snapshot: Whether tables will be read, not only the binlog.
+        undrained_s: Seconds since the last batch was committed, if there are changes after it; otherwise None.
 
     Raises:
         SourceError: The server cannot be asked.
@@ -129,14 +54,7 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool) -> list[Findin
     facts = read_facts(conn, address)
     if snapshot and not logs_cascades(facts.variables):
         facts = replace(facts, unlogged_keys=read_cascading_keys(conn, cfg.captures))
-    return find_problems(facts, RunRequirements.from_config(cfg, snapshot=snapshot))
-
-
-def raise_first_error(findings: Iterable[Finding]) -> None:
-    """Raise the first error among findings, if there is one."""
-    for finding in findings:
-        if finding.error is not None:
-            raise finding.error
+    return find_problems(facts, RunRequirements.from_config(cfg, snapshot=snapshot, undrained_s=undrained_s))
 
 
 def read_facts(conn: Any, address: str) -> ServerFacts:
@@ -152,7 +70,9 @@ def read_facts(conn: Any, address: str) -> ServerFacts:
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
     grants = Grants.parse(str(row[0]) for row in fetch_all(conn, "SHOW GRANTS"))
-    return ServerFacts(address, variables, grants, registered_clients(conn) if grants.has("REPLICATION SLAVE") else ())
+    replicas = registered_clients(conn) if grants.has("REPLICATION SLAVE") else ()
+    account = read_account(conn)
+    return ServerFacts(address, variables, grants, replicas, account=account)
 
 
 def find_problems(facts: ServerFacts, requirements: RunRequirements) -> list[Finding]:
@@ -168,13 +88,17 @@ def _error_finding(cls: type[CdcError], facts: ServerFacts, what: str, why: str,
     return Finding(ERROR, what, why, fix, cls(what, where=facts.address, why=why, remedy=fix))
 
 
+def _grant(facts: ServerFacts, privilege: str) -> str:
+    return f"GRANT {privilege} ON *.* TO {facts.account};"
+
+
 def _missing_privilege(facts: ServerFacts, privileges: str, phase: str, purpose: str) -> Finding:
     return _error_finding(
         SourcePrivilegeError,
         facts,
         f"the account lacks {privileges}",
         f"it is needed {phase}: {purpose}",
-        f"GRANT {privileges.partition(' or ')[0]} ON *.* TO the account",
+        _grant(facts, privileges.partition(" or ")[0]),
     )
 
 
@@ -280,7 +204,7 @@ def _privileges(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
             WARNING,
             "the account lacks SHOW DATABASES",
             "snapshots list only databases on which the account has another privilege (SETUP-05)",
-            "GRANT SHOW DATABASES ON *.* TO the account",
+            _grant(facts, "SHOW DATABASES"),
         )
 
 
@@ -297,7 +221,7 @@ def _locks(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Findin
             WARNING,
             "the account may not take a global read lock",
             "it lacks RELOAD, so the snapshot locks table by table (SETUP-08)",
-            "GRANT RELOAD ON *.* TO the account, where the provider allows it",
+            f"{_grant(facts, 'RELOAD')} (where the provider allows it)",
         )
     else:
         purpose = "for the lock that makes all tables one consistent view (SETUP-04, SETUP-08)"
@@ -352,6 +276,14 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
             "after a longer pause the stored position is gone and a new snapshot is needed (SETUP-18, FAULT-11)",
             "raise binlog_expire_logs_seconds",
         )
+    elif requirements.undrained_s is not None and 0 < retention < _LAG_FACTOR * requirements.undrained_s:
+        yield Finding(
+            WARNING,
+            f"the last batch was committed {requirements.undrained_s:.0f} s ago, and the server keeps its binlog for "
+            f"{retention} s",
+            "when the file with the stored position is purged, a new snapshot is needed (FAULT-11)",
+            "drain more often, or raise binlog_expire_logs_seconds",
+        )
     wait_timeout = int(facts.variables.get("wait_timeout", 0))
     if requirements.snapshot and 0 < wait_timeout < _SHORT_WAIT_TIMEOUT_S:
         yield Finding(
@@ -359,6 +291,27 @@ def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> 
             f"wait_timeout is {wait_timeout} s",
             "the server may close an idle connection of a long snapshot (SETUP-24)",
             "raise wait_timeout",
+        )
+    packet = int(facts.variables.get("max_allowed_packet", 0))
+    if requirements.snapshot and 0 < packet < _SMALL_PACKET:
+        yield Finding(
+            WARNING,
+            f"max_allowed_packet is {packet} bytes",
+            "the server sends no row of a result that is longer, so a snapshot fails at such a row",
+            f"SET PERSIST max_allowed_packet = {_SMALL_PACKET} or more, unless all rows are shorter",
+        )
+
+
+def _time_zone(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
+    zone = facts.variables.get("time_zone", "UTC")
+    zone = facts.variables.get("system_time_zone", "UTC") if zone.upper() == "SYSTEM" else zone
+    if zone.upper() not in _UTC_NAMES:
+        yield Finding(
+            WARNING,
+            f"the server's time zone is {zone}",
+            "events have TIMESTAMP values in UTC; DATETIME values have no zone and stand in events as they are stored, "
+            "so those that were filled by NOW() or from a TIMESTAMP are in the zone of the session that did it",
+            "nothing, if consumers know it; otherwise use TIMESTAMP columns, or UTC in the server and its sessions",
         )
 
 
@@ -393,5 +346,6 @@ _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] 
     _locks,
     _server_ids,
     _recommended_settings,
+    _time_zone,
     _cascades,
 )

@@ -9,7 +9,6 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, raise_first_error
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -27,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
@@ -120,7 +120,7 @@ def _next_batch(
     pending_work = ledger is not None and has_pending_work(cfg, ledger)
     prepared = ledger.prepared() if ledger else ()
     with connect(cfg.connection_settings()) as conn:
-        raise_first_error(preflight(conn, cfg, snapshot=False))
+        warnings = check_source(conn, cfg, snapshot=False, state=state)
         check_signal_table(cfg, conn, log)
         start = state.committed or _first_offset(cfg, conn)
         epoch, record_weights = state.epoch + 1, topic_weights(ledger)
@@ -131,6 +131,7 @@ def _next_batch(
         log(f"nothing new since {start}")
     else:
         require_own_history(cfg, sample=True)
+        log_warnings(warnings, log)
     return plan
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, raise_first_error
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -25,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
@@ -104,7 +104,7 @@ def _plan_snapshot(
         if not again and not _snapshot_required(cfg, conn, state.committed, log):
             return None
         run_lock.require_no_other_run(conn, cfg.topic_prefix, owner)
-        raise_first_error(preflight(conn, cfg, snapshot=True))
+        log_warnings(check_source(conn, cfg, snapshot=True), log)
         check_signal_table(cfg, conn, log)
         require_own_history(cfg)
         snapshot_end = end_of_binlog(conn, cfg.connection_settings())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.grants import read_account
 from airflow_provider_mysql_cdc.cdc.binlog.statement_text import with_null
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -105,7 +106,7 @@ def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[T
     visible = set(map(str, tables))
     texts = cfg.texts.get(F.TABLE_INCLUDE_LIST.name, "").split(",")
     names = [match.groups() for text in texts if (match := _LITERAL_NAME.fullmatch(text.strip()))]
-    denied: list[str] = []
+    denied: list[TableId] = []
     for db, table in names:
         if f"{db}.{table}" not in visible:
             try:
@@ -113,14 +114,25 @@ def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[T
                     cursor.execute(f"SELECT 1 FROM {TableId(db, table).quoted()} LIMIT 0")
             except pymysql.MySQLError as error:
                 if error.args[0] in ACCESS_DENIED:
-                    denied.append(f"{db}.{table}")
+                    denied.append(TableId(db, table))
     if denied:
         raise SourcePrivilegeError(
             f"the account may not read {len(denied)} table(s) that table.include.list names",
-            where=", ".join(denied[:MAX_SHOWN_NAMES]),
+            where=", ".join(map(str, denied[:MAX_SHOWN_NAMES])),
             why="the server lists only tables on which the account has a privilege, so they would be left out",
-            remedy="GRANT SELECT on them (or on *.*) to the account, or take them out of table.include.list",
+            remedy=f"{select_grants(conn, denied)} Or take them out of table.include.list",
         )
+
+
+def select_grants(conn: Any, tables: Sequence[TableId]) -> str:
+    """Return the statements that let the account read tables; for many tables the first ones.
+
+    Args:
+        conn: An open connection to the source.
+        tables: The tables.
+    """
+    account = read_account(conn)
+    return " ".join(f"GRANT SELECT ON {table.quoted()} TO {account};" for table in tables[:MAX_SHOWN_NAMES])
 
 
 def base_tables(conn: Any) -> list[TableId]:

@@ -12,6 +12,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.grants import read_account
 from airflow_provider_mysql_cdc.cdc.binlog.position import binlog_status
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -59,6 +60,7 @@ class SignalTableFacts:
         binlog_do_db: The only databases that are written to the binlog; empty for all.
         binlog_ignore_db: Databases that are not written to the binlog.
         denied_statements: The server's error text for each statement that the account may not run: INSERT, DELETE.
+        account: The account as GRANT takes it.
     """
 
     variables: Mapping[str, str]
@@ -66,6 +68,7 @@ class SignalTableFacts:
     binlog_do_db: frozenset[str] = frozenset()
     binlog_ignore_db: frozenset[str] = frozenset()
     denied_statements: Mapping[str, str] | None = None
+    account: str = "the account"
 
 
 def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
@@ -181,6 +184,7 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
         _split_names(status.get("Binlog_Do_DB")),
         _split_names(status.get("Binlog_Ignore_DB")),
         _denied_statements(conn, table, columns) if len(columns) >= 3 and not cfg[F.READ_ONLY] else {},
+        read_account(conn),
     )
 
 
@@ -279,7 +283,7 @@ def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableI
                 f"the account may not {name} in the signal table",
                 where=where,
                 why=f"watermarks are written with this statement; the server reports: {why}",
-                remedy=f"GRANT {privileges.replace(' and', ',')} ON {table.quoted()} TO the account, {read_only}",
+                remedy=f"GRANT {privileges.replace(' and', ',')} ON {table.quoted()} TO {facts.account}; {read_only}",
             )
     if table.db in facts.binlog_ignore_db or (facts.binlog_do_db and table.db not in facts.binlog_do_db):
         option = "binlog_ignore_db" if table.db in facts.binlog_ignore_db else "binlog_do_db"

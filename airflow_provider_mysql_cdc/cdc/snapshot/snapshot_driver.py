@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
@@ -49,6 +49,7 @@ from airflow_provider_mysql_cdc.cdc.schema.table_discovery import (
     read_definitions,
     require_readable_names,
 )
+from airflow_provider_mysql_cdc.cdc.schema.table_findings import no_table_error
 from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_records
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
@@ -202,12 +203,7 @@ class _SnapshotDriver:
         tables = captured_tables(conn, self.cfg)
         require_readable_names(conn, self.cfg, tables)
         if not tables:
-            raise ConfigError(
-                "no table is captured",
-                where="table.include.list, database.include.list",
-                why="no base table the account can see matches the include and exclude lists",
-                remedy="check the lists (regular expressions on database.table) and the account's SELECT grant",
-            )
+            raise no_table_error()
         overrides = self.cfg[F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES]
         for name in sorted(set(overrides) - set(map(str, tables))):
             self.log(f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{name} has no effect: no captured table is {name}")

@@ -11,17 +11,10 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
 from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid, report_host
-from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import (
-    Finding,
-    RunRequirements,
-    ServerFacts,
-    find_problems,
-    preflight,
-    raise_first_error,
-    read_facts,
-)
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, quoted_account
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import find_problems, preflight, read_facts
 from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -30,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourcePrivilegeError,
     SourceSettingError,
 )
+from airflow_provider_mysql_cdc.cdc.model.finding import Finding, raise_first_error
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 VARIABLES = {
@@ -123,6 +117,7 @@ class Server:
             "SHOW GLOBAL VARIABLES": [(n, v) for n, v in (VARIABLES | ASKED).items() if f"'{n}'" in sql],
             "SHOW GRANTS": [(SEED_GRANT,)],
             "SHOW REPLICAS": [(7, "replica-7", "u-7")],
+            "SELECT CURRENT_USER()": [("cdc@%",)],
         }[sql.partition(" WHERE")[0]]
         self.description = [("Server_Id",), ("Host",), ("Replica_UUID",)]
 
@@ -139,6 +134,7 @@ def test_the_server_is_asked_for_all_that_is_checked() -> None:
     found = read_facts(Server(), "db:3306")
     assert found.variables == VARIABLES | ASKED
     assert found.is_on("log_bin") and found.replicas == (RegisteredClient(7, "replica-7", "u-7"),)
+    assert found.account == "'cdc'@'%'"
     assert find_problems(found, RunRequirements(snapshot=True, include_query=True)) == []
 
 
@@ -307,6 +303,10 @@ def test_the_id_of_the_server_itself_is_refused() -> None:
             "wait_timeout is 60",
             marks=pytest.mark.req("SETUP-24", "CFG-118", "FAULT-22"),
         ),
+        ({"max_allowed_packet": "4194304"}, SNAPSHOT, "max_allowed_packet is 4194304"),
+        ({"time_zone": "SYSTEM", "system_time_zone": "CET"}, DRAIN, "time zone is CET"),
+        ({"time_zone": "+02:00", "system_time_zone": "UTC"}, DRAIN, "time zone is +02:00"),
+        ({}, RunRequirements(snapshot=False, undrained_s=1_400_000), "1400000 s ago"),
     ],
 )
 def test_what_is_allowed_but_unwise_is_a_warning(change: dict[str, str], demand: RunRequirements, part: str) -> None:
@@ -325,6 +325,19 @@ def test_binlogs_kept_for_ever_or_for_days_are_fine_and_for_one_day_a_warning() 
         {"binlog_expire_logs_seconds": None, "expire_logs_days": "1"},
     ):
         assert "86400 s only" in only(find_problems(facts(**variables), DRAIN)).what
+
+
+def test_a_position_that_is_younger_than_half_the_retention_and_utc_are_no_finding() -> None:
+    assert find_problems(facts(), RunRequirements(snapshot=False, undrained_s=1_200_000)) == []
+    for zone in ({"time_zone": "SYSTEM", "system_time_zone": "UTC"}, {"time_zone": "+00:00"}):
+        assert find_problems(facts(max_allowed_packet="67108864", **zone), SNAPSHOT) == []
+
+
+def test_a_missing_privilege_comes_with_the_statement_to_paste() -> None:
+    account = quoted_account("o'brien@home@10.%")
+    assert account == "'o''brien@home'@'10.%'"
+    finding = only(find_problems(replace(facts(without("RELOAD")), account=account), SNAPSHOT))
+    assert finding.fix == f"GRANT RELOAD ON *.* TO {account};"
 
 
 def test_require_raises_the_first_error() -> None:

@@ -47,7 +47,7 @@ class Rig:
         nothing: Callable[..., Any] = lambda *_, **__: None  # noqa: E731
         monkeypatch.setattr(before_drain, "require_history", nothing)
         for module in (before_drain, before_snapshot):
-            for name in ("require_durable_topics", "raise_first_error", "preflight", "require_own_history"):
+            for name in ("require_durable_topics", "log_warnings", "check_source", "require_own_history"):
                 monkeypatch.setattr(module, name, nothing)
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
             monkeypatch.setattr(module, "reset_offset", self._reset)

@@ -98,7 +98,7 @@ def test_the_account_must_be_able_to_write_what_the_strategy_writes() -> None:
     assert [p.what for p in found(TABLE, refused)] == ["the account may not INSERT in the signal table"]
     assert len(found(deleting, refused)) == 2
     problem = only(deleting, facts(denied_statements={"DELETE": "DELETE command denied"}))
-    assert problem.remedy.startswith("GRANT INSERT, DELETE, SELECT ON `ops`.`signals` TO the account, or use")
+    assert problem.remedy.startswith("GRANT INSERT, DELETE, SELECT ON `ops`.`signals` TO the account; or use")
     assert "DELETE command denied" in problem.why
     assert found(TABLE, facts(denied_statements={"DELETE": "denied"})) == []
 
