@@ -9,18 +9,15 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.config import property_sources
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
@@ -30,10 +27,13 @@ from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
     read_document,
 )
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-
-OFFSET_URL_VARIABLE = "MYSQL_CDC_OFFSET_URL"
-"""Environment variable with the offset database's SQLAlchemy URL, which contains a password."""
-PROCESS_CONTEXT_VARIABLE = "_AIRFLOW_PROCESS_CONTEXT"
+from airflow_provider_mysql_cdc.commands.stream_options import (
+    add_stream_options,
+    as_server,
+    open_store,
+    read_config,
+    read_json,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True)
     for name, (text, _) in ACTIONS.items():
         subparser = commands.add_parser(name, help=text, description=text)
-        _add_stream_options(subparser)
+        add_stream_options(subparser)
         if name == "history":
             subparser.add_argument(
                 "--limit", type=int, default=20, help="number of offsets to show (default: %(default)s)"
@@ -67,23 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             )
 
 
-def _add_stream_options(parser: argparse.ArgumentParser) -> None:
-    store = parser.add_argument_group("where the offset is stored").add_mutually_exclusive_group()
-    store.add_argument(
-        "--offset-conn-id", metavar="ID", help=f"connection of a database (default: ${OFFSET_URL_VARIABLE}, if set)"
-    )
-    store.add_argument("--asset", metavar="NAME", help="asset whose state stores it (default: mysql_cdc_offsets)")
-    stream = parser.add_argument_group(
-        "which stream; properties that are not set here come from MYSQL_CDC_* in the environment"
-    )
-    stream.add_argument("--mysql-cdc-conn-id", metavar="ID", help="connection of type mysql_cdc")
-    stream.add_argument("--kafka-conn-id", metavar="ID", help="connection of type kafka")
-    stream.add_argument("--properties", metavar="FILE", help="JSON file with connector properties")
-    stream.add_argument(
-        "--topic-prefix", metavar="PREFIX", help="topic.prefix of the stream; sufficient for show, history and export"
-    )
-
-
 def run(arguments: argparse.Namespace, out: TextIO) -> int:
     """Run a command and return the exit code.
 
@@ -94,25 +77,13 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
     Raises:
         CdcError: The command failed.
     """
-    with _as_server():
+    with as_server():
         return ACTIONS[arguments.action][1](arguments, out)
-
-
-@contextmanager
-def _as_server() -> Iterator[None]:
-    """Let Airflow also search for connections in its metadata database, as ``airflow connections get`` does."""
-    previous = os.environ.get(PROCESS_CONTEXT_VARIABLE)
-    os.environ[PROCESS_CONTEXT_VARIABLE] = previous or "server"
-    try:
-        yield
-    finally:
-        if previous is None:
-            del os.environ[PROCESS_CONTEXT_VARIABLE]
 
 
 def _show(arguments: argparse.Namespace, out: TextIO) -> int:
     prefix = _prefix(arguments)
-    state = _store(arguments, prefix).load()
+    state = open_store(arguments, prefix).load()
     if state is None:
         print(
             f"no offset is stored for {prefix}; the next run restores it from the ledger, if there is one",
@@ -127,7 +98,7 @@ def _show(arguments: argparse.Namespace, out: TextIO) -> int:
 
 def _history(arguments: argparse.Namespace, out: TextIO) -> int:
     prefix = _prefix(arguments)
-    for entry in past_offsets(_store(arguments, prefix), arguments.limit):
+    for entry in past_offsets(open_store(arguments, prefix), arguments.limit):
         at = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
         print(f"{at}  epoch {entry.epoch}  {entry.offset}", file=out)
     return 0
@@ -135,7 +106,7 @@ def _history(arguments: argparse.Namespace, out: TextIO) -> int:
 
 def _export(arguments: argparse.Namespace, out: TextIO) -> int:
     prefix = _prefix(arguments)
-    text = json.dumps(export_document(_store(arguments, prefix), prefix), indent=1) + "\n"
+    text = json.dumps(export_document(open_store(arguments, prefix), prefix), indent=1) + "\n"
     if arguments.output == "-":
         out.write(text)
     else:
@@ -150,15 +121,15 @@ def _export(arguments: argparse.Namespace, out: TextIO) -> int:
 
 def _import(arguments: argparse.Namespace, out: TextIO) -> int:
     cfg = _confirmed_config(arguments)
-    imported = read_document(_read_json(arguments.file), arguments.file)
-    store = _store(arguments, cfg.topic_prefix)
+    imported = read_document(read_json(arguments.file), arguments.file)
+    store = open_store(arguments, cfg.topic_prefix)
     state = import_offsets(cfg, store, imported, _owner("import"), _log, replace=arguments.replace)
     return _print_committed(state, out)
 
 
 def _set(arguments: argparse.Namespace, out: TextIO) -> int:
     cfg = _confirmed_config(arguments)
-    store = _store(arguments, cfg.topic_prefix)
+    store = open_store(arguments, cfg.topic_prefix)
     reset_offset(cfg, store, _owner("set"), _log, to=arguments.offset)
     return _print_committed(store.load(), out)
 
@@ -186,39 +157,8 @@ def _owner(action: str) -> str:
     return f"mysql-cdc offsets/{getpass.getuser()}@{socket.gethostname()} {time.time_ns()}/{action}/-1"
 
 
-def _read_json(path: str) -> Any:
-    try:
-        return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            "the file cannot be read as JSON", where=path, why=str(error), remedy="use a JSON file"
-        ) from None
-
-
-def _config(arguments: argparse.Namespace) -> ConnectorConfig:
-    properties = _read_json(arguments.properties) if arguments.properties else {}
-    if not isinstance(properties, dict):
-        raise ConfigError(
-            "the properties are not a JSON object",
-            where=arguments.properties,
-            remedy='write the file as {"topic.prefix": "shop", ...}',
-        )
-    if arguments.topic_prefix:
-        properties["topic.prefix"] = arguments.topic_prefix
-    if arguments.mysql_cdc_conn_id:
-        from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-
-        return MySqlCdcHook(arguments.mysql_cdc_conn_id, arguments.kafka_conn_id).get_config(properties)
-    return property_sources.load_config(
-        [
-            property_sources.params_source(properties, arguments.properties or "--topic-prefix"),
-            property_sources.environment_source(os.environ),
-        ]
-    )
-
-
 def _confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
-    cfg = _config(arguments)
+    cfg = read_config(arguments)
     if arguments.confirm != cfg.topic_prefix:
         raise ConfigError(
             "the command is not confirmed",
@@ -230,37 +170,4 @@ def _confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
 
 
 def _prefix(arguments: argparse.Namespace) -> str:
-    return str(arguments.topic_prefix or _config(arguments).topic_prefix)
-
-
-def _url(arguments: argparse.Namespace) -> str | None:
-    return None if arguments.offset_conn_id or arguments.asset else os.environ.get(OFFSET_URL_VARIABLE)
-
-
-def _store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
-    if url := _url(arguments):
-        import sqlalchemy
-
-        from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-
-        try:
-            return SqlOffsetStore(sqlalchemy.create_engine(url), prefix)
-        except (sqlalchemy.exc.ArgumentError, ValueError, ImportError) as error:
-            # SQLAlchemy's message shows parts of a URL that it cannot parse, possibly of the password.
-            why = str(error) if isinstance(error, ImportError) else "it is not an SQLAlchemy URL"
-            raise ConfigError(
-                "the URL of the offset database cannot be used",
-                where=OFFSET_URL_VARIABLE,
-                why=why,
-                remedy="write it as dialect+driver://account:password@host:port/database; in account and password "
-                "write @ : / % as %40 %3A %2F %25",
-            ) from None
-    if arguments.offset_conn_id:
-        from airflow_provider_mysql_cdc.state.offset_database import sql_store
-
-        return sql_store(arguments.offset_conn_id, prefix)
-    from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET
-    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
-    from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
-
-    return AssetOffsetStore(MetadataAccessor(arguments.asset or DEFAULT_ASSET), prefix)
+    return str(arguments.topic_prefix or read_config(arguments).topic_prefix)

@@ -9,10 +9,15 @@ from contextlib import redirect_stdout
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.commands import changefeed, offsets, spark_classes
+from airflow_provider_mysql_cdc.commands import changefeed, offsets, preflight, spark_classes
 from airflow_provider_mysql_cdc.environment import __main__
 
-_DOCUMENT_COMMANDS = {"offsets": offsets.run, "changefeed": changefeed.run, "spark-classes": spark_classes.run}
+_DOCUMENT_COMMANDS = {
+    "offsets": offsets.run,
+    "preflight": preflight.run,
+    "changefeed": changefeed.run,
+    "spark-classes": spark_classes.run,
+}
 """Commands that print a document, or a setting to copy, to standard output."""
 
 
@@ -23,6 +28,8 @@ def command_line() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     text = "Show and move the stored offset of a stream."
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
+    text = "Check the source, Kafka and the schema registry of a stream, as the test button of its connection does."
+    preflight.add_arguments(commands.add_parser("preflight", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
     __main__.add_arguments(commands.add_parser("environment", help=text, description=text))
     text = "Print the connector properties that are equivalent to a TiCDC changefeed."

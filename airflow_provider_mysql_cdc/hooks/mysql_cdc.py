@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.connections import find_connection, read_extra
-from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID, SchemaRegistryHook, check_registry
+from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID, SchemaRegistryHook
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource
 
-KAFKA_TIMEOUT_S = 10.0
 # Consumer settings of librdkafka; a Kafka connection made for Airflow's Kafka provider often has them.
 _CONSUMER_ONLY = frozenset(
     {"group.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level"}
@@ -154,15 +153,15 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         return AssetOffsetStore(accessor, prefix)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check server, account, settings, Kafka and schema registry; the text lists every finding."""
+        """Check server, account, settings, Kafka and schema registry, as ``mysql-cdc preflight`` does."""
+        from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
+
         try:
             cfg = self.get_config()
         except CdcError as error:
             return False, str(error)
-        checks: tuple[Callable[[ConnectorConfig], tuple[bool, list[str]]], ...]
-        checks = (_check_mysql, _check_kafka, _check_schema_registry)
-        results = [check(cfg) for check in checks]
-        return all(ok for ok, _ in results), "\n".join(line for _, lines in results for line in lines)
+        reports = check_setup(cfg)
+        return all(report.ok for report in reports), "\n".join(line for report in reports for line in report.lines())
 
     def get_conn(self) -> Any:
         """Return an open pymysql connection to the source server.
@@ -187,36 +186,6 @@ def mask_secrets(properties: Mapping[str, Any]) -> None:
         for secret in (salt_of(name), plain if is_secret(name) else None):
             if secret:
                 mask_secret(str(secret))
-
-
-def _check_mysql(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
-    from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-    from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight
-
-    settings = cfg.connection_settings()
-    try:
-        with connect(settings) as conn:
-            findings = preflight(conn, cfg, snapshot=True)
-    except CdcError as error:
-        return False, [f"MySQL: {error}"]
-    ok = all(finding.error is None for finding in findings)
-    return ok, [f"MySQL: reachable at {settings.address()}.", *(f"MySQL: {finding}." for finding in findings)]
-
-
-def _check_kafka(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
-    from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-    from airflow_provider_mysql_cdc.cdc.sink.topics import cluster_metadata
-
-    try:
-        metadata = cluster_metadata(make_admin(cfg.kafka_settings("admin")), KAFKA_TIMEOUT_S)
-    except CdcError as error:
-        return False, [f"Kafka: {error}"]
-    return True, [f"Kafka: reachable, {len(metadata.brokers)} broker(s), {len(metadata.topics)} topic(s)."]
-
-
-def _check_schema_registry(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
-    ok, text = check_registry(cfg)
-    return ok, text.splitlines()
 
 
 def _without_blanks(properties: Mapping[str, Any]) -> dict[str, Any]:

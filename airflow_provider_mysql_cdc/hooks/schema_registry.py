@@ -178,20 +178,8 @@ def check_registry(cfg: ConnectorConfig) -> tuple[bool, str]:
     Returns:
         Whether all registries answer, and a line for each.
     """
-    from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
-    from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS
+    from airflow_provider_mysql_cdc.cdc.operate.check_registries import check_registries
 
-    results: dict[Any, tuple[bool, str]] = {}
-    for settings in (cfg.registry_settings(part) for part in PARTS):
-        if settings is None or settings in results:
-            continue
-        try:
-            registry = SchemaRegistry(settings)
-            try:
-                count = registry.subject_count()
-            finally:
-                registry.close()
-            results[settings] = True, f"Schema registry: reachable at {settings.url}, {count} subject(s)."
-        except CdcError as error:
-            results[settings] = False, f"Schema registry: {error}"
-    return all(ok for ok, _ in results.values()), "\n".join(line for _, line in results.values())
+    results = check_registries(cfg)
+    lines = [f"Schema registry: {reached or found[0].error}" for reached, found in results]
+    return not any(found for _, found in results), "\n".join(lines)

@@ -133,7 +133,7 @@ def test_the_test_button_names_both_servers_when_neither_answers(monkeypatch: py
         "extra": {"topic.prefix": "shop", "kafka.bootstrap.servers": f"127.0.0.1:{closed}"},
     }
     monkeypatch.setenv("AIRFLOW_CONN_MYSQL_CDC_DEFAULT", json.dumps(conn))
-    monkeypatch.setattr("airflow_provider_mysql_cdc.hooks.mysql_cdc.KAFKA_TIMEOUT_S", 1)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.check_setup.KAFKA_TIMEOUT_S", 1)
     ok, text = MySqlCdcHook().test_connection()
     assert not ok
     mysql, kafka = (next(line for line in text.splitlines() if line.startswith(who)) for who in ("MySQL:", "Kafka:"))
@@ -143,8 +143,14 @@ def test_the_test_button_names_both_servers_when_neither_answers(monkeypatch: py
 
 
 @pytest.mark.stack
-def test_the_test_button_approves_the_local_stack(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]) -> None:
+def test_the_test_button_approves_the_local_stack(
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], root: Any, database: str
+) -> None:
     use(monkeypatch, properties)
+    ok, text = MySqlCdcHook().test_connection()
+    assert not ok and "error: no table is captured" in text
+    with root.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     ok, text = MySqlCdcHook().test_connection()
     assert ok, text
     assert "Kafka: reachable, 1 broker(s)" in text

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config.registry_fields import (
     registry_property_name,
 )
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.operate import check_setup
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.schema_registry import SchemaRegistryHook
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
@@ -142,11 +143,11 @@ def test_the_buttons_ask_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         assert SECRET not in text
         kafka = {"schema_registry_conn_id": "schemas", **BOTH}
         connections(monkeypatch, kafka_conn_id="kafka_cdc", **kafka)
-        monkeypatch.setattr("airflow_provider_mysql_cdc.hooks.mysql_cdc._check_mysql", lambda cfg: (True, ["MySQL"]))
-        monkeypatch.setattr("airflow_provider_mysql_cdc.hooks.mysql_cdc._check_kafka", lambda cfg: (True, ["Kafka"]))
+        monkeypatch.setattr(check_setup, "_check_mysql", lambda *a: check_setup.SystemReport("MySQL", "there"))
+        monkeypatch.setattr(check_setup, "_check_kafka", lambda *a: check_setup.SystemReport("Kafka", "there"))
         ok, text = MySqlCdcHook().test_connection()
         assert ok, text
-        assert text.splitlines()[:2] == ["MySQL", "Kafka"] and "reachable" in text
+        assert text.splitlines()[:2] == ["MySQL: there", "Kafka: there"] and "reachable" in text
     registry(monkeypatch, host=server.url, extra={"max.retries": "0"})
     ok, text = SchemaRegistryHook("schemas").test_connection()
     assert not ok and "cannot be reached" in text

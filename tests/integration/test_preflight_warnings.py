@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -195,6 +196,26 @@ def test_the_privileges_on_the_signal_table(
     execute(root, f"INSERT INTO `{database}`.t VALUES (3)")
     assert pipeline.drain() is not None
     assert not any("ad-hoc snapshots are refused" in line for line in pipeline.lines)
+
+
+def test_a_table_that_somebody_has_locked_is_not_waited_for(
+    root: Any, account: dict[str, str], unique: str, database: str
+) -> None:
+    """Its SELECT would wait for a year, and everybody's global read lock for that SELECT."""
+    execute(root, f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY)", f"REVOKE SELECT ON *.* FROM `{unique}`@`%`")
+    for names, table in (("SELECT", "t"), ("INSERT", "a")):
+        execute(root, f"GRANT {names} ON `{database}`.{table} TO `{unique}`@`%`")
+    execute(root, f"LOCK TABLES `{database}`.t WRITE, `{database}`.a WRITE")
+    try:
+        cfg, started = Pipeline(account).cfg, time.monotonic()
+        with connect(cfg.connection_settings()) as conn:
+            found = texts(source_findings(conn, cfg, snapshot=True))
+            with conn.cursor() as cursor:
+                cursor.execute("SELECT @@SESSION.lock_wait_timeout = @@GLOBAL.lock_wait_timeout")
+                assert cursor.fetchone() == (1,)
+    finally:
+        execute(root, "UNLOCK TABLES")
+    assert "may not read 1 captured table" in found and time.monotonic() - started < 5
 
 
 def test_lists_that_match_nothing(account: dict[str, str], database: str) -> None:

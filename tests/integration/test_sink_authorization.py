@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkCo
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -248,6 +249,8 @@ def test_the_documented_grants_are_what_a_stream_needs(
         future.result(20)
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
     pipeline = Pipeline(settings)
+    found = [report for report in check_setup(pipeline.cfg) if report.system == "Kafka"]
+    assert [report.ok for report in found] == [without is None], list(found[0].lines())
 
     def run() -> None:
         pipeline.snapshot()
@@ -256,7 +259,31 @@ def test_the_documented_grants_are_what_a_stream_needs(
 
     if without is None:
         run()
+        assert check_setup(pipeline.cfg)[1].ok, "of topics that exist"
         assert len(list(read_topic_committed(account(kafka, "admin", "root"), pipeline.table_topic("t")))) == 2
     else:
         with pytest.raises(SinkAuthorizationError):
             run()
+
+
+def test_an_operation_that_the_account_lacks_on_a_topic_that_exists_is_named(
+    kafka: str, properties: dict[str, str], root: Any, database: str
+) -> None:
+    """The error has the command to paste; with Read taken from the ledger a job would end after its plan."""
+    wanted = {f"kafka.{name}": value for name, value in account(kafka, "cdc", "word").items()}
+    settings = {**properties, **wanted, "transaction.timeout.ms": str(MOST_MS)}
+    prefix, admin = settings["topic.prefix"], make_admin(account(kafka, "admin", "root"))
+    for future in admin.create_acls(documented_grants(prefix)).values():
+        future.result(20)
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
+    pipeline = Pipeline(settings)
+    pipeline.snapshot()
+    rule = (ResourceType.TOPIC, f"ledger.{prefix}", ResourcePatternType.LITERAL, "User:cdc", "*", AclOperation.READ)
+    for future in admin.delete_acls([AclBindingFilter(*rule, AclPermissionType.ALLOW)]).values():
+        future.result(20)
+    wait_for_acls(admin, AclBindingFilter(*rule, AclPermissionType.ALLOW), frozenset())
+    report = check_setup(pipeline.cfg)[1]
+    assert [type(finding.error) for finding in report.findings] == [SinkAuthorizationError]
+    assert report.findings[0].fix == (
+        f"kafka-acls.sh --add --allow-principal User:cdc --operation Read --topic ledger.{prefix}"
+    )

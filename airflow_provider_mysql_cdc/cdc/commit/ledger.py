@@ -122,8 +122,7 @@ class Ledger:
         """
         count = partition_counts(self._admin(), [self.topic]).get(self.topic)
         if count is None:
-            config = _topic_config(self._topic_settings)
-            ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, config)})
+            ensure_topics(self._admin(), {self.topic: self.topic_spec()})
             count = partition_counts(self._admin(), [self.topic])[self.topic]
         if count != 1:
             raise SinkError(
@@ -135,6 +134,10 @@ class Ledger:
                 "unfinished batch has already committed are written a second time)",
             )
         require_settings(self._admin(), self.topic, LEDGER_RULE, verified=self._verified)
+
+    def topic_spec(self) -> TopicSpec:
+        """Return how the topic is created."""
+        return TopicSpec(1, self._replication, _topic_config(self._topic_settings))
 
     def exists(self) -> bool:
         """Return whether the topic exists."""

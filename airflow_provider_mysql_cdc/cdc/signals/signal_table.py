@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -93,6 +94,22 @@ def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
         facts = read_table_facts(conn, cfg)
     for problem in signal_table_problems(facts, cfg):
         raise problem
+
+
+def signal_table_findings(conn: Any, cfg: ConnectorConfig) -> list[Finding]:
+    """Return why ad-hoc snapshots are refused, as warnings; the stream goes on without them.
+
+    Args:
+        conn: An open connection of the configured account.
+        cfg: The connector's configuration.
+
+    Raises:
+        SourceError: A query fails.
+    """
+    if cfg[F.SIGNAL_DATA_COLLECTION] is None and not cfg[F.READ_ONLY]:
+        return []
+    problems = signal_table_problems(read_table_facts(conn, cfg), cfg)
+    return [Finding(WARNING, f"ad-hoc snapshots are refused: {p.what}", p.why, p.remedy) for p in problems]
 
 
 def watermark_obstacle(conn: Any, cfg: ConnectorConfig) -> str | None:

@@ -96,12 +96,8 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[
 
 
 def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> list[str]:
-    new = [
-        NewTopic(name, spec.partitions, spec.replication, config={k: str(v) for k, v in spec.config.items()})
-        for name, spec in missing.items()
-    ]
     created = []
-    for name, future in admin.create_topics(new, operation_timeout=_TIMEOUT_S).items():
+    for name, future in admin.create_topics(new_topics(missing), operation_timeout=_TIMEOUT_S).items():
         try:
             await_result(admin, future, _TIMEOUT_S + 5)
             created.append(name)
@@ -110,6 +106,18 @@ def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> list[str]:
                 raise client_errors(admin).to_error(error, "while creating a topic", where=f"topic {name}") from None
     _wait_visible(admin, missing)
     return created
+
+
+def new_topics(topics: Mapping[str, TopicSpec]) -> list[NewTopic]:
+    """Return topics as the client creates them.
+
+    Args:
+        topics: Spec by topic name.
+    """
+    return [
+        NewTopic(name, spec.partitions, spec.replication, config={k: str(v) for k, v in spec.config.items()})
+        for name, spec in topics.items()
+    ]
 
 
 def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:

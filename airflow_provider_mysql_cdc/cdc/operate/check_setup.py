@@ -1,0 +1,97 @@
+"""Check everything outside that a stream needs: the source, Kafka and the schema registries.
+
+``mysql-cdc preflight`` and the test button of a connection print the same report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.model.finding import Finding, error_finding
+from airflow_provider_mysql_cdc.cdc.operate.check_registries import check_registries
+from airflow_provider_mysql_cdc.cdc.operate.check_source import source_findings
+from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import kafka_findings
+from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import signal_table_findings
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import cluster_metadata
+
+KAFKA_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SystemReport:
+    """Report on one system.
+
+    Args:
+        system: ``MySQL``, ``Kafka`` or ``Schema registry``.
+        reached: What was reached, one sentence; empty if nothing was.
+        findings: What was found.
+    """
+
+    system: str
+    reached: str
+    findings: Sequence[Finding] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no error was found."""
+        return all(finding.error is None for finding in self.findings)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines for a person."""
+        if self.reached:
+            yield f"{self.system}: {self.reached}"
+        for finding in self.findings:
+            text = f"error: {finding.error}" if finding.error is not None else f"{finding}."
+            yield f"{self.system}: {text}"
+
+
+def check_setup(cfg: ConnectorConfig, state: StoredState | None = None) -> list[SystemReport]:
+    """Check all systems; one that cannot be reached is reported as such.
+
+    Args:
+        cfg: The connector's configuration.
+        state: The stored state of the stream, if it is known.
+    """
+    tables: list[str] = []
+    source = _check_mysql(cfg, state, tables)
+    registries = (SystemReport("Schema registry", line, found) for line, found in check_registries(cfg))
+    return [source, _check_kafka(cfg, tables), *registries]
+
+
+def _check_mysql(cfg: ConnectorConfig, state: StoredState | None, tables: list[str]) -> SystemReport:
+    settings = cfg.connection_settings()
+    reached = ""
+    try:
+        with connect(settings) as conn:
+            reached = f"reachable at {settings.address()}."
+            behind = state if state is not None and _is_behind(cfg, state) else None
+            findings = source_findings(conn, cfg, snapshot=True, state=behind)
+            findings += signal_table_findings(conn, cfg)
+            tables += [table_topic_name(cfg, table) for table in captured_tables(conn, cfg)]
+    except CdcError as error:
+        return SystemReport("MySQL", reached, [error_finding(error)])
+    return SystemReport("MySQL", reached, findings)
+
+
+def _is_behind(cfg: ConnectorConfig, state: StoredState) -> bool:
+    lag = measure_lag(DrainedOffset.from_state(state), read_binlog_state(cfg.connection_settings()), Thresholds())
+    return lag.reached
+
+
+def _check_kafka(cfg: ConnectorConfig, tables: list[str]) -> SystemReport:
+    reached = ""
+    try:
+        metadata = cluster_metadata(make_admin(cfg.kafka_settings("admin")), KAFKA_TIMEOUT_S)
+        reached = f"reachable, {len(metadata.brokers)} broker(s), {len(metadata.topics)} topic(s)."
+        return SystemReport("Kafka", reached, kafka_findings(cfg, metadata, tables))
+    except CdcError as error:
+        return SystemReport("Kafka", reached, [error_finding(error)])

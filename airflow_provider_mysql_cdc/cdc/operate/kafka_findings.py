@@ -1,0 +1,193 @@
+"""Check before a job what Kafka would refuse: topics, transactions, the account's operations; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkError
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding, error_finding
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import broker_settings
+from airflow_provider_mysql_cdc.cdc.sink.topic_permissions import allowed_operations, validate_topics
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
+    HISTORY_RULE,
+    LEDGER_RULE,
+    durability_warnings,
+    require_settings,
+)
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec, describe_topics, topic_config
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+MAX_TOPICS = 20
+"""Topics of tables that are checked; the settings of the others come from the same properties."""
+PROBE = "preflight"
+"""Writer name of the transactional id that is tried; no job has it, so none is fenced."""
+_INIT_TIMEOUT_S = 15.0
+_SHORT_RETENTION_MS = 24 * 3600 * 1000
+_WRITE = ("DESCRIBE", "WRITE")
+_OWN = (*_WRITE, "READ", "DESCRIBE_CONFIGS")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """Hold what Kafka says about itself and the stream's topics."""
+
+    cfg: ConnectorConfig
+    admin: Any
+    brokers: int
+    settings: Mapping[str, str]
+    topics: Mapping[str, TopicInfo]
+    specs: Mapping[str, TopicSpec]
+
+    @property
+    def own_topics(self) -> tuple[str, str]:
+        """The ledger and the schema history."""
+        return self.cfg.ledger_topic, self.cfg.history_topic
+
+
+def kafka_findings(cfg: ConnectorConfig, metadata: Any, tables: list[str]) -> list[Finding]:
+    """Return what Kafka would refuse, or what may lose records, errors first.
+
+    Args:
+        cfg: The connector's configuration.
+        metadata: From ``topics.cluster_metadata``.
+        tables: Topics of captured tables.
+
+    Raises:
+        SinkError: Kafka cannot be asked.
+    """
+    settings = cfg.kafka_settings()
+    admin = make_admin(settings)
+    specs = {
+        cfg.ledger_topic: kafka_clients.ledger(cfg).topic_spec(),
+        cfg.history_topic: record_topics.history_topic_spec(cfg),
+        **{cfg.route_topic(name).topic: record_topics.side_topic_spec(cfg) for name in record_topics.side_topics(cfg)},
+        **dict.fromkeys(tables[:MAX_TOPICS], record_topics.table_topic_spec(cfg)),
+    }
+    topics = describe_topics(admin, specs, broker_addresses(settings))
+    cluster = _Cluster(cfg, admin, len(metadata.brokers), broker_settings(admin), topics, specs)
+    findings = [finding for rule in _RULES for finding in rule(cluster)]
+    return sorted(findings, key=lambda finding: finding.error is None)
+
+
+def _transactions(cluster: _Cluster) -> Iterator[Finding]:
+    """Try a transactional producer with a transactional id and a timeout like those of a job."""
+    cfg, settings = cluster.cfg, cluster.cfg.kafka_settings()
+    timeout_ms = cfg[F.TRANSACTION_TIMEOUT_MS]
+    name = transactional_id(cfg.topic_prefix, PROBE)
+    try:
+        with TransactionalWriter(settings, name, transaction_timeout_ms=timeout_ms) as writer:
+            writer.init(_INIT_TIMEOUT_S)
+    except SinkError as error:
+        yield error_finding(error)
+
+
+def _missing_topics(cluster: _Cluster) -> Iterator[Finding]:
+    """Ask the brokers whether they would create the topics that do not exist (CreateTopics with validate_only)."""
+    missing = {name: spec for name, spec in cluster.specs.items() if name not in cluster.topics}
+    for error in validate_topics(cluster.admin, missing):
+        yield error_finding(error)
+
+
+def _operations(cluster: _Cluster) -> Iterator[Finding]:
+    """Compare the account's operations on existing topics with those that a job needs."""
+    user = str(cluster.cfg.kafka_settings().get("sasl.username", "NAME"))
+    for topic, allowed in allowed_operations(cluster.admin, cluster.topics).items():
+        verified = cluster.cfg[F.TOPIC_SETTINGS_VERIFIED]
+        needed = _OWN if topic in cluster.own_topics else _WRITE
+        lacking = [n for n in needed if n not in allowed and not (verified and n == "DESCRIBE_CONFIGS")]
+        if lacking:
+            names = [name.title().replace("_", "") for name in lacking]
+            yield error_finding(
+                SinkAuthorizationError(
+                    f"the account may not {', '.join(names)} a topic of the stream",
+                    where=f"topic {topic}",
+                    why="the broker lists the operations that the account may do, and these are not among them",
+                    remedy=f"kafka-acls.sh --add --allow-principal User:{user} "
+                    + " ".join(f"--operation {name}" for name in names)
+                    + f" --topic {topic}",
+                )
+            )
+
+
+def _replicas(cluster: _Cluster) -> Iterator[Finding]:
+    """Look for topics to which no record can be written, or whose records one broker's disk holds alone."""
+    default_factor = _number(cluster.settings.get("default.replication.factor"))
+    default_isr = _number(cluster.settings.get("min.insync.replicas"))
+    for topic, spec in cluster.specs.items():
+        if topic in cluster.topics:
+            continue
+        factor = spec.replication if spec.replication > 0 else default_factor
+        isr = _number(spec.config.get("min.insync.replicas")) or default_isr
+        if factor and isr and isr > factor:
+            yield _too_few_replicas(topic, factor, isr)
+        elif factor == 1 and cluster.brokers > 1:
+            yield Finding(
+                WARNING,
+                f"topic {topic} will be created with one replica on a cluster of {cluster.brokers} brokers",
+                "its records are lost with that broker's disk",
+                "set topic.creation.default.replication.factor",
+            )
+
+
+def _existing_topics(cluster: _Cluster) -> Iterator[Finding]:
+    """Check the settings of topics that exist."""
+    rules = dict(zip(cluster.own_topics, (LEDGER_RULE, HISTORY_RULE), strict=True))
+    for topic, info in cluster.topics.items():
+        try:
+            if topic in rules:
+                verified = cluster.cfg[F.TOPIC_SETTINGS_VERIFIED]
+                config = require_settings(cluster.admin, topic, rules[topic], verified=verified) or {}
+            else:
+                config = topic_config(cluster.admin, topic) or {}
+        except SinkError as error:
+            yield error_finding(error)
+            continue
+        isr = _number(config.get("min.insync.replicas"))
+        if isr and info.replicas and isr > info.replicas:
+            yield _too_few_replicas(topic, info.replicas, isr)
+        for line in durability_warnings(topic, info, config, cluster.brokers):
+            yield Finding(WARNING, line, "records that are committed are expected to stay", "change the topic")
+        retention = _number(config.get("retention.ms"))
+        if topic not in rules and "delete" in config.get("cleanup.policy", "") and 0 < retention < _SHORT_RETENTION_MS:
+            yield Finding(
+                WARNING,
+                f"topic {topic} keeps its records for {retention // 1000} s (retention.ms)",
+                "a consumer that is down for longer misses changes, and needs a new snapshot",
+                "raise retention.ms of the topic (topic.creation.default.retention.ms for new ones)",
+            )
+
+
+def _too_few_replicas(topic: str, factor: int, isr: int) -> Finding:
+    return error_finding(
+        SinkError(
+            "no record can be written to a topic",
+            where=f"topic {topic}",
+            why=f"min.insync.replicas is {isr}, and it has {factor} replica(s); records are written with acks=all",
+            remedy="raise topic.creation.default.replication.factor, or lower min.insync.replicas of topic or brokers",
+        )
+    )
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
+_RULES: tuple[Callable[[_Cluster], Iterator[Finding]], ...] = (
+    _transactions,
+    _missing_topics,
+    _operations,
+    _replicas,
+    _existing_topics,
+)
