@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from kit.private_kafka import PASSWORD, USER, PrivateKafka
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -220,6 +222,20 @@ def test_records_are_written_and_read_with_each_kind_of_login(kafka: PrivateKafk
         writer.produce(unique, b"k", b"v", 0)
         writer.commit()
     assert [record.value for record in read_topic_committed(settings, unique)] == [b"v"]
+
+
+@pytest.mark.parametrize("name", ["SSL with a client certificate", "SASL_SSL SCRAM-SHA-512"])
+def test_jobs_run_with_a_login(
+    kafka: PrivateKafka, properties: dict[str, str], root: Any, database: str, name: str
+) -> None:
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
+    settings = {f"kafka.{setting}": value for setting, value in ACCEPTED[name](kafka).items()}
+    limits = {"transaction.timeout.ms": str(TIMEOUT_MS), "snapshot.locking.mode": "none"}
+    pipeline = Pipeline(properties | settings | limits)
+    assert pipeline.snapshot().complete
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
+    assert pipeline.drain() is not None
+    assert len(list(read_topic_committed(pipeline.cfg.kafka_settings(), pipeline.table_topic("t")))) == 2
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.3, 1.2])
