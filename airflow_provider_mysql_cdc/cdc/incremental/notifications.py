@@ -157,11 +157,12 @@ def _initial_changes(
     request = scans[0]
     signal_id = "" if request.initial else request.request
     tables, ended = initial_notifications.table_list(scan.table for scan in scans), False
+    begun = initial_notifications.list_in_progress(scan.table for scan in scans)
     for scan in touched:
         earlier = before.scans.get(scan.number)
         was_read = scan.state == "done" and not scan.reason
         if earlier is not None and earlier.state == "waiting" and (scan.state == "running" or was_read):
-            yield initial_notifications.table_in_progress(scan.table, tables, signal_id)
+            yield initial_notifications.table_in_progress(scan.table, begun, signal_id)
         if not scan.ended or _has_ended(before, scan):
             continue
         ended = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 
+from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import notification_record
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType, ScanStatus
@@ -36,7 +37,7 @@ def table_in_progress(table: TableId, tables: str, signal_id: str = "") -> Notif
 
     Args:
         table: The table.
-        tables: All tables of the snapshot (``table_list``).
+        tables: All tables of the snapshot (``list_in_progress``).
         signal_id: Id of the signal that requested a blocking snapshot.
     """
     data = {
@@ -87,3 +88,13 @@ def table_list(tables: Iterable[TableId]) -> str:
         tables: The tables.
     """
     return notification_record.join_names(map(str, tables), notification_record.MAX_PROGRESS_CHARS)
+
+
+def list_in_progress(tables: Iterable[TableId]) -> str:
+    """Return the same for notifications of tables in progress, in which Debezium has the order of a hash set.
+
+    Args:
+        tables: The tables.
+    """
+    names = hash_set_order(map(str, tables))
+    return notification_record.join_names(names, notification_record.MAX_PROGRESS_CHARS)

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import (
+    list_in_progress,
     snapshot_notification,
     table_in_progress,
     table_list,
@@ -56,6 +57,7 @@ class TableReports:
     queue: ChunkQueue
     _tables: dict[str, TableId] = field(init=False)
     _table_list: str = field(init=False)
+    _list_in_progress: str = field(init=False)
     _chunks_left: Counter[TableId] = field(init=False)
     _rows: Counter[TableId] = field(default_factory=Counter)
     _reported: set[TableId] = field(default_factory=set)
@@ -66,6 +68,7 @@ class TableReports:
     def __post_init__(self) -> None:
         self._tables = {chunk.id: chunk.table for chunk in self.queue.waiting}
         self._table_list = table_list(self._tables.values())
+        self._list_in_progress = list_in_progress(self._tables.values())
         self._chunks_left = Counter(self._tables.values())
 
     def next(self, task: int, request: EmptyMessage) -> NextChunk:
@@ -92,7 +95,7 @@ class TableReports:
         with self._lock:
             if table not in self._reported:
                 self._reported.add(table)
-                self._pending.append((table, table_in_progress(table, self._table_list)))
+                self._pending.append((table, table_in_progress(table, self._list_in_progress)))
             self._write_pending()
 
     def _write_pending(self) -> None:
@@ -128,7 +131,7 @@ def _end_of_view(
     ledger: LedgerState, chunks: Sequence[SnapshotChunk], done: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Notification]:
     tables = list(dict.fromkeys(chunk.table for chunk in chunks))
-    listed = table_list(tables)
+    listed, begun = table_list(tables), list_in_progress(tables)
     missing = Counter(chunk.table for chunk in chunks if chunk.id not in done)
     rows = Counter[TableId]()
     for chunk in chunks:
@@ -138,7 +141,7 @@ def _end_of_view(
     for table in tables:
         state = ledger.other_records.get(_report_key(table), {}).get("state")
         if table in read_tables and state is None:
-            yield table_in_progress(table, listed)
+            yield table_in_progress(table, begun)
         if not missing[table] and state != NotificationType.TABLE_SCAN_COMPLETED.value:
             yield table_scan_completed(table, rows[table], listed)
     if not missing.total():

@@ -174,6 +174,11 @@ def test_snapshot_lists_and_statements() -> None:
     assert cfg.select_override(TableId("d", "v")) is None
     assert cfg.snapshots_rows(TableId("d", "t")) and not cfg.snapshots_rows(TableId("d", "u"))
     assert config().snapshots_rows(TableId("d", "u"))
+    signals = {"signal.data.collection": "d.u"}
+    assert not configured(signals).snapshots_rows(TableId("d", "u"))
+    assert configured(signals).snapshots_rows(TableId("d", "t"))
+    # Debezium 1.9.7 reads the signal table like any other.
+    assert configured({**signals, "event.contract": "1.9"}).snapshots_rows(TableId("d", "u"))
     assert "is missing" in problems({name: "d.t"})[0]
     assert "does not list the table" in problems({f"{name}.d.t": "SELECT 1"})[0]
 

@@ -13,7 +13,9 @@ from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
+from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import list_in_progress, table_list
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
     NotificationType,
     notification_record,
@@ -138,3 +140,10 @@ def test_a_refused_signal_is_reported_in_the_log_and_as_a_notification(
     payload = json.loads(found[2] or b"")["payload"]
     assert (payload["type"], payload["aggregate_type"], payload["id"]) == ("ABORTED", aggregate, "ad-hoc-1")
     assert payload["additional_data"] == {"connector_name": "p", "reason": "its data is not JSON"}
+
+
+def test_tables_in_progress_are_listed_in_debeziums_order() -> None:
+    """Of a hash set, as Debezium 3.6.1 wrote them; those of a table that was read are in order of their names."""
+    tables = [TableId("nt", name) for name in ("a", "b", "emp", "nk")] + [TableId("peer_end", "done")]
+    assert list_in_progress(tables) == "nt.nk,nt.b,nt.a,nt.emp,peer_end.done"
+    assert table_list(tables) == "nt.a,nt.b,nt.emp,nt.nk,peer_end.done"
