@@ -101,7 +101,7 @@ def binlog_end(conn: Any) -> tuple[str, int]:
 def events(stack: Any, start: tuple[str, int], server_id: int = 987_001) -> Iterator[Event]:
     """Yield all events from ``start`` to where the binlog ends now."""
     conn = connect(stack)
-    execute(conn, "SET @source_binlog_checksum = 'CRC32'")
+    execute(conn, "SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
     file, pos = start
     conn._execute_command(COM_BINLOG_DUMP, struct.pack("<IHI", pos, NON_BLOCK, server_id) + file.encode())
     try:
