@@ -82,13 +82,13 @@ def charset_today(name: str | None) -> str | None:
 def shown_bytes(member: str) -> str:
     raw = member.encode("latin-1")
     try:
-        return quoted(raw.decode()).replace("\0", "\\0")
+        return quoted(raw.decode())
     except UnicodeDecodeError:
         return f"x'{raw.hex()}'"
 
 
 def quoted(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+    return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0") + "'"
 
 
 def same_default(c: Column, theirs: str | None, extra: str) -> bool:
