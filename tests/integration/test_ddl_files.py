@@ -18,7 +18,7 @@ from kit.sql_files import files_below, statements_about_tables
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, RowsAsTextError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_create_statements
@@ -49,6 +49,8 @@ def test_structures_equal_the_servers(path: Path, root: Any, database: str) -> N
             try:
                 state = apply_ddl(state, sql, before).state
                 check_tables(cursor, state, tables)
+            except RowsAsTextError:  # the binlog has a column list in place of CREATE TABLE ... SELECT
+                state = with_servers_structures(root, state, tables)
             except (AssertionError, DdlParseError) as error:
                 differing.append(f"{sql[:2000]}\n    {error}")
                 state = with_servers_structures(root, state, tables)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.convert.defaults import parse_datetime_us
+from airflow_provider_mysql_cdc.cdc.convert.defaults import parse_datetime_us, parse_time_us
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
@@ -118,8 +118,9 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         return value.split(b"\0")[0] == shown.rstrip(b"\0") or b"?" in value or (not shown and max(value) > 127)
     if c.type_name in ("DATE", "DATETIME", "TIMESTAMP"):
         return parse_datetime_us(ours) == parse_datetime_us(theirs)
-    if c.type_name == "CHAR":
-        return theirs == ours.rstrip(" ")
+    if c.type_name == "TIME":
+        return parse_time_us(ours) == parse_time_us(theirs)
+    ours = ours.rstrip(" ") if c.type_name == "CHAR" else ours
     return theirs in (ours, ours + ".000") or (ours == "0" and theirs.startswith("0000"))
 
 
