@@ -55,7 +55,7 @@ def bytes_default(raw: bytes) -> str:
 def _zero_year(default: Default) -> str:
     """Return a YEAR of zeros: a text is 2000 unless it has four digits, a number is 0 (MySQL 9.7.4)."""
     is_2000 = default.kind is DefaultKind.TEXT and len(default.text) != len("0000")
-    return "00" if is_2000 else default.text if default.kind is DefaultKind.TEXT else "0"
+    return "00" if is_2000 else "0" if default.text == "00" else default.text
 
 
 def member_text(literal: Default, charset: str, context: DdlContext) -> str:
