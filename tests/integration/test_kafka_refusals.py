@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.sink.request_limit import request_max_bytes
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_between, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicSpec,
@@ -121,7 +122,7 @@ REFUSED = {
     "no file of the authority": Wrong(
         lambda k: k.settings("SASL_SSL", ssl_ca_location=str(k.folder / "gone.pem")),
         ConfigError,
-        "the certificates of the authorities cannot be read",
+        "the certificate of the authority cannot be read",
     ),
     "a mechanism that the broker lacks": Wrong(
         lambda k: k.settings("SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256"),
@@ -181,6 +182,9 @@ MORE_CLIENTS: dict[str, Callable[[Settings], object]] = {
     "settings": lambda s: topic_config(make_admin(s), "t"),
     "offsets": lambda s: end_offsets(make_admin(s), "t", [0]),
     "read": lambda s: list(read_topic_committed(s, "t", timeout_s=30)),
+    "size": lambda s: TransactionalWriter(
+        s, "refused.1", transaction_timeout_ms=TIMEOUT_MS, request_max_bytes=request_max_bytes(s)
+    ).init(30),
     "write": lambda s: write_plain(s, [SideRecord("t", b"k", b"v", None)], timeout_s=30),
 }
 
@@ -195,10 +199,10 @@ def outcome(client: Callable[[Settings], object], settings: Settings) -> tuple[B
     return None, time.monotonic() - started
 
 
-def judge(name: str, clients: dict[str, Callable[[Settings], object]], kafka: PrivateKafka) -> None:
+def judge(name: str, clients: dict[str, Callable[[Settings], object]], kafka: PrivateKafka, **more: str) -> None:
     """Check that each of these clients is refused with the error of this name."""
     wrong = REFUSED[name]
-    settings = wrong.settings(kafka)
+    settings = wrong.settings(kafka) | more
     with ThreadPoolExecutor(len(clients)) as pool:
         outcomes = list(pool.map(lambda client: outcome(client, settings), clients.values()))
     for client, (error, seconds) in zip(clients, outcomes, strict=True):
@@ -217,7 +221,7 @@ def test_what_cannot_work_is_named_soon_and_not_retried(kafka: PrivateKafka, nam
 
 @pytest.mark.parametrize("name", ["a wrong password", "no TLS to a TLS listener"])
 def test_it_is_named_by_every_request(kafka: PrivateKafka, name: str) -> None:
-    judge(name, MORE_CLIENTS, kafka)
+    judge(name, MORE_CLIENTS, kafka, **{"message.max.bytes": "2000000"})
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

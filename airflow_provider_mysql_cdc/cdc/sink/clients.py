@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -278,34 +279,26 @@ def _create(kind: Callable[..., Any], client_settings: dict[str, Any], settings:
         return kind(revealed, logger=client_logger(settings))
     except (KafkaException, ValueError, TypeError) as error:
         why = scrub(unwrap_error(error).str() if isinstance(error, KafkaException) else str(error), settings)
-        what, where, remedy = next((named for part, *named in _REFUSED_SETTINGS if part in why))
-        raise ConfigError(what, where=where, why=why, remedy=remedy) from None
+        raise _settings_error(why) from None
 
 
-_REFUSED_SETTINGS = (
-    (
-        "ssl.key.location failed",
-        "the private key of the client certificate cannot be read",
-        "kafka.ssl.key.location",
-        "check that the file exists where the client runs (driver and executors), and kafka.ssl.key.password",
-    ),
-    (
-        "ssl.certificate.location failed",
-        "the client certificate cannot be read",
-        "kafka.ssl.certificate.location",
-        "check that the file exists where the client runs (driver and executors) and is PEM",
-    ),
-    (
-        "ssl.ca.location failed",
-        "the certificates of the authorities cannot be read",
-        "kafka.ssl.ca.location",
-        "check that the file exists where the client runs (driver and executors) and is PEM",
-    ),
-    (
-        "",
+def _settings_error(why: str) -> ConfigError:
+    if match := _TLS_FILE.search(why):
+        what, check = _UNREADABLE[match[1]]
+        remedy = f"check that the file exists where the client runs (driver and executors), {check}"
+        return ConfigError(f"{what} cannot be read", where=f"kafka.{match[0]}", why=why, remedy=remedy)
+    return ConfigError(
         "the Kafka client refuses its settings",
-        "kafka.*",
-        "correct or remove the property; librdkafka's CONFIGURATION.md lists the names after kafka.",
-    ),
-)
-"""Part of librdkafka's text, and what, where and remedy of the error; the first that occurs counts."""
+        where="kafka.*",
+        why=why,
+        remedy="correct or remove the property; librdkafka's CONFIGURATION.md lists the names after kafka.",
+    )
+
+
+_TLS_FILE = re.compile(r"ssl\.(key|certificate|keystore|ca)\.(?:location|pem)")
+_UNREADABLE = {
+    "key": ("the private key of the client certificate", "and kafka.ssl.key.password"),
+    "certificate": ("the client certificate", "and that it is PEM"),
+    "keystore": ("the key store of the client certificate", "that it is PKCS#12, and kafka.ssl.keystore.password"),
+    "ca": ("the certificate of the authority", "and that it is PEM"),
+}

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import await_result
 from airflow_provider_mysql_cdc.cdc.sink.clients import MAX_RECORD_BYTES, make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, unwrap_error
 
@@ -64,9 +65,11 @@ def broker_settings(admin: AdminClient) -> dict[str, str]:
         admin: From ``clients.make_admin``.
     """
     try:
-        nodes = admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes
+        cluster = admin.describe_cluster(request_timeout=_TIMEOUT_S)
+        nodes = await_result(admin, cluster, _TIMEOUT_S + 5).nodes
         resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
-        entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result(_TIMEOUT_S + 5)
+        answer = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource]
+        entries = await_result(admin, answer, _TIMEOUT_S + 5)
     except (KafkaException, IndexError) as error:
         cause = unwrap_error(error).str() if isinstance(error, KafkaException) else "there are none"
         log.info("the settings of the brokers cannot be read, so %s is not known: %s", BROKER_LIMIT, cause)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError, SinkError, SinkTlsError
-from airflow_provider_mysql_cdc.cdc.sink import client_errors, listener_probe
+from airflow_provider_mysql_cdc.cdc.sink import client_errors, clients, listener_probe
 from airflow_provider_mysql_cdc.cdc.sink import kafka_refusals as refusals
 from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors, await_result
 from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import Refusal, find_refusal
@@ -181,3 +181,19 @@ def test_servers_of_which_one_may_fit_give_no_verdict(monkeypatch: pytest.Monkey
         assert probe_servers({"bootstrap.servers": servers}) is None
     assert probe_servers({"bootstrap.servers": "SSL://a:1, [::1]:2"}) is None
     assert probe_servers({"bootstrap.servers": ""}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "where"),
+    [
+        ("ssl.key.location failed: error:0A080009:SSL routines::PEM lib", "the private key", "kafka.ssl.key.location"),
+        ("ssl.certificate.pem failed: error reading certificate", "the client cert", "kafka.ssl.certificate.pem"),
+        ("ssl.ca.location failed: error:05880020:x509 certificate", "the authority", "kafka.ssl.ca.location"),
+        ("Failed to parse ssl.keystore.location PKCS#12 file: c.p12", "the key store", "kafka.ssl.keystore.location"),
+        ('No such configuration property: "ssl.key.lokation"', "the Kafka client refuses", "kafka.*"),
+    ],
+)
+def test_a_file_that_the_client_cannot_read_is_named(text: str, what: str, where: str) -> None:
+    error = clients._settings_error(f"Failed to create admin client: {text}")
+    assert what in error.what and error.where == where and not error.can_retry
+    assert ("kafka.ssl.keystore.password" in error.remedy) == ("key store" in what)
