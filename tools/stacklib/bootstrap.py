@@ -162,7 +162,9 @@ class Bootstrap:
         uv = str(self._venv / "bin" / "uv")
         say("venv", "installing the locked packages (some hundred MB the first time)")
         self._uv(
-            [uv, "pip", "install", "--no-deps", "-r", str(self._lock)], "installing requirements.lock", environment
+            [uv, "pip", "install", "--no-deps", "--require-hashes", "-r", str(self._lock)],
+            "installing requirements.lock",
+            environment,
         )
         say("venv", "installing this project, editable")
         self._uv([uv, "pip", "install", "--no-deps", "-e", str(self._root)], "installing this project", environment)
