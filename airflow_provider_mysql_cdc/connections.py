@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
@@ -10,18 +11,19 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 
-def find_connection(conn_id: str, role: str) -> Any:
+def find_connection(conn_id: str, role: str, conn_types: Sequence[str] = ()) -> Any:
     """Return an Airflow connection.
 
     Args:
         conn_id: Its id.
         role: What the connection is for, as an error names it.
+        conn_types: Types of connections that fit, the usual one first; none for any.
 
     Raises:
-        ConfigError: It does not exist.
+        ConfigError: It does not exist, or is of another type.
     """
     try:
-        return BaseHook.get_connection(conn_id)
+        conn = BaseHook.get_connection(conn_id)
     except AirflowException as error:
         raise ConfigError(
             f"the {role} connection does not exist",
@@ -29,6 +31,28 @@ def find_connection(conn_id: str, role: str) -> Any:
             why=str(error),
             remedy="create it under Admin > Connections, or use the id of an existing connection",
         ) from error
+    require_type(conn, role, conn_types)
+    return conn
+
+
+def require_type(conn: Any, role: str, conn_types: Sequence[str]) -> None:
+    """Refuse a connection of a type that does not fit: its settings belong to something else.
+
+    Args:
+        conn: Airflow's connection.
+        role: What the connection is for, as an error names it.
+        conn_types: Types that fit, the usual one first; none for any.
+
+    Raises:
+        ConfigError: It is of another type.
+    """
+    if conn_types and conn.conn_type not in conn_types:
+        raise ConfigError(
+            f"the {role} connection is of another type",
+            where=f"connection {conn.conn_id}",
+            why=f"its type is {conn.conn_type or 'not set'}",
+            remedy=f"use a connection of type {conn_types[0]}",
+        )
 
 
 def read_extra(conn: Any, example: str = '{"topic.prefix": "shop", ...}') -> dict[str, Any]:

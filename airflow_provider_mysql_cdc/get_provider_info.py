@@ -133,6 +133,17 @@ def _options() -> dict[str, Any]:
             "example": "/opt/mysql_cdc/spark_jobs",
             "default": "",
         },
+        "allowed_classes": {
+            "description": (
+                "Dotted paths of Python classes that the properties of converters may name, comma-separated. Classes "
+                "that installed packages list under the entry points airflow_provider_mysql_cdc.converters are allowed "
+                "as well, and no others."
+            ),
+            "version_added": __version__,
+            "type": "string",
+            "example": "my_package.isbn.IsbnConverter",
+            "default": "",
+        },
         "drain_schedule": {
             "description": "Cron expression of the DAG mysql_cdc_drain; none disables its schedule.",
             "version_added": __version__,

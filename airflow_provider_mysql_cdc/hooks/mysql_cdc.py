@@ -55,12 +55,13 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
                 ``schema_registry``, as it does in the first connection's extra.
 
         Raises:
-            ConfigError: A connection does not exist, or its extra is not a JSON object; see also
-                ``SchemaRegistryHook.source``.
+            ConfigError: A connection does not exist, is of another type, or its extra is not a JSON object; or a
+                converter's class is not allowed. See also ``SchemaRegistryHook.source``.
         """
         from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
+        from airflow_provider_mysql_cdc.hooks.allowed_classes import check_classes
 
-        conn = find_connection(self.mysql_cdc_conn_id, "MySQL CDC")
+        conn = find_connection(self.mysql_cdc_conn_id, "MySQL CDC", (self.conn_type,))
         extra = read_extra(conn)
         extra_kafka_conn_id = extra.pop("kafka_conn_id", None)
         kafka_conn_id = self.kafka_conn_id or extra_kafka_conn_id
@@ -73,13 +74,16 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             sources.connection_source(self.mysql_cdc_conn_id, standard_fields, extra),
         ]
         if kafka_conn_id:
-            settings = _without_blanks(read_extra(find_connection(kafka_conn_id, "Kafka")))
+            settings = _without_blanks(read_extra(find_connection(kafka_conn_id, "Kafka", ("kafka",))))
             values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
             original_names = {name: name.removeprefix("kafka.") for name in values}
-            property_sources.append(sources.PropertySource(f"connection {kafka_conn_id}", values, original_names))
+            kafka = sources.PropertySource(f"connection {kafka_conn_id}", values, original_names, is_private=True)
+            property_sources.append(kafka)
+        environment = sources.environment_source(os.environ)
+        check_classes(sources.merge_sources([*property_sources, environment]))
         if registry_conn_id:
             property_sources.append(SchemaRegistryHook(str(registry_conn_id)).source(property_sources))
-        return [*property_sources, sources.environment_source(os.environ)]
+        return [*property_sources, environment]
 
     def get_config(
         self,

@@ -48,7 +48,7 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         from airflow_provider_mysql_cdc.cdc.config.registry_fields import connection_names
         from airflow_provider_mysql_cdc.connections import find_connection, read_extra
 
-        conn = find_connection(self.schema_registry_conn_id, "schema registry")
+        conn = find_connection(self.schema_registry_conn_id, "schema registry", (self.conn_type,))
         extra = {name: str(value) for name, value in read_extra(conn).items() if value not in (None, "")}
         if unknown := sorted(extra.keys() - connection_names()):
             raise self._config_error(
@@ -67,13 +67,13 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         if "://" not in host:
             raise self._config_error(
                 "the connection has no registry address",
-                f"host is {host!r}",
+                "its host does not begin with https:// or http://" if host else "its host is empty",
                 "write the host as https://registry.example.com:8081",
             )
         if port and ("," in host or urlsplit(host).port):
             raise self._config_error(
                 "the connection has two ports: one in the address and one in the field port",
-                f"port is {port}",
+                "",
                 "clear the field port",
             )
         if "@" in urlsplit(host).netloc and (conn.login or conn.password):
@@ -145,15 +145,19 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             )
         values = {f"{part}.converter.{name}": value for part in parts for name, value in self.settings().items()}
         original_names = {name: name.partition(".converter.")[2] for name in values}
-        return property_sources.PropertySource(f"connection {self.schema_registry_conn_id}", values, original_names)
+        label = f"connection {self.schema_registry_conn_id}"
+        return property_sources.PropertySource(label, values, original_names, is_private=True)
 
     def test_connection(self) -> tuple[bool, str]:
         """Request the registry's subjects."""
-        from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+        from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource, load_config
 
         try:
             converter_properties = {f"value.converter.{name}": value for name, value in self.settings().items()}
-            return check_registry(ConnectorConfig.from_properties({**_PLACEHOLDER_PROPERTIES, **converter_properties}))
+            source = PropertySource(
+                "the connection", {**_PLACEHOLDER_PROPERTIES, **converter_properties}, is_private=True
+            )
+            return check_registry(load_config([source]))
         except CdcError as error:
             return False, str(error)
 

@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.connections import read_extra
+from airflow_provider_mysql_cdc.connections import read_extra, require_type
 from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kill_application, kubernetes_secret
 from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput
 from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
@@ -318,6 +318,7 @@ def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
         conn = hook.get_connection(conn_id)
     except (AirflowException, ValueError) as error:
         raise _bad_master(conn_id, str(error)) from error
+    require_type(conn, "Spark", ("spark", "yarn"))
     read_extra(conn, '{"deploy-mode": "client", "conf": {...}, ...}')
     if not conn.host and conn.conn_type != "yarn":
         raise _bad_master(conn_id, "it has no host, which is the field for the master")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
@@ -57,11 +57,13 @@ DEFAULT_ARGS: dict[str, Any] = {
 }
 
 
-def connection_params(*, spark: bool = True) -> dict[str, Param]:
+def connection_params(*, spark: bool = True, allowed: Mapping[str, Sequence[str]] | None = None) -> dict[str, Param]:
     """Return the form fields that choose connections.
 
     Args:
         spark: Whether the task submits a Spark job.
+        allowed: The connections that a run may choose, by field, the default first, as in
+            ``{"kafka_conn_id": ["kafka_shop"]}``. Fields that it does not name accept any connection that fits.
     """
     section = "Connections"
     fields = {
@@ -91,6 +93,8 @@ def connection_params(*, spark: bool = True) -> dict[str, Param]:
             description="Database that stores the offset. If empty, Airflow's asset state stores it.",
         ),
     }
+    for name, conn_ids in (allowed or {}).items():
+        fields[name] = Param(conn_ids[0], **{**fields[name].schema, "type": "string", "enum": list(conn_ids)})
     return fields if spark else {name: field for name, field in fields.items() if name != "spark_conn_id"}
 
 

@@ -53,6 +53,17 @@ class LoadedConverter:
     instance: Any
 
 
+def custom_classes(properties: Mapping[str, object]) -> dict[str, str]:
+    """Return the paths of Python classes that converters name, by property.
+
+    Args:
+        properties: Property values by name, as given.
+    """
+    names = (name.strip() for name in str(properties.get("converters") or "").split(","))
+    paths = {f"{name}.type": str(properties.get(f"{name}.type") or "").strip() for name in names if name}
+    return {name: path for name, path in paths.items() if path and not path.startswith(JAVA_PACKAGES)}
+
+
 def load_converter(name: str, settings: Mapping[str, str]) -> LoadedConverter:
     """Return a converter, made and configured.
 

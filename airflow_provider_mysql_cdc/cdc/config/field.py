@@ -5,8 +5,9 @@ Validation, defaults, the reference page, the JSON schema and the connection for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,10 @@ S = TypeVar("S")
 
 MAX_SHOWN_LENGTH = 300
 """Characters of a value that a message shows at most."""
+SHORTEST_HIDDEN_WORD = 4
+"""Characters of a word of a private value that is hidden in running text; quotations are hidden at any length."""
+_SEPARATOR = re.compile(r"[\s,;='\"]+")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 class Group(StrEnum):
@@ -88,6 +93,24 @@ class Problem:
     def __str__(self) -> str:
         start = self.name if self.value is None else f"{self.name}={self.short_value()}"
         return f"{start}: {self.what}. {self.fix.rstrip('.')}."
+
+    def without_values(self, values: Mapping[str, str]) -> Problem:
+        """Return the problem without its value, and without parts of values in its text.
+
+        Quotations of any of the values become ``***``, and so do words of the property's own value and of those beside
+        it (``isbn.type`` and ``isbn.*``), which the text of a converter's exception may hold.
+
+        Args:
+            values: Values that must not be shown, by property name.
+        """
+        family = self.name.rpartition(".")[0] + "."
+        words = {name: {value, value.strip(), *_SEPARATOR.split(value)} for name, value in values.items()}
+        own = {word for name, its in words.items() if name == self.name or name.startswith(family) for word in its}
+        everywhere = {word for its in words.values() for word in its if word}
+        what = _QUOTED.sub(lambda quoted: repr(HIDDEN) if quoted[0][1:-1] in everywhere else quoted[0], self.what)
+        for word in sorted((word for word in own if len(word) >= SHORTEST_HIDDEN_WORD), key=len, reverse=True):
+            what = re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])", HIDDEN, what)
+        return replace(self, what=what, value=None if self.value is None else HIDDEN)
 
     def short_value(self) -> str:
         """Return the value in quotes, cut where it is long."""

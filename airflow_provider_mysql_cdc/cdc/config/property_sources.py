@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import read_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
-from airflow_provider_mysql_cdc.cdc.config.field import Field
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -37,12 +37,14 @@ class PropertySource:
         values: Property values by name.
         locations: Where exactly a property would stand in this place, by its name, where that is not the name itself.
         notes: What a person should know.
+        is_private: Whether its values must not be shown, whatever their names are.
     """
 
     label: str
     values: Mapping[str, object] = field(repr=False)
     locations: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,18 @@ class ResolvedProperties:
         """
         result = read_properties.read_properties(self.properties, self.describe_sources)
         if result.problems:
-            raise config_error(result.problems, self.origins)
+            raise config_error(self._hide_values(result.problems), self.origins)
         notes = (*result.notes, *(note for source in self.sources for note in source.notes))
         return ConnectorConfig(result.texts, result.values, result.families, notes)
+
+    def _hide_values(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Return the problems without the values of private sources."""
+        private_labels = {source.label for source in self.sources if source.is_private}
+        private = {
+            name: str(value) for name, value in self.properties.items() if self.origins.get(name) in private_labels
+        }
+        shown = {read_properties.canonical_name(name) for name in self.properties.keys() - private.keys()}
+        return [p if read_properties.canonical_name(p.name) in shown else p.without_values(private) for p in problems]
 
 
 def params_source(values: Mapping[str, object], label: str = "operator parameters") -> PropertySource:
@@ -98,7 +109,7 @@ def connection_source(conn_id: str, standard: Mapping[str, object], extra: Mappi
         if standard.get(attribute) not in (None, ""):
             values[name] = standard[attribute]
     locations = {name: f"field {attribute}" for attribute, name in STANDARD_FIELDS.items()}
-    return PropertySource(f"connection {conn_id}", values, locations)
+    return PropertySource(f"connection {conn_id}", values, locations, is_private=True)
 
 
 def env_name(name: str) -> str:
@@ -127,7 +138,8 @@ def environment_source(environ: Mapping[str, str]) -> PropertySource:
         elif variable.startswith(ENV_PREFIX) and variable not in (*by_variable, ENV_DOCUMENT):
             closest = closest_name(variable, by_variable, cutoff=0.9)
             notes += [f"the variable {variable} names no property; {closest} would"] if closest else []
-    return PropertySource("the environment", values, {f.name: env_name(f.name) for f in F.ALL}, tuple(notes))
+    variables = {f.name: env_name(f.name) for f in F.ALL}
+    return PropertySource("the environment", values, variables, tuple(notes), is_private=True)
 
 
 def merge_sources(sources: Sequence[PropertySource]) -> ResolvedProperties:

@@ -351,7 +351,7 @@ def _note_kafka_timeouts(out: ParsedProperties, get: Lookup) -> None:
         for name in ("delivery.timeout.ms", "message.timeout.ms", "socket.timeout.ms"):
             text = out.families.kafka_settings.get(prefix, {}).get(name, "").strip()
             if text.isdecimal() and int(text) > limit:
-                out.notes.append(f"{prefix}{name}={text} has no effect beyond {F.TRANSACTION_TIMEOUT_MS.name}={limit}")
+                out.notes.append(f"{prefix}{name} has no effect beyond {F.TRANSACTION_TIMEOUT_MS.name}={limit}")
 
 
 def _check_select_overrides(out: ParsedProperties, get: Lookup) -> None:
