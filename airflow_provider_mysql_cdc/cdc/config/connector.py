@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, read_properties
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
+from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
@@ -76,7 +77,7 @@ class ConnectorConfig:
         Raises:
             ConfigError: With every problem, or because the document is not of one of these forms.
         """
-        return cls.from_properties(read_properties.connect_properties(document))
+        return cls.from_properties(connect_properties(document))
 
     @staticmethod
     def check(properties: Mapping[str, object]) -> list[Problem]:

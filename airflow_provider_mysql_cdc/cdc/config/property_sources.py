@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import read_properties
+from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
@@ -104,7 +105,7 @@ def connection_source(conn_id: str, standard: Mapping[str, object], extra: Mappi
     Raises:
         ConfigError: The extra is not a configuration.
     """
-    values = {k: v for k, v in read_properties.connect_properties(extra).items() if v not in (None, "")}
+    values = {k: v for k, v in connect_properties(extra).items() if v not in (None, "")}
     for attribute, name in STANDARD_FIELDS.items():
         if standard.get(attribute) not in (None, ""):
             values[name] = standard[attribute]
@@ -128,7 +129,7 @@ def environment_source(environ: Mapping[str, str]) -> PropertySource:
     """
     by_variable = {env_name(name): name for name in (*read_properties.ALIASES, *F.BY_NAME)}
     try:
-        values = read_properties.connect_properties(environ.get(ENV_DOCUMENT) or "{}")
+        values = connect_properties(environ.get(ENV_DOCUMENT) or "{}")
     except ConfigError as e:
         raise ConfigError(e.what, where=ENV_DOCUMENT, why=e.why, remedy=e.remedy) from e
     notes = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFami
 from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, closest_name, hide_salt, is_secret
 from airflow_provider_mysql_cdc.cdc.config.ticdc_checks import ticdc_problems
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import TICDC_FIELDS
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 LEGACY_HISTORY_PREFIX, HISTORY_PREFIX = "database.history", "schema.history.internal"
 LEGACY_SIGNALS_PREFIX = "signals.consumer."
@@ -79,14 +77,17 @@ def read_properties(
     converters: dict[str, dict[str, str]] = {c: {} for c in F.CONVERTERS.parse(texts.get(F.CONVERTERS.name, ""))}
     listed = F.TRANSFORMS.parse(texts.get(F.TRANSFORMS.name, ""))
     steps: dict[str, dict[str, str]] = {t: {} for t in listed}
+    predicates: dict[str, dict[str, str]] = {p: {} for p in F.PREDICATES.parse(texts.get(F.PREDICATES.name, ""))}
     for name, text in texts.items():
-        step = next(
-            (t for t in sorted(steps, key=len, reverse=True) if name.startswith(f"{transforms.PREFIX}{t}.")), None
-        )
+        step = _longest_owner(steps, transforms.PREFIX, name)
+        predicate = _longest_owner(predicates, transforms.PREDICATE_PREFIX, name)
         converter = next((c for c in converters if name.startswith(f"{c}.") and name not in F.BY_NAME), None)
         if step is not None:
             _set_text(out, name, text, name)
             steps[step][name.removeprefix(f"{transforms.PREFIX}{step}.")] = text
+        elif predicate is not None:
+            _set_text(out, name, text, name)
+            predicates[predicate][name.removeprefix(f"{transforms.PREDICATE_PREFIX}{predicate}.")] = text
         elif converter is not None:
             _set_text(out, name, text, name)
             converters[converter][name.removeprefix(f"{converter}.")] = text
@@ -99,7 +100,7 @@ def read_properties(
     for name, text in out.texts.items():
         if name in F.BY_NAME:
             _parse_field(out, F.BY_NAME[name], text)
-    _read_transforms(out, listed, steps)
+    _read_transforms(out, listed, steps, predicates)
     _check_required(out, describe_sources)
     _cross_checks(out)
     return out
@@ -191,8 +192,10 @@ def _set_alias(out: ParsedProperties, alias: str, text: str, name: str) -> None:
 def _check_refused(
     out: ParsedProperties, name: str, text: str, reason: undeclared_properties.RefusedProperty, current_name: str
 ) -> None:
-    if text.strip().lower() in reason.accepted_values:
+    if not text.strip() or text.strip().lower() in reason.accepted_values:
         _set_text(out, current_name, text, name)
+        if reason.note and text.strip():
+            out.notes.append(f"{name}={text.strip()}: {reason.note}")
         return
     fix = "Remove it"
     if reason.accepted_values and reason.accepted_values != ("",):
@@ -218,6 +221,9 @@ def _refuse_unknown(out: ParsedProperties, name: str, text: str) -> None:
         out.given_names.setdefault(current_name, name)
         text = HIDDEN if is_secret(current_name) else text
         out.problems.append(Problem(name, "unknown property", f"Write {closest}, if that is meant", text))
+    elif name.startswith(transforms.PREDICATE_PREFIX):
+        what = f"belongs to no predicate that {F.PREDICATES.name} lists"
+        out.refuse(name, text, what, f"Remove it, or add its predicate to {F.PREDICATES.name}")
     elif name.startswith(transforms.PREFIX):
         what = f"belongs to no transform that {F.TRANSFORMS.name} lists"
         out.refuse(name, text, what, f"Remove it, or add its transform to {F.TRANSFORMS.name}")
@@ -251,9 +257,19 @@ def _parse_field(out: ParsedProperties, declared: Field[Any], text: str) -> None
         out.refuse(name, text, str(e), fix)
 
 
-def _read_transforms(out: ParsedProperties, names: tuple[str, ...], settings: Mapping[str, Mapping[str, str]]) -> None:
+def _longest_owner(names: Mapping[str, object], prefix: str, setting: str) -> str | None:
+    """Return the transform or predicate that a setting belongs to; of several names that fit the longest."""
+    return next((n for n in sorted(names, key=len, reverse=True) if setting.startswith(f"{prefix}{n}.")), None)
+
+
+def _read_transforms(
+    out: ParsedProperties,
+    names: tuple[str, ...],
+    settings: Mapping[str, Mapping[str, str]],
+    predicates: Mapping[str, Mapping[str, str]],
+) -> None:
     old_contract = Lookup(out.values)[F.EVENT_CONTRACT] is EventContract.OLD
-    parsed = transforms.parse_transforms(names, settings, old_contract=old_contract)
+    parsed = transforms.parse_transforms(names, settings, predicates, old_contract=old_contract)
     out.families.transforms = parsed.transforms
     out.problems += parsed.problems
     out.notes += parsed.notes
@@ -368,47 +384,3 @@ def _check_select_overrides(out: ParsedProperties, get: Lookup) -> None:
 
 def _disjoint(servers: str, other_servers: str) -> bool:
     return not {*servers.lower().split(",")} & {*other_servers.lower().split(",")}
-
-
-def _json_object(value: object, name: str) -> Mapping[str, Any]:
-    """Return a member of a configuration document; an absent one is empty."""
-    if value is not None and not isinstance(value, Mapping):
-        raise ConfigError(f"{name} of the configuration is not a JSON object", remedy="Correct the JSON text")
-    return value or {}
-
-
-def connect_properties(document: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of a Kafka Connect configuration.
-
-    Args:
-        document: JSON text or the object: ``{"name": .., "config": {..}}``, a bare configuration, or Strimzi's
-            KafkaConnector resource.
-
-    Raises:
-        ConfigError: It is none of these.
-    """
-    try:
-        data = json.loads(document) if isinstance(document, str) else document
-    except (ValueError, RecursionError) as e:
-        raise ConfigError("The configuration is not JSON", why=str(e), remedy="Correct the JSON text") from e
-    if isinstance(data, Mapping) and isinstance(data.get("spec"), Mapping):
-        spec, meta = _json_object(data["spec"], "spec"), _json_object(data.get("metadata"), "metadata")
-        spec_settings = {
-            "name": meta.get("name"),
-            "connector.class": spec.get("class"),
-            "tasks.max": spec.get("tasksMax"),
-        }
-        data = {
-            "name": meta.get("name"),
-            "config": {
-                **{k: v for k, v in spec_settings.items() if v},
-                **_json_object(spec.get("config"), "spec.config"),
-            },
-        }
-    if not isinstance(data, Mapping):
-        raise ConfigError(
-            "The configuration is not a JSON object", remedy='Give {"name": .., "config": {..}} or the properties alone'
-        )
-    if isinstance(data.get("config"), Mapping):
-        return {"name": data.get("name"), **data["config"]}
-    return dict(data)

@@ -16,3 +16,13 @@ TRANSFORMS: Field[tuple[str, ...]] = Field(
     Group.TOPICS,
     refs=("TOPIC-05", "SNAP-41", "EX-38"),
 )
+PREDICATES: Field[tuple[str, ...]] = Field(
+    "predicates",
+    lambda value: tuple(filter(None, map(str.strip, value.split(",")))),
+    (),
+    "Names of Kafka Connect's predicates. Each has `predicates.<name>.type`, always "
+    "`org.apache.kafka.connect.transforms.predicates.TopicNameMatches`, and `predicates.<name>.pattern`, which matches "
+    "the whole topic name. A transform that renames topics applies only where its `predicate` does, or with "
+    "`negate=true` only where it does not. Other classes are refused.",
+    Group.TOPICS,
+)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
@@ -18,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.model.topic_transforms import (
     LogicalTableOptions,
     Rewrite,
     Router,
+    TopicPredicate,
     TopicTransforms,
     parse_replacement,
 )
@@ -28,7 +30,8 @@ REGEX_ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
 LOGICAL_ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
 KEY_FIELD = "__dbz__physicalTableIdentifier"
 
-_PREDICATES = "not supported yet: predicates are Java code of Kafka Connect"
+PREDICATE_PREFIX = "predicates."
+TOPIC_NAME_MATCHES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
 
 
 def _expression(text: str) -> Expression:
@@ -133,13 +136,18 @@ class ParsedTransforms:
 
 
 def parse_transforms(
-    names: tuple[str, ...], settings: Mapping[str, Mapping[str, str]], *, old_contract: bool = False
+    names: tuple[str, ...],
+    settings: Mapping[str, Mapping[str, str]],
+    predicates: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    *,
+    old_contract: bool = False,
 ) -> ParsedTransforms:
     """Read transforms.
 
     Args:
         names: The names in ``transforms``.
         settings: Settings by transform and name.
+        predicates: Settings of the predicates by predicate and name.
         old_contract: Whether the event contract is 1.9; its router always adjusted schema names to Avro's.
     """
     out = ParsedTransforms(old_contract)
@@ -148,29 +156,79 @@ def parse_transforms(
         out.problems.append(Problem("transforms", f"names {', '.join(duplicates)} twice", "Name each transform once"))
     routers: list[Router] = []
     read_to_insert = False
+    patterns = {name: _read_predicate(out, name, predicate) for name, predicate in predicates.items()}
     for name in dict.fromkeys(names):
         kind = _transform_kind(out, name, settings.get(name, {}))
         if kind == READ_TO_INSERT:
             read_to_insert = True
         before = len(out.problems)
         values = _parse_settings(out, name, TRANSFORM_KINDS[kind], settings[name]) if kind else {}
+        predicate = _transform_predicate(out, name, kind, settings.get(name, {}), patterns)
         if kind in _ROUTERS and len(out.problems) == before and (router := _ROUTERS[kind](out, name, values)):
-            routers.append(router)
+            routers.append(replace(router, predicate=predicate))
     out.transforms = TopicTransforms(tuple(routers), read_to_insert)
     return out
 
 
 def _transform_kind(out: ParsedTransforms, name: str, settings: Mapping[str, str]) -> str:
     kind = settings.get("type", "").strip()
-    for setting in ("predicate", "negate"):
-        if setting in settings:
-            out.refuse(name, setting, _PREDICATES, "Remove it; narrow a router's expression instead", settings[setting])
     if kind in TRANSFORM_KINDS:
         return kind
     what = "not supported yet: it is Java code of Kafka Connect" if kind else "is missing"
-    fix = f"Remove {name} from transforms and transform in the consumer; supported are {', '.join(TRANSFORM_KINDS)}"
+    fix = (
+        f"Remove {name} from transforms and all {PREFIX}{name}.*, and transform in the consumer; supported are "
+        f"{', '.join(TRANSFORM_KINDS)}"
+    )
     out.refuse(name, "type", what, fix, settings.get("type"))
     return ""
+
+
+def _read_predicate(out: ParsedTransforms, name: str, settings: Mapping[str, str]) -> Expression | None:
+    """Return the expression of a predicate; None if it cannot be used, which is one of the problems then."""
+
+    def refuse(setting: str, what: str, fix: str) -> None:
+        out.problems.append(Problem(f"{PREDICATE_PREFIX}{name}.{setting}", what, fix, settings.get(setting)))
+
+    if settings.get("type", "").strip() != TOPIC_NAME_MATCHES:
+        what = "not supported yet: it looks at single records" if settings.get("type") else "is missing"
+        fix = f"Remove {name} from predicates, all {PREDICATE_PREFIX}{name}.*, and the transforms that name it; "
+        refuse("type", what, f"{fix}supported is {TOPIC_NAME_MATCHES}")
+        return None
+    for setting in settings.keys() - {"type", "pattern"}:
+        refuse(setting, "is no setting of this predicate", "Remove it; there is pattern")
+    try:
+        return _expression(_required_text(settings.get("pattern", "")))
+    except ValueError as error:
+        refuse("pattern", str(error), "Correct the value")
+        return None
+
+
+def _transform_predicate(
+    out: ParsedTransforms,
+    name: str,
+    kind: str,
+    settings: Mapping[str, str],
+    patterns: Mapping[str, Expression | None],
+) -> TopicPredicate | None:
+    """Return which topics a transform applies to; None for all, and where it cannot be used."""
+    predicate = settings.get("predicate", "").strip()
+    negated = False
+    try:
+        negated = boolean(settings.get("negate", "false"))
+    except ValueError as error:
+        out.refuse(name, "negate", str(error), "Correct the value", settings["negate"])
+    if not predicate:
+        if negated:
+            out.refuse(name, "negate", "has no predicate to negate", "Set predicate, or remove it", settings["negate"])
+        return None
+    if predicate not in patterns:
+        out.refuse(name, "predicate", "is not listed in predicates", "Add it to predicates, or remove it", predicate)
+        return None
+    if kind and kind not in _ROUTERS:
+        what = "not supported yet: this transform applies to all topics or to none"
+        out.refuse(name, "predicate", what, "Remove it", predicate)
+    pattern = patterns[predicate]
+    return None if pattern is None else TopicPredicate(pattern, negated)
 
 
 def _parse_settings(

@@ -22,6 +22,8 @@ _DRIVER = "it is a setting of MySQL's Java driver, which is not used here"
 _ZONE = "TIMESTAMP values are read in UTC, whatever zone the server or a session is in"
 _METRICS = "there are no JMX beans here"
 _SCHEDULE = "Airflow's schedule decides when a job runs"
+_STRUCTURES = "structures of tables are stored as this package needs them"
+_LINEAGE = "lineage is reported by Airflow; openlineage.integration.enabled=true is refused"
 
 NO_EFFECT: dict[str, str] = {
     "tasks.max": "the number of writers is drain.writers",
@@ -41,7 +43,9 @@ NO_EFFECT: dict[str, str] = {
     "retriable.restart.connector.wait.ms": _RETRY,
     "errors.max.retries": _RETRY,
     "errors.retry.timeout": _RETRY,
+    "errors.retry.delay.initial.ms": _RETRY,
     "errors.retry.delay.max.ms": _RETRY,
+    "internal.custom.retriable.exception": _RETRY,
     "errors.log.enable": "errors are always logged",
     "errors.log.include.messages": "errors are always logged",
     "config.action.reload": _CONNECT,
@@ -61,6 +65,7 @@ NO_EFFECT: dict[str, str] = {
     "listeners": _CONNECT,
     "topic.cache.size": "topic names are computed once for each table version",
     "advanced.metrics.enable": _METRICS,
+    "internal.advanced.metrics.enable": _METRICS,
     "statistics.metrics.enabled": _METRICS,
     "custom.metric.tags": _METRICS,
     "snapshot.delay.ms": _SCHEDULE,
@@ -70,8 +75,23 @@ NO_EFFECT: dict[str, str] = {
     "internal.legacy.snapshot.max.threads": "set snapshot.parallelism instead",
     "snapshot.max.threads.multiplier": "set snapshot.chunk.rows instead",
     "signal.poll.interval.ms": "signals are processed between two batches",
+    "signal.file": "signals are read from a file only where signal.enabled.channels has file, which is refused",
     "signal.emit.failure.max.retries": _RETRY,
     "signal.emit.failure.backoff.ms": _RETRY,
+    "custom.sanitize.pattern": "every property that can hold a secret is known, and its value never shown",
+    "memory.management.tables.class": _STRUCTURES,
+    "memory.management.schemas.class": _STRUCTURES,
+    **{
+        f"openlineage.integration.{name}": _LINEAGE
+        for name in (
+            "config.file.path",
+            "dataset.kafka.bootstrap.servers",
+            "job.description",
+            "job.namespace",
+            "job.owners",
+            "job.tags",
+        )
+    },
     "internal.offset.activity.monitor.interval.ms": _SOCKET,
     "internal.log.position.check.enable": "the position is always checked",
     "gtid.new.channel.position": "a stored position that is no longer there always stops the run",
@@ -127,15 +147,16 @@ class RefusedProperty:
     Args:
         name: Property name; ``*`` stands for any text.
         why: The reason.
-        accepted_values: Values (lower case) that ask for what happens anyway.
+        accepted_values: Values (lower case) that ask for what happens anyway; an empty value leaves the default, too.
+        note: What a person should know about an accepted value.
     """
 
     name: str
     why: str
     accepted_values: tuple[str, ...] = ()
+    note: str = ""
 
 
-_PREDICATES = "predicates are Java code of Kafka Connect; narrow the transforms' own expressions"
 _CONTRACT = "this release writes one form of events, Debezium 3's"
 _CLASSES = "Java classes cannot be loaded here"
 _NAMING = "topics are named topic.prefix.database.table"
@@ -155,7 +176,9 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("topic.key.*", _NAMING),
     RefusedProperty("topic.creation.groups", "all topics are created alike, by topic.creation.default.*", ("",)),
     RefusedProperty("skip.messages.without.change", "every change is written", ("false",)),
-    RefusedProperty("event.converting.failure.handling.mode", "values are never left out", ("fail",)),
+    RefusedProperty("event.converting.failure.handling.mode", "values are never left out", ("fail", "warn"),
+            "a value that cannot be converted is never replaced by null; event.processing.failure.handling.mode says "
+            "what happens to its event"),
     RefusedProperty("resolve.create.table.like.schema", "the structure comes from the history alone", ("false",)),
     RefusedProperty("binlog.buffer.size", "transactions are never held back", ("0",)),
     RefusedProperty("binlog.net.write.timeout", "the server's own setting applies", ("0",)),
@@ -171,7 +194,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     "snapshot.mode", ("false",)),
     RefusedProperty("snapshot.locking.mode.custom.name", _CLASSES),
     RefusedProperty("snapshot.new.tables", "new tables are captured from their creation on", ("off",)),
-    RefusedProperty("signal.file", "signals are not read from files; send them with MySqlCdcSignalOperator"),
     RefusedProperty("database.initial.statements", "sessions are set up by this provider alone", ("",)),
     RefusedProperty("database.protocol", _DRIVER, ("jdbc:mysql",)),
     RefusedProperty("database.useSSL", "use database.ssl.mode"),
@@ -186,7 +208,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("schema.history.internal.ddl.filter", "a statement is recorded when it can change a captured "
     "table"),
     RefusedProperty("schema.history.internal.file.*", "the schema history is kept in Kafka"),
-    RefusedProperty("predicates", _PREDICATES, ("",)),
     RefusedProperty("post.processors", "post-processors are Java code", ("",)),
     RefusedProperty("header.converter", _CLASSES, ("org.apache.kafka.connect.storage.simpleheaderconverter",)),
     RefusedProperty("key.converter.replace.null.with.default", "key columns are never NULL with a "
@@ -200,6 +221,7 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
             ("latest.compatibility.strict", "an incompatible schema is never used", ("true",)),
             ("use.schema.id", "ids come from the registry for each table's schema", ("-1",)),
             ("scrub.invalid.names", "use field.name.adjustment.mode and schema.name.adjustment.mode", ("false",)),
+            ("apicurio.registry.*", "it is a setting of Apicurio's converter", ()),
             ("schema.registry.ssl.truststore.type", "convert it to PEM", ("pem",)),
             ("schema.registry.ssl.keystore.type", "convert it to PEM", ("pem",)),
             ("*", "docs/properties.md lists the settings of converters that are known", ("",)),
@@ -215,7 +237,8 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("guardrail.collections.max", "the number of tables is not limited", ("0",)),
     RefusedProperty("guardrail.collections.limit.action", "the number of tables is not limited", ("warn",)),
     RefusedProperty("openlineage.integration.*", "lineage is reported by Airflow", ("", "false")),
-    RefusedProperty("custom.sanitize.pattern", "secrets are recognised by their property"),
+    RefusedProperty("topic.creation.*", "all topics are created alike, by topic.creation.default.*"),
+    RefusedProperty("internal.snapshot.scan.all.columns.force", "only captured tables are described", ("false",)),
     RefusedProperty("internal.implementation", "there is one implementation"),
     RefusedProperty("test.disable.global.locking", "use snapshot.locking.mode", ("false",)),
     RefusedProperty("internal.*", "internal switches of Debezium have no counterpart"),
@@ -227,7 +250,6 @@ _REFUSED_BY_PATTERN = tuple(
 )
 
 PLUGIN_LISTS = {
-    "predicates": "predicates.",
     "post.processors": "",
 }
 """Properties that list names of Java plug-ins, and the prefix under which a plug-in's own settings stand."""

@@ -102,19 +102,40 @@ class LogicalTableOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPredicate:
+    """Select topics, as Kafka's ``TopicNameMatches`` does.
+
+    Args:
+        pattern: Matches the whole topic name.
+        negated: Whether the other topics are selected.
+    """
+
+    pattern: Expression
+    negated: bool = False
+
+    def selects(self, topic: str) -> bool:
+        """Return whether a topic is selected."""
+        return (self.pattern.fullmatch(topic) is not None) != self.negated
+
+
+@dataclass(frozen=True, slots=True)
 class Router:
     """Rename topics.
 
     Args:
         rewrite: Makes the new name.
         logical: What else changes; None for ``RegexRouter``.
+        predicate: Selects the topics that it applies to, by their names before it; None for all.
     """
 
     rewrite: Rewrite
     logical: LogicalTableOptions | None = None
+    predicate: TopicPredicate | None = None
 
     def apply(self, destination: Destination) -> Destination:
         """Return where the records of a destination go behind this router."""
+        if self.predicate is not None and not self.predicate.selects(destination.topic):
+            return destination
         topic = self.rewrite(destination.topic)
         if topic is None:
             return destination

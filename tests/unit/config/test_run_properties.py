@@ -20,8 +20,8 @@ AUTHOR = {
     # topics and tables that are written
     "topic.creation.default.partitions", "topic.creation.default.replication.factor", "topic.heartbeat.prefix",
     "topic.transaction", "ledger.topic", "schema.history.internal.kafka.topic", "errors.deadletterqueue.topic.name",
-    "notification.sink.topic.name", "transforms", "dispatchers", "ticdc.namespace", "signal.data.collection",
-    "signal.data.collection.create",
+    "notification.sink.topic.name", "transforms", "predicates", "dispatchers", "ticdc.namespace",
+    "signal.data.collection", "signal.data.collection.create",
     # who is listened to
     "signal.enabled.channels", "signal.trusted.channels", "signal.kafka.topic", "signal.kafka.bootstrap.servers",
     "signal.kafka.groupId",

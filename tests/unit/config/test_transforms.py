@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import row_layout
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
@@ -276,7 +277,6 @@ def test_all_problems_of_transforms_are_reported_at_once() -> None:
         "transforms.a.extra",
         "transforms.a.regex",
         "transforms.a.replacement",
-        "transforms.b.negate",
         "transforms.b.predicate",
         "transforms.b.type",
         "transforms.c.key.enforce.uniqueness",
@@ -289,6 +289,69 @@ def test_all_problems_of_transforms_are_reported_at_once() -> None:
     ]
     assert all(p.what and p.fix for p in found.values())
     assert found["transforms.b.type"].what.startswith("not supported yet") and LOGICAL in found["transforms.b.type"].fix
+
+
+MATCHES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+
+
+@pytest.mark.parametrize(
+    ("more", "routed"),
+    [({}, {"p.d.a": "all", "p.d.b": "p.d.b"}), ({"negate": "true"}, {"p.d.a": "p.d.a", "p.d.b": "all"})],
+)
+def test_a_router_applies_where_its_predicate_matches_the_whole_topic(
+    more: dict[str, str], routed: dict[str, str]
+) -> None:
+    given = steps(a={"type": REGEX, "regex": ".*", "replacement": "all", "predicate": "one", **more})
+    given |= {"predicates": "one,unused", "predicates.one.type": MATCHES, "predicates.one.pattern": r"p\.d\.[a]"}
+    given |= {"predicates.unused.type": MATCHES, "predicates.unused.pattern": "x"}
+    cfg = config(given)
+    assert {topic: cfg.route_topic(topic).topic for topic in routed} == routed
+    assert ConnectorConfig.from_properties(cfg.properties()).families.transforms == cfg.families.transforms
+    pins = property_pins(cfg, snapshot=False)
+    assert {"predicates", "predicates.one.pattern", "transforms.a.predicate"} <= pins.keys()
+
+
+def test_the_name_before_the_router_counts_for_its_predicate() -> None:
+    given = steps(
+        a={"type": REGEX, "regex": "p.d.(.*)", "replacement": "$1"},
+        b={"type": REGEX, "regex": "(.*)", "replacement": "x.$1", "predicate": "short"},
+    )
+    cfg = config(given | {"predicates": "short", "predicates.short.type": MATCHES, "predicates.short.pattern": "t"})
+    assert (cfg.route_topic("p.d.t").topic, cfg.route_topic("p.d.u").topic) == ("x.t", "u")
+
+
+def test_what_is_wrong_with_predicates_is_reported() -> None:
+    given = steps(
+        a={"type": REGEX, "regex": "x", "replacement": "y", "negate": "true"},
+        b={"type": REGEX, "regex": "x", "replacement": "y", "predicate": "nobody"},
+        c={"type": INSERT, "predicate": "good"},
+        d={"type": REGEX, "regex": "x", "replacement": "y", "predicate": "good", "negate": "perhaps"},
+        e={"type": REGEX, "regex": "x", "replacement": "y", "predicate": "tombstone"},
+    )
+    given |= {
+        "predicates": "good,tombstone,bare,wrong",
+        "predicates.good.type": MATCHES,
+        "predicates.good.pattern": "x",
+        "predicates.tombstone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+        "predicates.bare.pattern": "x",
+        "predicates.wrong.type": MATCHES,
+        "predicates.wrong.pattern": "(",
+        "predicates.wrong.extra": "1",
+        "predicates.other.type": MATCHES,
+    }
+    found = problems(given)
+    assert sorted(found) == [
+        "predicates.bare.type",
+        "predicates.other.type",
+        "predicates.tombstone.type",
+        "predicates.wrong.extra",
+        "predicates.wrong.pattern",
+        "transforms.a.negate",
+        "transforms.b.predicate",
+        "transforms.c.predicate",
+        "transforms.d.negate",
+    ]
+    assert all(p.what and p.fix for p in found.values())
 
 
 def test_settings_survive_the_way_to_a_spark_task() -> None:

@@ -1,0 +1,116 @@
+"""Whole connector configurations, as they are written for Debezium: which are accepted, and what is said of the others.
+
+From the tutorial and the pages of Debezium 3.6 on the connector, topic routing, record state extraction, the outbox
+router, topic creation, Avro, signals and notifications; of Confluent Cloud's settings; with the defaults written out.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.property_sources import connection_source, environment_source, load_config
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+FOLDER = Path(__file__).parent / "connect_json"
+ACCEPTED = [
+    "avro_confluent",
+    "confluent_cloud",
+    "defaults_spelled_out",
+    "heartbeat",
+    "predicates",
+    "reroute",
+    "signals",
+    "topic_creation_default",
+    "tutorial",
+]
+APICURIO = ("url", "auto-register", "find-latest")
+REFUSED = {
+    "avro_apicurio": [
+        *(f"{part}.converter" for part in ("key", "value")),
+        *(f"{part}.converter.apicurio.registry.{name}" for part in ("key", "value") for name in APICURIO),
+    ],
+    "errors": ["errors.tolerance"],
+    "jmx": ["notification.enabled.channels", "signal.enabled.channels"],
+    "outbox": ["transforms.outbox.type"],
+    "topic_creation": [
+        "topic.creation.applicationlogs.include",
+        "topic.creation.applicationlogs.replication.factor",
+        "topic.creation.groups",
+        "topic.creation.inventory.cleanup.policy",
+        "topic.creation.inventory.include",
+        "topic.creation.inventory.partitions",
+    ],
+    "unwrap": ["transforms.unwrap.type"],
+}
+
+
+def document(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return read
+
+
+def test_every_configuration_is_in_one_of_the_lists() -> None:
+    assert sorted([*ACCEPTED, *REFUSED]) == sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_an_accepted_configuration_is_accepted_in_each_place(name: str) -> None:
+    configs = [
+        ConnectorConfig.from_connect_json(document(name)),
+        load_config([connection_source("c", {}, document(name))]),
+        load_config([environment_source({"MYSQL_CDC_PROPERTIES": json.dumps(document(name))})]),
+    ]
+    for cfg in configs:
+        assert (cfg.topic_prefix, cfg[F.NAME], cfg.server_id(0)) == ("dbserver1", "inventory-connector", 184054)
+        assert cfg.properties() == configs[0].properties()
+
+
+@pytest.mark.req("FAULT-02")
+@pytest.mark.parametrize("name", REFUSED)
+def test_one_error_lists_everything_that_is_not_supported(name: str) -> None:
+    problems = {p.name: p for p in ConnectorConfig.check(document(name)["config"])}
+    assert sorted(problems) == sorted(REFUSED[name])
+    with pytest.raises(ConfigError) as caught:
+        ConnectorConfig.from_connect_json(document(name))
+    for problem in problems.values():
+        assert problem.name in caught.value.message() and problem.what in caught.value.message() and problem.fix
+    # What is left after all of it is removed is accepted: no second round.
+    plugin = next((n.removesuffix("type") for n in problems if n.startswith("transforms.")), None)
+    left = {k: v for k, v in document(name)["config"].items() if k not in problems}
+    if plugin is not None:
+        assert f"all {plugin}*" in problems[f"{plugin}type"].fix
+        left = {k: v for k, v in left.items() if k != "transforms" and not k.startswith(plugin)}
+    assert ConnectorConfig.check(left) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "note"),
+    [
+        ("event.converting.failure.handling.mode", "warn", "never replaced by null"),
+        ("signal.file", "file-signals.txt", "no effect"),
+        ("custom.sanitize.pattern", ".*secret$", "no effect"),
+        ("errors.retry.delay.initial.ms", "300", "retries are Airflow's"),
+        ("openlineage.integration.config.file.path", "./openlineage.yml", "no effect"),
+    ],
+)
+def test_a_default_of_debezium_that_is_written_out_is_noted(name: str, value: str, note: str) -> None:
+    cfg = ConnectorConfig.from_properties({**document("tutorial")["config"], name: value})
+    assert any(line.startswith(name) and note in line for line in cfg.notes), cfg.notes
+
+
+def test_values_that_ask_for_something_else_are_refused_and_empty_ones_are_not() -> None:
+    for name, value in (
+        ("event.converting.failure.handling.mode", "skip"),
+        ("openlineage.integration.enabled", "true"),
+        ("internal.snapshot.scan.all.columns.force", "true"),
+        ("signal.enabled.channels", "file"),
+    ):
+        assert [p.name for p in ConnectorConfig.check({**document("tutorial")["config"], name: value})] == [name]
+    for name in ("snapshot.mode.custom.name", "topic.heartbeat.name", "topic.regex"):
+        assert ConnectorConfig.check({**document("tutorial")["config"], name: ""}) == []
