@@ -17,10 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
+    PrefixLister,
     export_document,
     import_offsets,
     past_offsets,
@@ -59,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             subparser.add_argument("--replace", action="store_true", help="replace a state that is already stored")
         if name == "set":
             subparser.add_argument(
-                "offset", help="stored, current, earliest, or file:position at a transaction boundary"
+                "offset",
+                help="stored, current, earliest, file:position at a transaction boundary, or the GTID set executed "
+                "before it",
             )
         if name in ("set", "import"):
             subparser.add_argument(
@@ -83,17 +86,25 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
 
 def _show(arguments: argparse.Namespace, out: TextIO) -> int:
     prefix = _prefix(arguments)
-    state = open_store(arguments, prefix).load()
+    store = open_store(arguments, prefix)
+    state = store.load()
     if state is None:
-        print(
-            f"no offset is stored for {prefix}; the next run restores it from the ledger, if there is one",
-            file=sys.stderr,
-        )
+        print(_describe_unknown(store, prefix), file=sys.stderr)
         return 1
     visible = {name: value for name, value in state.to_json().items() if name not in ("history", "stamp", "version")}
     json.dump({"topic.prefix": prefix, **visible}, out, indent=2)
     print(file=out)
     return 0
+
+
+def _describe_unknown(store: OffsetStore, prefix: str) -> str:
+    """Return what can be said of a topic.prefix without a stored offset, which may be misspelt."""
+    stored = store.prefixes() if isinstance(store, PrefixLister) else []
+    others = f"; it has offsets of {', '.join(stored)}" if stored else ""
+    return (
+        f"nothing is known of topic.prefix={prefix}: the store has no offset of it{others}. Check the spelling. If a "
+        "stream of this name has run, its next run restores the offset from the ledger"
+    )
 
 
 def _history(arguments: argparse.Namespace, out: TextIO) -> int:

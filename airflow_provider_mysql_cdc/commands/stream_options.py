@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config import property_sources
+from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -40,7 +41,9 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
     )
     stream.add_argument("--mysql-cdc-conn-id", metavar="ID", help="connection of type mysql_cdc")
     stream.add_argument("--kafka-conn-id", metavar="ID", help="connection of type kafka")
-    stream.add_argument("--properties", metavar="FILE", help="JSON file with connector properties")
+    stream.add_argument(
+        "--properties", metavar="FILE", help="JSON file with connector properties, or a connector's JSON as it is"
+    )
     stream.add_argument(
         "--topic-prefix", metavar="PREFIX", help="topic.prefix of the stream; sufficient for show, history and export"
     )
@@ -75,6 +78,14 @@ def read_json(path: str) -> Any:
         ) from None
 
 
+def _file_properties(path: str) -> dict[str, Any]:
+    """Return the properties of a file: an object of properties, or a configuration of Kafka Connect."""
+    try:
+        return connect_properties(read_json(path))
+    except ConfigError as error:
+        raise ConfigError(error.what, where=error.where or path, why=error.why, remedy=error.remedy) from None
+
+
 def read_config(arguments: argparse.Namespace) -> ConnectorConfig:
     """Return the configuration of the stream that the options name.
 
@@ -84,13 +95,7 @@ def read_config(arguments: argparse.Namespace) -> ConnectorConfig:
     Raises:
         ConfigError: A property is wrong or missing.
     """
-    properties = read_json(arguments.properties) if arguments.properties else {}
-    if not isinstance(properties, dict):
-        raise ConfigError(
-            "the properties are not a JSON object",
-            where=arguments.properties,
-            remedy='write the file as {"topic.prefix": "shop", ...}',
-        )
+    properties = _file_properties(arguments.properties) if arguments.properties else {}
     if arguments.topic_prefix:
         properties["topic.prefix"] = arguments.topic_prefix
     if arguments.mysql_cdc_conn_id:

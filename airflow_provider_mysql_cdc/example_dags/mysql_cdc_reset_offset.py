@@ -30,7 +30,8 @@ CHOICE = {
         title="Offset",
         description=(
             "stored: keep the stored offset and only discard the unfinished batch. current: the end of the binlog. "
-            "earliest: the first position that the server still has. Or file:position, a transaction boundary."
+            "earliest: the first position that the server still has. Or file:position, a transaction boundary, or the "
+            "GTID set that was executed up to the position."
         ),
     ),
     "confirm": Param(

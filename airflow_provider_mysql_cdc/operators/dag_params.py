@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -13,6 +14,8 @@ from airflow.sdk import Param
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.task_error import airflow_error
+
+log = logging.getLogger(__name__)
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
@@ -47,9 +50,31 @@ def reject_unknown_fields(context: Any) -> None:
         raise airflow_error(error)
 
 
+def check_run(context: Any) -> None:
+    """Check the fields of a run, and say of one that was triggered by hand that scheduled runs follow it.
+
+    The trigger form of Airflow unpauses a DAG unless its box is cleared, and a paused DAG starts no run.
+
+    Args:
+        context: The task's context; this is a ``pre_execute`` hook.
+
+    Raises:
+        AirflowFailException: There is a field that the form does not have.
+    """
+    reject_unknown_fields(context)
+    interval = getattr(context["dag"], "schedule", None)
+    if interval and str(getattr(context.get("dag_run"), "run_type", "")).endswith("manual"):
+        log.warning(
+            "This run was triggered by hand. %s is not paused, so it also runs on its schedule (%s) from now on; pause "
+            "the DAG if that is not wanted.",
+            context["dag"].dag_id,
+            interval,
+        )
+
+
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": "mysql-cdc",
-    "pre_execute": reject_unknown_fields,
+    "pre_execute": check_run,
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
@@ -147,15 +172,25 @@ def again_param() -> dict[str, Param]:
     }
 
 
-def drain_params() -> dict[str, Param]:
-    """Return the form fields of a drain."""
+def drain_params(interval: str | None = None) -> dict[str, Param]:
+    """Return the form fields of a drain.
+
+    Args:
+        interval: The DAG's schedule, which a run by hand starts if it unpauses the DAG; None for none.
+    """
+    note = (
+        f" This DAG is scheduled ({interval}): if triggering it unpauses it, the schedule starts too; pause the DAG "
+        "again if that is not wanted."
+        if interval
+        else ""
+    )
     return {
         "run_for_minutes": Param(
             0,
             type="number",
             minimum=0,
             title="Run for (minutes)",
-            description="How long one Spark session drains batch after batch; 0 drains one batch.",
+            description=f"How long one Spark session drains batch after batch; 0 drains one batch.{note}",
         ),
         "writers": Param(
             None,

@@ -35,7 +35,8 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
 
     Args:
         offset: ``stored`` keeps the stored offset, ``current`` uses the end of the server's binlog, ``earliest`` the
-            first position that the server still has, ``file:position`` a transaction boundary. (templated)
+            first position that the server still has, ``file:position`` a transaction boundary, a GTID set the first
+            transaction that it does not contain. (templated)
         confirm: The stream's topic.prefix, so that the wrong stream is not reset by mistake. (templated)
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)

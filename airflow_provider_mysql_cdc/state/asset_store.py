@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conflict_error, is_same_write, next_revision
 
+KEY_PREFIX = "offset/"
+"""Begins the key of a stream's state; its topic.prefix follows."""
+
 
 class StateAccessor(Protocol):
     """The methods of Airflow's ``AssetStateStoreAccessor`` that the store uses."""
@@ -35,7 +38,12 @@ class AssetOffsetStore:
 
     def __init__(self, accessor: StateAccessor, prefix: str) -> None:
         self._accessor = accessor
-        self.key = f"offset/{prefix}"
+        self.key = f"{KEY_PREFIX}{prefix}"
+
+    def prefixes(self) -> list[str]:
+        """Return the ``topic.prefix`` of each stored state, in order; none where the accessor cannot list its keys."""
+        keys: list[str] = getattr(self._accessor, "keys", list)()
+        return [key.removeprefix(KEY_PREFIX) for key in keys if key.startswith(KEY_PREFIX)]
 
     def load(self) -> StoredState | None:
         """Return the stored state, or None.

@@ -64,6 +64,16 @@ class MetadataAccessor:
             AssetScope(asset_id=self._id), key, json.dumps(value), kind=AssetStateStoreWriterKind.API
         )
 
+    def keys(self) -> list[str]:
+        """Return the keys that have a value, in order."""
+        from airflow.models.asset_state_store import AssetStateStoreModel
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        query = select(AssetStateStoreModel.key).where(AssetStateStoreModel.asset_id == self._id)
+        with create_session() as session:
+            return sorted(session.scalars(query))
+
 
 def _require_metadata_database() -> None:
     from airflow.configuration import conf

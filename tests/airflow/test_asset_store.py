@@ -118,6 +118,11 @@ def test_a_person_outside_of_a_task_reads_and_writes_the_same_state(
     assert outside.load() == first
     second = outside.save(first.commit(END, 1_700_000_000_000), first)
     assert inside.load() == second
+    assert outside.prefixes() == ["shop"]
+    assert main(["offsets", "show", "--asset", "contract_offsets", "--topic-prefix", "shp"]) == 1
+    assert (
+        "nothing is known of topic.prefix=shp" in (err := capsys.readouterr().err) and "it has offsets of shop" in err
+    )
     with pytest.raises(OffsetConflictError):
         inside.save(first, first)
     assert main(["offsets", "history", "--asset", "contract_offsets", "--topic-prefix", "shop"]) == 0

@@ -70,6 +70,19 @@ def test_current_skips_and_a_position_comes_once_more(pipeline: Pipeline, root: 
     assert ids(pipeline) == [1, 4, 2, 3, 4]
 
 
+def test_a_gtid_set_is_taken_like_the_position_after_it(pipeline: Pipeline, root: Any, database: str) -> None:
+    executed = rows(root, "SELECT @@gtid_executed")[0][0]
+    insert(root, database, 2, 3)
+    pipeline.drain()
+    reset(pipeline, executed)
+    pipeline.drain()
+    assert ids(pipeline) == [1, 2, 3, 2, 3]
+    server = rows(root, "SELECT @@server_uuid")[0][0]
+    for wrong, text in ((f"{server}:1-x", "is not a GTID set"), (f"{server}:1-99999999999", "has not executed all")):
+        with pytest.raises(ConfigError, match=text):
+            reset(pipeline, wrong)
+
+
 @pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize("backup", [False, True], ids=["not settled", "store from a backup"])
 def test_stored_does_not_repeat_what_the_ledger_says_is_done(

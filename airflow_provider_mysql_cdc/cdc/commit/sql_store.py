@@ -56,6 +56,15 @@ class SqlOffsetStore:
             pass
         raise conflict_error(self._where, expected, self.load())
 
+    def prefixes(self) -> list[str]:
+        """Return the ``topic.prefix`` of each stored state, in order.
+
+        Raises:
+            StateError: The database does not answer.
+        """
+        query = sa.select(_offsets.c.prefix).order_by(_offsets.c.prefix)
+        return self._transact(lambda conn: [str(prefix) for prefix in conn.execute(query).scalars()])
+
     def history(self, limit: int = 100) -> list[PastOffset]:
         """Return the last committed offsets, newest first.
 

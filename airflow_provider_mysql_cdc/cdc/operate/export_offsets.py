@@ -38,6 +38,14 @@ class OffsetHistoryStore(Protocol):
         """Add the offsets that the store does not have yet; return how many."""
 
 
+@runtime_checkable
+class PrefixLister(Protocol):
+    """A store that knows which streams have an offset in it."""
+
+    def prefixes(self) -> list[str]:
+        """Return the ``topic.prefix`` of each, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetsDocument:
     """Hold the content of a document.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import schema_id_re
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
@@ -40,12 +40,14 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import signa
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import history_difference
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 
 MAX_TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
+_GTID_SET = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-")
 _FILE_AND_POSITION = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
 
 
@@ -58,7 +60,8 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
         owner: ``dag_id/run_id/task_id/map_index``.
         log: Receives one line of text.
         to: ``stored`` keeps the stored offset, ``current`` takes the end of the server's binlog, ``earliest`` the first
-            position that the server still has, and ``file:position`` a transaction boundary.
+            position that the server still has, ``file:position`` a transaction boundary, and a GTID set the first
+            transaction that it does not contain.
 
     Returns:
         The offset from which the next drain starts.
@@ -76,7 +79,7 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             stored = store.load()
             offset_stored = stored is not None and stored.committed is not None
             ledger_before = read_as_planner(kafka_clients.ledger(cfg), expect_plan=offset_stored)
-            find_target = partial(_requested_offset, conn, cfg.connection_settings(), to, stored, ledger_before)
+            find_target = partial(_requested_offset, cfg, conn, to, stored, ledger_before)
             offset = find_target()
             plan = ledger_before.plan if ledger_before else None
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
@@ -143,9 +146,10 @@ def _drained_offset(stored: StoredState | None, ledger: LedgerState | None) -> B
 
 
 def _requested_offset(
-    conn: Any, settings: ConnectionSettings, to: str, stored: StoredState | None, ledger: LedgerState | None
+    cfg: ConnectorConfig, conn: Any, to: str, stored: StoredState | None, ledger: LedgerState | None
 ) -> BinlogOffset:
     """Return the offset that was requested."""
+    settings = cfg.connection_settings()
     if to == STORED:
         return _stored_offset(stored, ledger)
     binlog_end = end_of_binlog(conn, settings)
@@ -153,14 +157,29 @@ def _requested_offset(
         return binlog_end
     if to == EARLIEST:
         return with_fingerprint(conn, settings, binlog_end.with_position(binary_logs(conn)[0][0], FILE_START))
+    if _GTID_SET.match(to):
+        return position_of_gtids(cfg, conn, binlog_end, _parse_gtids(to))
     match = _FILE_AND_POSITION.fullmatch(to.strip())
     if match is None:
         raise ConfigError(
             f"{to!r} is not an offset",
             where="offset",
-            remedy="use stored, current, earliest, or file:position such as binlog.000012:157",
+            remedy="use stored, current, earliest, file:position such as binlog.000012:157, or a GTID set such as "
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77",
         )
     return position_at(conn, settings, binlog_end, match["file"], int(match["pos"]))
+
+
+def _parse_gtids(text: str) -> GtidSet:
+    try:
+        return GtidSet.parse(text)
+    except ValueError as error:
+        raise ConfigError(
+            "this is not a GTID set",
+            where=f"offset {text[:200]}",
+            why=str(error),
+            remedy="write it as SELECT @@gtid_executed shows it",
+        ) from error
 
 
 def _stored_offset(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:

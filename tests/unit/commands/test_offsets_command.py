@@ -52,7 +52,34 @@ def test_show_and_history_print_what_is_stored(store: SqlOffsetStore, capsys: py
 def test_show_of_nothing_says_what_happens_then(store: SqlOffsetStore, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["offsets", "show", "--topic-prefix", "other"]) == 1
     told = capsys.readouterr()
-    assert (told.out, "restores it from the ledger" in told.err) == ("", True)
+    assert told.out == "" and "nothing is known of topic.prefix=other" in told.err
+    assert "restores the offset from the ledger" in told.err and "it has offsets of" not in told.err
+    committed(store)
+    assert main(["offsets", "show", "--topic-prefix", "shp"]) == 1
+    assert "nothing is known of topic.prefix=shp: the store has no offset of it; it has offsets of shop" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_properties_are_taken_from_the_json_of_a_connector(
+    store: SqlOffsetStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrapped: bool
+) -> None:
+    committed(store)
+    properties = {
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "topic.prefix": "shop",
+        "database.hostname": "db",
+        "database.user": "u",
+        "schema.history.internal.kafka.bootstrap.servers": "k:1",
+    }
+    path = tmp_path / "dbz.json"
+    path.write_text(json.dumps({"name": "c", "config": properties} if wrapped else properties))
+    assert main(["offsets", "show", "--properties", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["topic.prefix"] == "shop"
+    path.write_text("[]")
+    assert main(["offsets", "show", "--properties", str(path)]) == 1
+    assert f"is not a JSON object [{path}]" in capsys.readouterr().err
 
 
 def test_neither_airflow_nor_spark_is_needed_for_a_database(store: SqlOffsetStore) -> None:
