@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE, YARN_CREDENTIAL
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.spark.driver_log import reduce_log, silence_stop
 from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, settings_error
 from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
@@ -93,10 +94,11 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
         if (named_failure := settings_error(error)) is None:
             raise
         raise named_failure from None
-    context.setLogLevel("ERROR")
+    reduce_log(context)
     try:
         from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
 
         run(spec, SparkRunner(context, log), log)
     finally:
+        silence_stop(context)
         context.stop()

@@ -182,10 +182,11 @@ class SparkRunner:
             if self._executor_failures and self._executor_failures.count
             else ""
         )
+        # The driver does not learn from a cluster manager why it starts no executor.
         self._log(
             f"waiting for Spark: no task of this job has run for {idle_s:.0f} s; {self._executors()} executor(s) are "
-            f"registered{failures}. Other applications use the cluster's cores, or no worker has the requested "
-            f"resources ({settings or 'no resource setting is set'}); see the web page of {self._context.master}"
+            f"registered{failures}. Look at the web page of {self._context.master}: are cores free, and does a worker "
+            f"have the requested resources ({settings or 'no resource setting is set'})?"
         )
 
 
