@@ -20,7 +20,7 @@ DOC = """
 Reads all captured tables in one consistent view and writes an `r` event for every row, then stores the binlog position
 of that view. `mysql_cdc_drain` continues from there. Does nothing when an offset is stored already, unless a new
 snapshot is requested (*Snapshot again*): then the stream is drained to the end of the binlog and waits while all or
-some of the tables are read. No change is skipped, and scheduled drains do nothing meanwhile.
+some of the tables are read. No change is skipped, and scheduled drains are skipped meanwhile.
 
 Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`).
 """

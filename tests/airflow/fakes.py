@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger as follow
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
@@ -112,6 +113,7 @@ class FakePipeline(ModuleType):
         super().__init__(OPERATE)
         self.outcome = FakeOutcome()
         self.nothing = 0
+        self.idle = IdleReason("nothing new since binlog.000002:157")
         self.error: CdcError | None = None
         self.unsettled: CdcError | None = None
         self.calls: list[tuple[str, str]] = []
@@ -144,11 +146,15 @@ class FakePipeline(ModuleType):
         *,
         run_for_s: float = 0.0,
         even_empty: bool = False,
+        on_idle: Callable[[IdleReason], None] = lambda reason: None,
         **_: Any,
     ) -> FakeJob | None:
         log("planning a drain")
         self.even_empty.append(even_empty)
-        return self._job("drain", cfg, store, owner, run_for_s)
+        job = self._job("drain", cfg, store, owner, run_for_s)
+        if job is None:
+            on_idle(self.idle)
+        return job
 
     def prepare_snapshot(
         self, cfg: ConnectorConfig, store: Any, owner: str, log: Any, *, again: bool = False, **_: Any

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow_home import run_dag
 from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.run_lock import LOCK_LOST
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
+from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 Run = Callable[..., Any]
@@ -89,11 +92,13 @@ def test_of_two_drains_that_begin_at_once_the_later_one_gives_way_or_goes_on(fak
         if pipeline.calls:
             submit.set()
             pipeline.nothing, pipeline.outcome = int(then == "gives_way"), FakeOutcome()
+            pipeline.idle = IdleReason("this drain gives way: another run is active", gave_way=True)
         return plan(*given, **more)
 
     pipeline.prepare_drain = planned  # type: ignore[method-assign]
     ti = run()
-    assert (ti.state, ti.try_number) == ("success", 2 if then == "lost" else 1)
+    state = "skipped" if then == "gives_way" else "success"
+    assert (ti.state, ti.try_number) == (state, 2 if then == "lost" else 1)
     plans = [name for name, _ in pipeline.calls]
     assert plans == ["drain", "settle", "drain", *(["settle"] if then != "gives_way" else [])]
 
@@ -160,7 +165,43 @@ def test_nothing_to_do_starts_no_spark(fakes: Any, run: Run) -> None:
     ti = run()
     assert ti.state == "success"
     assert submit.record is None
-    assert ti.xcom_pull(task_ids="cdc")["counts"] == {}
+    result = ti.xcom_pull(task_ids="cdc")
+    assert (result["counts"], result["reason"]) == ({}, "nothing new since binlog.000002:157")
+
+
+@pytest.mark.parametrize("gave_way", [True, False])
+def test_a_drain_that_gave_way_is_skipped_and_one_without_events_where_that_is_wanted(
+    fakes: Any, run: Run, gave_way: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its result is there for who reads it."""
+    submit, pipeline = fakes
+    pipeline.nothing, pipeline.idle = 1, IdleReason("the reason", gave_way=gave_way)
+    ti = run(skip_when_nothing_new=not gave_way)
+    assert (ti.state, ti.try_number, submit.record) == ("skipped", 1, None)
+    assert ti.xcom_pull(task_ids="cdc")["reason"] == "the reason"
+    assert "the reason" in "".join(capfd.readouterr())
+
+
+def test_a_drain_that_has_batches_to_report_is_not_skipped(
+    fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, pipeline = fakes
+    pipeline.nothing, pipeline.idle = 1, IdleReason("the reason", gave_way=True)
+    monkeypatch.setattr(TaskResult, "idle_result", lambda *_: {"batches": 1, "counts": {"shop.db.orders": 42}})
+    ti = run()
+    assert ti.state == "success"
+    assert ti.xcom_pull(task_ids="cdc") == {"batches": 1, "counts": {"shop.db.orders": 42}, "reason": "the reason"}
+
+
+def test_what_follows_a_skipped_drain_runs_where_its_trigger_rule_allows_it(fakes: Any) -> None:
+    _, pipeline = fakes
+    pipeline.nothing, pipeline.idle = 1, IdleReason("the reason", gave_way=True)
+    with DAG(dag_id="after_a_skipped_drain", schedule=None) as dag:
+        drain = MySqlCdcDrainOperator(task_id="cdc", kafka_conn_id="kafka_cdc")
+        drain >> [EmptyOperator(task_id="needs_it"), EmptyOperator(task_id="any", trigger_rule="none_failed")]
+    finished = run_dag(dag)
+    states = {ti.task_id: str(ti.state) for ti in finished.get_task_instances()}
+    assert (finished.state, states) == ("success", {"cdc": "skipped", "needs_it": "skipped", "any": "success"})
 
 
 def test_run_for_waits_for_work_before_it_starts_spark(

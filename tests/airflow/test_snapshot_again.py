@@ -187,7 +187,7 @@ def test_a_scheduled_drain_gives_way_meanwhile(
     monkeypatch.setattr(faults, "fault_point", drain_beside)
     assert Again.of(stream).go()["state"] == "done"
     assert seen and set(seen) == {None}
-    assert len(lines) == len(seen) and all(line.startswith("this drain is skipped: ") for line in lines)
+    assert len(lines) == len(seen) and all(line.startswith("this drain gives way: ") for line in lines)
 
 
 def test_it_waits_while_another_run_is_at_work(stream: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -42,6 +43,19 @@ from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durabl
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
 
+@dataclass(frozen=True, slots=True)
+class IdleReason:
+    """Say why a drain has nothing to do.
+
+    Args:
+        text: The reason.
+        gave_way: Whether another run of the stream is running.
+    """
+
+    text: str
+    gave_way: bool = False
+
+
 def prepare_drain(
     cfg: ConnectorConfig,
     store: OffsetStore,
@@ -51,6 +65,7 @@ def prepare_drain(
     run_for_s: float = 0.0,
     even_empty: bool = False,
     give_way: bool = False,
+    on_idle: Callable[[IdleReason], None] = lambda reason: None,
 ) -> PreparedJob | None:
     """Plan the next batch, or continue the interrupted one.
 
@@ -63,6 +78,7 @@ def prepare_drain(
         even_empty: Whether to plan a batch even when nothing is new; its driver also reads the Kafka signal topic.
         give_way: Whether to skip this drain while another run of the stream is running: a snapshot, or a drain followed
             by an ad-hoc snapshot, may take hours. Otherwise the driver fails because the other run holds the run lock.
+        on_idle: Takes the reason when there is no job.
 
     Returns:
         The job, or None when nothing is new since the last batch and the ledger has no pending work.
@@ -70,8 +86,13 @@ def prepare_drain(
     Raises:
         NoOffsetError: No offset is stored, and the configuration requires a snapshot first.
     """
+
+    def idle(text: str, *, gave_way: bool = False) -> None:
+        log(text)
+        on_idle(IdleReason(text, gave_way))
+
     if give_way and (active_run := other_active_run(cfg, owner)) is not None:
-        log(f"this drain is skipped: {active_run}; the next one starts from the same offset")
+        idle(f"this drain gives way: {active_run}; the next one starts from the same offset", gave_way=True)
         return None
     require_durable_topics(cfg, log)
     state, ledger = _set_aside_snapshot(cfg, store, owner, log)
@@ -84,7 +105,7 @@ def prepare_drain(
             "drain read the rest",
         )
     if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
-        log("snapshot.mode=initial_only: the binlog is never drained")
+        idle("snapshot.mode=initial_only: the binlog is never drained")
         return None
     if pending is not None:
         require_own_history(cfg, sample=True)
@@ -94,7 +115,10 @@ def prepare_drain(
             cfg, with_topics(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s
         )
     plan = _next_batch(cfg, state, owner, ledger, log, even_empty=even_empty)
-    return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
+    if isinstance(plan, BatchPlan):
+        return store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
+    idle(f"nothing new since {plan}")
+    return None
 
 
 def _set_aside_snapshot(
@@ -112,8 +136,8 @@ def _set_aside_snapshot(
 
 def _next_batch(
     cfg: ConnectorConfig, state: StoredState, owner: str, ledger: LedgerState | None, log: Log, *, even_empty: bool
-) -> BatchPlan | None:
-    """Plan from the stored offset to the end of the binlog; None when there is nothing to do."""
+) -> BatchPlan | BinlogOffset:
+    """Plan from the stored offset to the end of the binlog; return that offset when there is nothing to do."""
     if state.committed is not None:
         require_history(cfg)
         require_recorded_history(cfg, ledger)
@@ -128,10 +152,9 @@ def _next_batch(
             cfg, conn, start, epoch, owner, record_weights, prepared, even_empty=even_empty or pending_work
         )
     if plan is None:
-        log(f"nothing new since {start}")
-    else:
-        require_own_history(cfg, sample=True)
-        log_warnings(warnings, log)
+        return start
+    require_own_history(cfg, sample=True)
+    log_warnings(warnings, log)
     return plan
 
 
