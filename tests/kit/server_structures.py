@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert.defaults import parse_datetime_us, parse_time_us
@@ -108,10 +108,7 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         number = int(ours[2:-1], 2) if ours.startswith("b'") else int(ours)
         return theirs == f"b'{number:b}'"
     if c.type_name in NUMBERS:
-        try:
-            return Decimal(ours) == Decimal(theirs)
-        except InvalidOperation:
-            return False
+        return Decimal(leading_number(ours)) == Decimal(theirs)
     if c.type_name in ("BINARY", "VARBINARY"):
         value, shown = (bytes.fromhex(t[2:]) if t.startswith("0x") else t.encode() for t in (ours, theirs))
         # The server shows a value up to its first zero byte, and 5.7 up to its first byte that is no text.
@@ -122,6 +119,12 @@ def same_default(c: Column, theirs: str | None, extra: str) -> bool:
         return parse_time_us(ours) == parse_time_us(theirs)
     ours = ours.rstrip(" ") if c.type_name == "CHAR" else ours
     return theirs in (ours, ours + ".000") or (ours == "0" and theirs.startswith("0000"))
+
+
+def leading_number(written: str) -> str:
+    """Return the number that a text begins with; MySQL stores it where sql_mode is not strict, and 0 for none."""
+    number = re.match(r"[ \t]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)", written)
+    return number[1] if number else "0"
 
 
 def possible_years(written: str) -> tuple[int, ...]:
