@@ -195,3 +195,36 @@ def test_stopped_and_paused_snapshots_have_the_id_of_their_signal(noted: Pipelin
         ("ABORTED", both[1]),
     ]
     assert {note["id"] for note in notes(noted)[first:]} == {"ad-hoc"}
+
+
+def test_tables_that_are_not_captured_have_an_unknown_schema(noted: Pipeline, root: Any, database: str) -> None:
+    """Types, members and order as Debezium 3.6.1 writes them, which also has no ABORTED for such a signal."""
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=10))
+    noted.snapshot()
+    first = len(notes(noted))
+    missing, quoted = f"{database}.missing", f'"{database}"."x.y"'
+    send(noted.cfg, "execute-snapshot", {"data-collections": [missing, quoted]}, "none of them")
+    noted.drain()
+    found = notes(noted)[first:]
+    assert {(note["id"], note["aggregate_type"]) for note in found} == {("none of them", "Incremental Snapshot")}
+    scans = [note["additional_data"] for note in found if note["type"] == "TABLE_SCAN_COMPLETED"]
+    assert [note["type"] for note in found] == ["STARTED", *["TABLE_SCAN_COMPLETED"] * 2, "COMPLETED"]
+    both = f"{missing},{database}.x.y"
+    assert found[0]["additional_data"]["data_collections"] == both
+    members = ("data_collections", "scanned_collection", "total_rows_scanned", "status")
+    assert [tuple(scan[name] for name in members) for scan in scans] == [
+        (both, missing, "0", "UNKNOWN_SCHEMA"),
+        (f"{database}.x.y", f"{database}.x.y", "0", "UNKNOWN_SCHEMA"),
+    ]
+    send(noted.cfg, "execute-snapshot", {"data-collections": [missing, f"{database}.aa"]}, "one of them")
+    noted.drain()
+    told = [
+        (note["type"], note["additional_data"].get("status")) for note in notes(noted) if note["id"] == "one of them"
+    ]
+    assert told == [
+        ("STARTED", None),
+        ("TABLE_SCAN_COMPLETED", "UNKNOWN_SCHEMA"),
+        ("IN_PROGRESS", None),
+        ("TABLE_SCAN_COMPLETED", "SUCCEEDED"),
+        ("COMPLETED", None),
+    ]

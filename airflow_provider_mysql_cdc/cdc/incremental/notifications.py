@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_updates import STOP_REASON,
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, TableScan
 from airflow_provider_mysql_cdc.cdc.signals import initial_notifications, notification_record
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import Notification, NotificationType, ScanStatus
+from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 
 _STATUS_BY_REASON = {
@@ -23,6 +24,8 @@ _STATUS_BY_REASON = {
     UNCAPTURED_REASON: ScanStatus.SKIPPED,
 }
 """Status of an aborted scan; with any other reason it is ``SQL_EXCEPTION``."""
+MAX_UNKNOWN_TABLES = 1000
+"""Most tables of one signal whose names match no captured table that have a notification each; the log names all."""
 
 
 def started(state: IncrementalState, request_id: str, *, blocking: bool = False) -> Notification:
@@ -37,6 +40,36 @@ def started(state: IncrementalState, request_id: str, *, blocking: bool = False)
         return initial_notifications.snapshot_notification(NotificationType.STARTED, signal_id=request_id)
     tables = notification_record.join_names(str(scan.table) for scan in _scans_of(state, request_id))
     return Notification(NotificationType.STARTED, request_id, {notification_record.DATA_COLLECTIONS: tables})
+
+
+def started_with_unknown(
+    state: IncrementalState, request_id: str, unknown_tables: Sequence[str]
+) -> Iterator[Notification]:
+    """Yield the notification that an incremental snapshot was accepted, and those of its tables that are not captured.
+
+    Args:
+        state: The state with its scans.
+        request_id: Its id.
+        unknown_tables: Its entries that match no captured table.
+    """
+    unknown = [entry_name(entry) for entry in unknown_tables]
+    captured = [str(scan.table) for scan in _scans_of(state, request_id)]
+    tables = notification_record.join_names([*captured, *unknown])
+    yield Notification(NotificationType.STARTED, request_id, {notification_record.DATA_COLLECTIONS: tables})
+    max_chars = notification_record.MAX_PROGRESS_CHARS
+    for number, name in enumerate(unknown[:MAX_UNKNOWN_TABLES]):
+        left = notification_record.join_names([*captured, *unknown[number:]], max_chars)
+        yield Notification(
+            NotificationType.TABLE_SCAN_COMPLETED,
+            request_id,
+            {
+                notification_record.DATA_COLLECTIONS: left,
+                notification_record.SCANNED_COLLECTION: name,
+                notification_record.TOTAL_ROWS: "0",
+                notification_record.STATUS: ScanStatus.UNKNOWN_SCHEMA.value,
+                notification_record.REASON: "no captured table matches it",
+            },
+        )
 
 
 def completed(request_id: str, *, blocking: bool = False) -> Notification:

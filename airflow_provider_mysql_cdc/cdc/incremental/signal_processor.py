@@ -6,9 +6,9 @@ written in one Kafka transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
@@ -75,6 +75,20 @@ MAX_CONDITION_BYTES = 16 * 2**20
 """Bytes of the conditions of all active scans: each scan's record has its own, and each run reads all of them."""
 
 
+class SignalRefusal(NamedTuple):
+    """Tell why a signal is not carried out.
+
+    Args:
+        signal: The signal.
+        reason: What is wrong with it.
+        unknown_tables: Its tables, if it requests an incremental snapshot and captures none of them.
+    """
+
+    signal: Signal
+    reason: str
+    unknown_tables: Sequence[str] = ()
+
+
 @dataclass(slots=True)
 class SignalProcessor:
     """Apply signals to the state of ad-hoc snapshots.
@@ -87,7 +101,7 @@ class SignalProcessor:
         log: Writes one line to the log.
         state: The state, updated by each signal.
         notifications: Notifications to publish.
-        refused: Signals that cannot be carried out, with the reasons.
+        refused: Signals that cannot be carried out.
         move: A move of the stream to another position, or None.
         schema_records: Table structures for the schema history and the schema change topic.
     """
@@ -99,7 +113,7 @@ class SignalProcessor:
     log: Log
     state: IncrementalState
     notifications: list[Notification] = field(default_factory=list)
-    refused: list[tuple[Signal, str]] = field(default_factory=list)
+    refused: list[SignalRefusal] = field(default_factory=list)
     move: PositionMove | None = None
     schema_records: list[SideRecord] = field(default_factory=list)
     _signal: Signal = field(default_factory=lambda: Signal("", "", "", "airflow"))
@@ -134,15 +148,16 @@ class SignalProcessor:
                 return
             _HANDLERS[type(action)](self, action)
         except SignalRefused as error:
-            self._refuse(signal, str(error))
+            self._refuse(SignalRefusal(signal, error.reason, error.unknown_tables))
 
-    def _refuse(self, signal: Signal, reason: str) -> None:
+    def _refuse(self, refusal: SignalRefusal) -> None:
         """Record why a signal is refused; a copy of one whose outcome was reported is only logged."""
+        signal, reason, _ = refusal
         reported = bool(signal.id) and is_reported(self.state, signal.id, reason, self._digest)
         suffix = " (no notification: this id and content were reported before)" if reported else ""
         self.log(f"signal {signal.id} ({signal.type}, channel {signal.channel}) is refused: {reason}{suffix}")
         if not reported:
-            self.refused.append((signal, reason))
+            self.refused.append(refusal)
             if signal.id:
                 self.state = record_refusal(self.state, signal.id, reason, now_ms(), self._digest)
 
@@ -154,7 +169,8 @@ class SignalProcessor:
         for entry in unmatched:
             self.log(f"signal {snapshot.signal_id}: no captured table matches {entry}")
         if snapshot.collections and not tables:
-            raise SignalRefused("no captured table matches " + ", ".join(snapshot.collections)[:1000])
+            refusal = "no captured table matches " + ", ".join(snapshot.collections)[:1000]
+            raise SignalRefused(refusal, unmatched if snapshot.kind == "incremental" else ())
         if (reason := watermark_obstacle(self.conn, self.cfg)) is not None:
             raise SignalRefused(reason)
         conditions = {t: sql for t in tables if (sql := snapshot.condition(t)) is not None}
@@ -168,7 +184,10 @@ class SignalProcessor:
         self._queue(SnapshotRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key))
         self.log(f"signal {snapshot.signal_id}: {snapshot.kind} snapshot of {len(tables)} table(s)")
         blocking = snapshot.kind == "blocking"
-        self.notifications.append(notices.started(self.state, snapshot.signal_id, blocking=blocking))
+        if blocking:
+            self.notifications.append(notices.started(self.state, snapshot.signal_id, blocking=True))
+        else:
+            self.notifications += notices.started_with_unknown(self.state, snapshot.signal_id, unmatched)
         if not tables:
             self.notifications.append(notices.completed(snapshot.signal_id, blocking=blocking))
 
@@ -337,11 +356,8 @@ def process_signals(
     move = processor.move
     if move is not None and move.needed:
         processor.state = restart_scans(processor.state, move.target)
-    refusals = [
-        notification_record.refusal_record(cfg, signal, reason, now_ms()) for signal, reason in processor.refused
-    ]
     records = [*processor.schema_records, *state_records(cfg, job, before, processor.state, processor.notifications)]
-    records += [record for record in refusals if record is not None]
+    records += _refusal_records(cfg, processor.refused)
     records += [SideRecord(cfg.ledger_topic, key.encode(), None) for key, _ in pending]
     if polled.new_offset is not None:
         records.append(job.record(SIGNAL_OFFSET_KEY, polled.new_offset))
@@ -353,6 +369,19 @@ def process_signals(
     if records:
         job.commit(records, {record_topics.schema_change_topic(cfg): table_options.headers(cfg, new_run_id())})
     return processor.state, False
+
+
+def _refusal_records(cfg: ConnectorConfig, refused: Iterable[SignalRefusal]) -> Iterator[SideRecord]:
+    """Yield the notifications of refused signals; unknown tables are reported as by Debezium."""
+    for signal, reason, unknown_tables in refused:
+        if unknown_tables:
+            notifications = [
+                *notices.started_with_unknown(IncrementalState(), signal.id, unknown_tables),
+                notices.completed(signal.id),
+            ]
+            yield from notification_record.notification_records(cfg, notifications)
+        elif (record := notification_record.refusal_record(cfg, signal, reason, now_ms())) is not None:
+            yield record
 
 
 def has_pending_work(cfg: ConnectorConfig, ledger: LedgerState) -> bool:

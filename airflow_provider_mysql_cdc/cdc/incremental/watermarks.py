@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, wait_for_vi
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
@@ -148,7 +149,7 @@ def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
         return LowWatermark(offset, None)
     row_id = f"{uuid.uuid4()}-open"
     try:
-        _insert_watermark(conn, table, row_id, WINDOW_OPEN, {"openWindowTimestamp": _now_text()})
+        _insert_watermark(cfg, conn, table, row_id, WINDOW_OPEN, "openWindowTimestamp")
     except pymysql.MySQLError as error:
         source_error = from_exception(error, f"signal table {table}")
         if isinstance(source_error, SourceConnectionError):
@@ -177,17 +178,18 @@ def close_window(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
         with conn.cursor() as cursor:
             cursor.execute(f"DELETE FROM {table.quoted()} WHERE {_column_names(conn, table)[0]} = %s", (low.row_id,))
         return
-    _insert_watermark(
-        conn, table, low.row_id.removesuffix("-open") + "-close", WINDOW_CLOSE, {"closeWindowTimestamp": _now_text()}
-    )
+    row_id = low.row_id.removesuffix("-open") + "-close"
+    _insert_watermark(cfg, conn, table, row_id, WINDOW_CLOSE, "closeWindowTimestamp")
 
 
-def _insert_watermark(conn: Any, table: TableId, row_id: str, kind: str, data: dict[str, str]) -> None:
+def _insert_watermark(
+    cfg: ConnectorConfig, conn: Any, table: TableId, row_id: str, kind: str, time_member: str
+) -> None:
+    """Write a row as Debezium does; that of 1.9.7 has no data."""
     column_list = ", ".join(_column_names(conn, table))
+    data = None if cfg[F.EVENT_CONTRACT] is EventContract.OLD else json.dumps({time_member: _now_text()})
     with conn.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table.quoted()} ({column_list}) VALUES (%s, %s, %s)", (row_id, kind, json.dumps(data))
-        )
+        cursor.execute(f"INSERT INTO {table.quoted()} ({column_list}) VALUES (%s, %s, %s)", (row_id, kind, data))
 
 
 def _column_names(conn: Any, table: TableId) -> list[str]:

@@ -8,7 +8,7 @@ name, never an expression.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from airflow_provider_mysql_cdc.cdc.config.parse_value import pattern
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -25,11 +25,13 @@ class SignalRefused(Exception):
 
     Args:
         reason: What is wrong with it, as one sentence.
+        unknown_tables: Its tables, if the only fault is that none of them is captured.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, unknown_tables: Sequence[str] = ()) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.unknown_tables = unknown_tables
 
 
 def quoted_name(entry: str) -> TableId | None:
@@ -48,6 +50,16 @@ def quoted_name(entry: str) -> TableId | None:
         raise SignalRefused(f'{quote_text(entry)} is not of the form "database"."table"')
     db, table = (m[0].replace('""', '"') if m[0] else m[1] for m in (match.groups()[:2], match.groups()[2:]))
     return TableId(db, table)
+
+
+def entry_name(entry: str) -> str:
+    """Return what notifications call an entry that matches no table: its table, or the expression.
+
+    Args:
+        entry: The entry as written in the signal.
+    """
+    table = quoted_name(entry)
+    return entry if table is None else str(table)
 
 
 def entry_for(table: TableId) -> str:

@@ -66,7 +66,7 @@ def aborted(state: IncrementalState, reason: str = "Unknown column") -> Incremen
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_a_refused_signal_is_taken_when_it_was_corrected(wrong: str) -> None:
     before, _ = run(IncrementalState(), ask(wrong))
-    assert [signal.id for signal, _ in before.refused] == ["mine"]
+    assert [refusal.signal.id for refusal in before.refused] == ["mine"]
     after, _ = run(before.state, ask(GOOD))
     assert after.refused == [] and [str(scan.table) for scan in after.state.active_scans] == ["shop.orders"]
     assert after.state.requests["mine"].verdict == "accepted" and after.state.requests["mine"].reason == ""
@@ -83,8 +83,8 @@ def test_a_copy_of_a_refused_signal_is_reported_once(wrong: str) -> None:
 def test_a_correction_that_is_wrong_too_is_reported() -> None:
     first, _ = run(IncrementalState(), ask(WRONG["unknown table"]))
     again, _ = run(first.state, ask('{"data-collections": ["shop.odrers"]}'))
-    [(_, reason)] = again.refused
-    assert "shop.odrers" in reason and "shop.odrers" in again.state.requests["mine"].reason
+    [refusal] = again.refused
+    assert "shop.odrers" in refusal.reason and "shop.odrers" in again.state.requests["mine"].reason
     other = ask(WRONG["unknown table"][:-1] + ', "type": "blocking"}')
     assert len(run(first.state, other)[0].refused) == 1, "another content that is refused for the same reason"
 

@@ -182,7 +182,7 @@ def test_reported_structures_and_a_move_wait_for_each_other(monkeypatch: pytest.
     found = taking.SignalProcessor(CFG, None, job, ledger(), lambda line: None, IncrementalState())
     for signal in sorted(signals, key=lambda s: s.id != first):
         found.process(signal)
-    ((refused, why),) = found.refused
+    ((refused, why, _),) = found.refused
     assert refused.id != first and "send this one again after it" in why
     assert (found.move is None) == (first == "told") and bool(found.schema_records) == (first == "told")
 
