@@ -109,6 +109,7 @@ def test_structures_are_those_of_the_server(server: PrivateServer, old: Any, pip
             "CREATE TABLE a (i INT, t TIMESTAMP, u TIMESTAMP(3), v TIMESTAMP NULL, w VARCHAR(9) CHARACTER SET utf8mb4)",
             "CREATE TABLE b (i INT(3) ZEROFILL, p GEOMETRY, j JSON, g INT AS (i + 1), KEY (i)) CHARSET utf8mb4",
             "ALTER TABLE a ADD x TIMESTAMP AFTER i, ADD y TEXT CHARACTER SET utf8",
+            "ALTER TABLE a CONVERT TO CHARACTER SET utf8, MODIFY y TINYTEXT /*!99999 , ADD z INT /* not here */ */",
             "CREATE TABLE c LIKE a",
             "ALTER TABLE b CONVERT TO CHARACTER SET utf8mb4, ADD n NCHAR(5) FIRST",
             "CREATE TABLE d SELECT i, w FROM a" if rows(old, "SELECT @@gtid_mode") == [("OFF",)] else "DO 1",

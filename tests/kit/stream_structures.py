@@ -103,6 +103,7 @@ class StructureStream:
             explicit_defaults_for_timestamp=bool(self._variables["explicit_defaults_for_timestamp"]),
             default_collation_for_utf8mb4=self._variables["default_collation_for_utf8mb4"],
             utf8mb4_after_collate=self._variables["utf8mb4_after_collate"] or None,
+            keeps_written_sizes=bool(self._variables["before_8"]),
         )
         record = HistoryRecord.of_statement(self._offset, 1, 0, query, (), context=context)
         data = record.to_bytes()

@@ -248,6 +248,8 @@ def _defined_columns(
     if target is None:
         return dict(zip(map(id, actions), resolve_columns(specs, builder.defaults, context), strict=True))
     columns = resolve_columns([converted_spec(spec, target, context) for spec in specs], target, context)
+    if context.keeps_written_sizes:
+        return dict(zip(map(id, actions), columns, strict=True))
     return {
         id(a): with_converted_size(column, a.spec, builder.column(a.old)) if isinstance(a, ChangeColumn) else column
         for a, column in zip(actions, columns, strict=True)

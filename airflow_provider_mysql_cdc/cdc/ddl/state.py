@@ -64,6 +64,7 @@ class DdlContext:
         server_layout: Whether it has the layout in which the server writes out tables.
         utf8mb4_after_collate: Collation id that CHARSET utf8mb4 behind a COLLATE clause means: MySQL 5.7.22 and 8.0.15
             take the last clause of a table or database. None where COLLATE always counts (9.7.4).
+        keeps_written_sizes: Whether a TEXT or BLOB type that is defined beside CONVERT TO stays as written (5.7.22).
     """
 
     default_db: str = ""
@@ -78,6 +79,7 @@ class DdlContext:
     connection_collation: int | None = None
     server_layout: bool = False
     utf8mb4_after_collate: int | None = None
+    keeps_written_sizes: bool = False
 
     @classmethod
     def from_query(
@@ -88,6 +90,7 @@ class DdlContext:
         explicit_defaults_for_timestamp: bool = True,
         default_collation_for_utf8mb4: int | None = None,
         utf8mb4_after_collate: int | None = None,
+        keeps_written_sizes: bool = False,
     ) -> DdlContext:
         """Take the context from a parsed QUERY event.
 
@@ -98,6 +101,7 @@ class DdlContext:
                 statements that a client wrote with a TIMESTAMP column; 5.7 never does, so pass its global setting.
             default_collation_for_utf8mb4: The same; 5.7 has no such setting.
             utf8mb4_after_collate: What the server's version does.
+            keeps_written_sizes: What the server's version does.
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
         temporary = getattr(query, "temporary", False)
@@ -117,6 +121,7 @@ class DdlContext:
             connection_collation=connection if is_other else None,
             server_layout=getattr(query, "server_layout", False),
             utf8mb4_after_collate=utf8mb4_after_collate,
+            keeps_written_sizes=keeps_written_sizes,
         )
 
     @property

@@ -79,6 +79,7 @@ def server_variables(conn: Any) -> dict[str, int]:
         cursor.execute("SELECT @@version")
         version = [int(number) for number in re.findall(r"\d+", str(cursor.fetchone()[0]))[:3]]
     default = utf8mb4_collation(conn)
+    values["before_8"] = int(version < [8])
     values["utf8mb4_after_collate"] = default if version <= _LAST_CHARSET_CLAUSE_WINS else 0
     return values | {"default_collation_for_utf8mb4": default}
 
@@ -212,6 +213,7 @@ class DdlEventHandler:
             explicit_defaults_for_timestamp=bool(self._server_variables["explicit_defaults_for_timestamp"]),
             default_collation_for_utf8mb4=self._server_variables.get("default_collation_for_utf8mb4"),
             utf8mb4_after_collate=self._server_variables.get("utf8mb4_after_collate") or None,
+            keeps_written_sizes=bool(self._server_variables.get("before_8")),
         )
 
     def touched_tables(self, applied: DdlResult, query: QueryEvent) -> tuple[TableId, ...]:

@@ -566,6 +566,26 @@ def test_convert_to_reaches_the_columns_that_its_statement_defines(actions: str,
 
 @pytest.mark.req("SCH-01")
 @pytest.mark.parametrize(
+    ("actions", "expected"),
+    [
+        ("CONVERT TO CHARSET utf8mb3, MODIFY t TEXT", "utf8mb3 VARCHAR TEXT"),
+        ("CHANGE t u TINYTEXT CHARSET latin2, CONVERT TO CHARSET utf8mb3", "utf8mb3 VARCHAR TINYTEXT"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY v TEXT, MODIFY t TEXT(90), ADD b BLOB", "utf8mb3 TEXT TEXT BLOB"),
+        ("CONVERT TO CHARSET utf8mb3, MODIFY v BLOB", "utf8mb3 BLOB MEDIUMTEXT"),
+    ],
+)
+def test_types_beside_convert_to_stay_as_written_in_5_7(actions: str, expected: str) -> None:
+    """As MySQL 5.7.22 does; columns that the statement does not define grow as in later versions."""
+    charset, *types = expected.split()
+    session = DdlContext("d", keeps_written_sizes=True)
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (v VARCHAR(9), t TEXT) CHARSET latin1", session).state
+    changed = apply_ddl(state, f"ALTER TABLE t {actions}", session).state.tables[TableId("d", "t")]
+    assert [c.type_name for c in changed.columns] == types
+    assert {c.charset for c in changed.columns if c.charset} == {charset}
+
+
+@pytest.mark.req("SCH-01")
+@pytest.mark.parametrize(
     ("definition", "size"),
     [
         ("DECIMAL(62,10)", "TEXT"),

@@ -50,6 +50,8 @@ def test_no_keyword_has_a_letter_beyond_ascii() -> None:
         ("/*+ hint */ a /**/ b", [("WORD", "a"), ("WORD", "b")]),
         ("a /*!80000 b */ c /*! d*/ /*!50100e*/", [("WORD", w) for w in "abcde"]),
         ("/*!80000 a /* inner */ b */ c", [("WORD", w) for w in "abc"]),
+        ("a /* 99999 x /* in */ y /* and * / */ */ b", [("WORD", w) for w in "ab"]),
+        ("a /* 099999 /* in */ */ b /* 99999 /* x */ c /* y */", [("WORD", w) for w in "abc"]),
         (
             "a * / b */ c",
             [("WORD", "a"), ("OP", "*"), ("OP", "/"), ("WORD", "b"), ("OP", "*"), ("OP", "/"), ("WORD", "c")],
