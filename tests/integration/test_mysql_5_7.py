@@ -120,6 +120,29 @@ def test_structures_are_those_of_the_server(server: PrivateServer, old: Any, pip
 
 
 @pytest.mark.req("SCH-01")
+@pytest.mark.parametrize("mode", ["", "ANSI"])
+def test_rows_of_a_table_like_a_temporary_one_arrive(mode: str, pipeline: Pipeline, old: Any, database: str) -> None:
+    """The server leaves the table's character set out of the statement, and TABLE_MAP has none."""
+    execute(old, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
+    assert pipeline.snapshot().complete
+    execute(
+        old,
+        f"USE `{database}`",
+        f"SET sql_mode = '{mode}'",
+        "CREATE TEMPORARY TABLE tmp (id INT PRIMARY KEY, v VARCHAR(9), w TEXT, e ENUM('é', 'b')) CHARSET latin1",
+        "CREATE TABLE n LIKE tmp",
+        "INSERT INTO n VALUES (1, 'é', 'ü', 'é')",
+    )
+    assert pipeline.drain() is not None
+    execute(old, "ALTER TABLE n ADD x CHAR(3) FIRST", "INSERT INTO n VALUES ('ß', 2, 'é', 'ü', 'é')")
+    assert pipeline.drain() is not None
+    rows_of_n = [payload(record.value)["after"] for record in pipeline.records("n")]
+    expected = {"id": 1, "v": "é", "w": "ü", "e": "é"}
+    assert rows_of_n == [expected, {"x": "ß", **expected, "id": 2}]
+    assert not any("differs from the server's" in line for line in pipeline.lines), pipeline.lines
+
+
+@pytest.mark.req("SCH-01")
 @pytest.mark.parametrize("seed", [3, 5, 9])
 def test_structures_after_random_statements(
     seed: int, server: PrivateServer, old: Any, database: str, pipeline: Pipeline

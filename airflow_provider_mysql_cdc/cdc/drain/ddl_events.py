@@ -7,11 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pymysql
-
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import QueryEvent
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -21,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_d
 from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.ddl.views import defined_view
+from airflow_provider_mysql_cdc.cdc.drain.completed_statement import completed_statement
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_history
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -33,7 +30,6 @@ from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, with_members
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement, name_statement, refused_topic
@@ -134,36 +130,19 @@ class DdlEventHandler:
         self._format = change_format(cfg)
         self._largest: dict[str, tuple[int, LargeStatement]] = {}
 
-    def completed(self, query: QueryEvent, where: str) -> QueryEvent:
-        """Return a statement with the members of ENUM and SET that the server could not write (``enum_members``).
+    def completed(self, query: QueryEvent, timestamp: int, where: str) -> QueryEvent:
+        """Return a statement with what the server left out of it (``completed_statement``).
 
         Args:
             query: The QUERY event.
+            timestamp: Its time in seconds since the epoch.
             where: ``file:position`` for the error.
 
         Raises:
-            DdlParseError: The server does not have them any more, and the table is captured.
+            DdlParseError: The server does not have the members of a column any more, and the table is captured.
         """
-        if not (query.written_by_server and has_hidden_members(query.sql)):
-            return query
-        tables = classify_ddl(query.sql, self.context(query), self._cfg.needs_schema)
-        if not tables.relevant:
-            return query
-        settings = self._cfg.connection_settings()
-        with connect(settings) as conn:
-            try:
-                sql = with_members(conn, tables.tables[0], query.sql)
-            except pymysql.MySQLError as error:
-                raise from_exception(error, settings.address()) from error
-        if sql is not None:
-            return query._replace(sql=sql)
-        raise DdlParseError(
-            "the members of a column are not known",
-            where=f"{where}: {query.sql[:500]}",
-            why="the server wrote the statement with ? for characters beyond U+FFFF, and cannot be asked for them: the "
-            "table has changed since, or the server is MySQL 8.0",
-            remedy="move the stream past the statement (mysql_cdc_reset_offset), then take a snapshot of the table",
-        )
+        before_8 = bool(self._server_variables.get("before_8"))
+        return completed_statement(self._cfg, self.context(query), query, timestamp, where, before_8=before_8)
 
     def apply(self, state: SchemaState, query: QueryEvent, where: str) -> DdlResult:
         """Apply one statement of the binlog.

@@ -274,7 +274,7 @@ class DrainWriter:
 
     def _ddl(self, event: Event, query: ev.QueryEvent) -> None:
         where = f"{event.file}:{event.start_pos}"
-        query, previous_state = self.ddl_events.completed(query, where), self.state
+        query, previous_state = self.ddl_events.completed(query, event.timestamp, where), self.state
         applied = self.ddl_events.apply(previous_state, query, where)
         changed = applied.state is not self.state
         if changed:
