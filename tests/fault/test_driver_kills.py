@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from kit.incremental_rig import ask_for, books, check_exact, reads
 from kit.records import compacted, duplicates, payload
+from kit.signals import send
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit_command, submit_env
@@ -178,6 +179,53 @@ def test_kill_driver_before_a_key_range_of_an_ad_hoc_snapshot_is_committed(
     for table in ("hot", "cold"):
         check_exact(pipeline, root, table)
         assert set(reads(pipeline, table).values()) == {1}
+    assert sum(reads(pipeline, "hot").values()) == rows(root, f"SELECT COUNT(*) FROM `{database}`.hot")[0][0]
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        ("signals.before_commit", 1),
+        ("incremental.before_commit", 2),
+        ("incremental.after_commit", 2),
+        ("incremental.before_books", 1),
+    ],
+)
+def test_kill_driver_during_an_ad_hoc_snapshot_keeps_each_notification_once(
+    point: str, nth: int, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    topic = pipeline.properties["topic.prefix"] + ".notes"
+    pipeline.properties |= {
+        "incremental.snapshot.chunk.size": "10",
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": topic,
+    }
+    load(root, database)
+    change(root, database)
+    pipeline.snapshot()
+    tables = [f"{database}.hot", f"{database}.cold"]
+    send(pipeline.cfg, "execute-snapshot", {"data-collections": tables}, "ad-hoc")
+    fired = tmp_path / "fired"
+    fault = {"point": point, "action": "kill-driver", "nth": nth, "fired": str(fired)}
+    first = PROCESS(pipeline, "drain", tmp_path, fault=fault)
+    assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
+    second = PROCESS(pipeline, "drain", tmp_path)
+    assert second.returncode == 0, second.stdout
+    pipeline.settle()
+    notes = [payload(r.value) for r in pipeline.read(topic) if payload(r.value)["id"] == "ad-hoc"]
+    types = [note["type"] for note in notes]
+    assert (types[0], types[-1]) == ("STARTED", "COMPLETED") and len(set(map(str, notes))) == len(notes)
+    assert types.count("STARTED") == types.count("COMPLETED") == 1
+    of_type: dict[str, list[tuple[str, str]]] = {}
+    for note in notes[1:-1]:
+        data = note["additional_data"]
+        table = data.get("scanned_collection") or data["current_collection_in_progress"]
+        of_type.setdefault(note["type"], []).append((table, data.get("last_processed_key", "")))
+    assert sorted(of_type.pop("TABLE_SCAN_COMPLETED")) == sorted((table, "") for table in tables)
+    # Those of a window that was killed before it wrote its state are left out.
+    progress = of_type.pop("IN_PROGRESS", [])
+    assert len(set(progress)) == len(progress) and (len(progress) > 2 or point == "incremental.before_books")
+    assert not of_type
     assert sum(reads(pipeline, "hot").values()) == rows(root, f"SELECT COUNT(*) FROM `{database}`.hot")[0][0]
 
 

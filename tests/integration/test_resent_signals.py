@@ -58,7 +58,7 @@ def failed(pipeline: Pipeline) -> dict[str, int]:
     values = [payload(r.value) for r in pipeline.read(pipeline.properties["notification.sink.topic.name"])]
     found: dict[str, int] = {}
     for value in values:
-        if value["type"] == "ABORTED" or value["additional_data"].get("status") == "SQL_EXCEPTION":
+        if value["type"] == "ABORTED" or value["additional_data"].get("status") in ("SQL_EXCEPTION", "UNKNOWN_SCHEMA"):
             found[value["id"]] = found.get(value["id"], 0) + 1
     return found
 

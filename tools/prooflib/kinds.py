@@ -105,6 +105,11 @@ def _asked(text: str) -> str:
     return _BEYOND_BASIC_PLANE.sub("?", text)
 
 
+def half_character(d: Difference) -> bool:
+    """Return whether the recorded text ends with the first half of a character that ours leaves out."""
+    return texts(d) and bool(re.fullmatch(re.escape(d.ours) + "[\ud800-\udbff]", d.theirs))
+
+
 def doubled_quotes(d: Difference) -> bool:
     """Return whether the recorded text has each quote doubled, as SQL writes it."""
     return texts(d) and d.ours == d.theirs.replace("''", "'")
@@ -169,6 +174,7 @@ KINDS: dict[str, Kind] = {
     "trailing-zeros": time_kinds.trailing_zeros,
     "escaped-comma": escaped_comma,
     "shown-as-question-mark": shown_as_question_mark,
+    "half-character": half_character,
     "doubled-quotes": doubled_quotes,
     "hex-default": hex_default,
     "hex-text-default": default_kinds.hex_text_default,
