@@ -8,6 +8,7 @@ request waits.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -28,6 +29,8 @@ _PROBE_AFTER_S = 2.0
 _CHECK_S = 0.25
 _VAGUE_CODES = (KafkaError._ALL_BROKERS_DOWN, *UNSPECIFIC_CODES)
 _MISMATCHES = (refusals.TLS_NEEDED, refusals.TLS_NOT_USED, refusals.ACCOUNT_NEEDED)
+_BROKER = re.compile(r"(?:\w+://)?(?P<address>\S+?)/(?:bootstrap|\d+): ")
+"""How librdkafka begins the text of a broker's error (rd_kafka_broker_set_error)."""
 _CERTIFICATE_SETTINGS = (
     "ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location", "ssl_certificate",
 )  # fmt: skip
@@ -52,6 +55,8 @@ class ClientErrors:
         self.last: KafkaError | None = None
         self._refusal: tuple[Refusal, KafkaError] | None = None
         self._all_down = False
+        self._refusing: set[str] = set()
+        self._unreached: set[str] = set()
         self._verdict: Verdict | None = None
         self._probed = False
 
@@ -60,8 +65,16 @@ class ClientErrors:
         if self.last is None or error.code() not in _VAGUE_CODES or self.last.code() in _VAGUE_CODES:
             self.last = error
         self._all_down = self._all_down or error.code() == KafkaError._ALL_BROKERS_DOWN
-        if self._refusal is None and (refusal := find_refusal(error)) is not None:
+        refusal = find_refusal(error)
+        if self._refusal is None and refusal is not None:
             self._refusal = refusal, error
+        if (broker := _BROKER.match(error.str())) is not None:
+            (self._unreached if refusal is None else self._refusing).add(broker["address"])
+
+    @property
+    def _others_may_answer(self) -> bool:
+        """Whether a broker that has not refused is connected, or only cannot be reached now."""
+        return not self._all_down or bool(self._unreached - self._refusing)
 
     def is_refused(self, waited_s: float) -> bool:
         """Return whether Kafka has refused these settings, so that waiting longer does not help.
@@ -72,7 +85,7 @@ class ClientErrors:
         if not self._all_down:
             return False  # another broker may answer
         if self._refusal is not None:
-            return waited_s >= REFUSED_AFTER_S
+            return waited_s >= REFUSED_AFTER_S and not self._others_may_answer
         return waited_s >= _PROBE_AFTER_S and self._mismatch() is not None
 
     def to_error(self, error: KafkaException | KafkaError, action: str, *, where: str) -> SinkError:
@@ -87,7 +100,9 @@ class ClientErrors:
         if unwrap_error(error).code() not in UNSPECIFIC_CODES:
             return named
         if self._refusal is not None:
-            return self._refused(*self._refusal, action, where)
+            refused = self._refused(*self._refusal, action, where)
+            refused.can_retry = refused.can_retry or self._others_may_answer
+            return refused
         verdict = self._mismatch() if named.can_retry and self._all_down else None
         if verdict is None:
             return named

@@ -53,6 +53,8 @@ def test_only_what_is_certain_is_a_refusal(code: int, text: str, refusal: Refusa
     assert find_refusal(E(code, text)) is refusal
     reported = ClientErrors({})
     reported.note(E(code, text))
+    assert reported.to_error(TIMEOUT, "while testing", where="w").can_retry, "other brokers are connected"
+    reported.note(DOWN)
     assert reported.to_error(TIMEOUT, "while testing", where="w").can_retry == (refusal is None)
 
 
@@ -89,6 +91,23 @@ def test_waiting_ends_only_where_no_broker_is_left(monkeypatch: pytest.MonkeyPat
     assert not reported.is_refused(60), "another broker may answer"
     reported.note(DOWN)
     assert reported.is_refused(5) and not reported.is_refused(0.1)
+
+
+@pytest.mark.parametrize("reversed_order", [False, True])
+def test_a_refusal_is_not_final_while_another_broker_only_cannot_be_reached(reversed_order: bool) -> None:
+    """Of two bootstrap servers one is the wrong listener; the right one restarts."""
+    wrong = E(E._AUTHENTICATION, "sasl_ssl://b:1/bootstrap: SASL authentication error: Authentication failed")
+    restarts = E(E._TRANSPORT, "sasl_ssl://a:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused")
+    reported = ClientErrors({})
+    for error in (restarts, wrong)[:: -1 if reversed_order else 1]:
+        reported.note(error)
+    reported.note(DOWN)
+    assert not reported.is_refused(60)
+    named = reported.to_error(TIMEOUT, "x", where="w")
+    assert type(named) is SinkAuthorizationError and named.can_retry
+
+    reported.note(E(E._AUTHENTICATION, "sasl_ssl://a:1/2: SASL authentication error: Authentication failed"))
+    assert reported.is_refused(60) and not reported.to_error(TIMEOUT, "x", where="w").can_retry
 
 
 @pytest.mark.parametrize(
