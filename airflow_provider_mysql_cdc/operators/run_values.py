@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow.sdk.definitions.mappedoperator import MappedOperator
-from jinja2 import Environment, TemplateSyntaxError, meta
+from jinja2 import Environment, TemplateSyntaxError, meta, nodes
+from jinja2.defaults import DEFAULT_NAMESPACE
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.arguments import parse_properties
@@ -83,7 +84,21 @@ class RunValues:
             return True
         if any(True for _ in meta.find_referenced_templates(template)):
             return True
-        return not meta.find_undeclared_variables(template) <= DEPLOYMENT_VARIABLES
+        return self._calls_own_code(template) or not meta.find_undeclared_variables(template) <= DEPLOYMENT_VARIABLES
+
+    def _calls_own_code(self, template: nodes.Template) -> bool:
+        """Return whether a template calls a macro of the DAG or a filter that gets the context, or reads ``self``.
+
+        Jinja does not count these as undeclared variables, and they can read what the run brings.
+        """
+        macros = self.jinja_env.globals
+        names = {node.name for node in template.find_all(nodes.Name)} - DEFAULT_NAMESPACE.keys()
+        calls = any(name in macros and not isinstance(macros[name], (str, bool, int, float)) for name in names)
+        filters = [self.jinja_env.filters.get(node.name) for node in template.find_all(nodes.Filter)]
+        filters += [self.jinja_env.tests.get(node.name) for node in template.find_all(nodes.Test)]
+        # Some of Jinja's own take its environment, or the place of the call, and read nothing of the run.
+        own = (f for f in filters if not getattr(f, "__module__", "").startswith("jinja2."))
+        return calls or "self" in names or any(hasattr(f, "jinja_pass_arg") for f in own)
 
 
 def _names_with_value(layer: Any) -> set[str]:
