@@ -212,7 +212,7 @@ class KeyColumns:
         return tuple(dict.fromkeys(selected))
 
 
-_KEY_ENTRY = re.compile(r"([^:]++):([^:,]++(?:,[^:,]++)*+)")
+_KEY_ENTRY = re.compile(r"([^:]++):([^:,]++(?:,[^:,]++)*)")
 
 
 def key_columns(value: str) -> KeyColumns:

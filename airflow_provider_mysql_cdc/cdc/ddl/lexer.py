@@ -54,13 +54,14 @@ class Token(NamedTuple):
 
 _WORD = r"[0-9A-Za-z_$\u0080-\U0010ffff]"
 # In an executable comment that it does not execute, MySQL 5.7 and 8.0.15 log comments as they are; 9.7.4 as (* ... *).
-# Without them, */ would stand outside a comment.
-_INSIDE = r"(?:[^*/]++|\*(?!/)|/(?!\*))*+"
+# Without them, */ would stand outside a comment. Groups are not possessive: Python before 3.11.5 matches those wrongly
+# (gh-106052).
+_INSIDE = r"(?:[^*/]++|\*(?!/)|/(?!\*))*"
 _TOKEN_PATTERNS = {
     "space": r"[\x00-\x20]++",
     "line": r"(?:\#|--(?=[\x00-\x20]|\Z))[^\n]*+",
     "executable": r"/\*!(?:\d{6}(?=\s)|\d{5})?",
-    "comment": rf"/\* \d{{5,6}}{_INSIDE}(?:/\*{_INSIDE}\*/{_INSIDE})++\*/|/\*(?s:.*?)\*/",
+    "comment": rf"/\* \d{{5,6}}{_INSIDE}(?:/\*{_INSIDE}\*/{_INSIDE})+\*/|/\*(?s:.*?)\*/",
     "hex": rf"0x[0-9A-Fa-f]++(?!{_WORD})|[xX]'[0-9A-Fa-f]*+'",
     "bits": rf"0b[01]++(?!{_WORD})|[bB]'[01]*+'",
     "national": r"[nN](?=')",

@@ -19,9 +19,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_nam
 
 _STRING = r"x?'(?:[^'\\]|''|\\.)*+'"
 _NAME = r"`(?:[^`]|``)++`|\"(?:[^\"]|\"\")++\"|\S++"
-_COLUMN = re.compile(
-    rf"^  (?P<name>{_NAME}) (?P<type>enum|set)\((?P<members>{_STRING}(?:,{_STRING})*+)\)", re.MULTILINE
-)
+_COLUMN = re.compile(rf"^  (?P<name>{_NAME}) (?P<type>enum|set)\((?P<members>{_STRING}(?:,{_STRING})*)\)", re.MULTILINE)
 # No such table, database or column; a number without a member. In MySQL 5.7: a syntax error and an unknown variable.
 _CHANGED = (1146, 1049, 1054, 1265, 1064, 1193)
 _DEFAULT_DEPTH = 1_000  # cte_max_recursion_depth
