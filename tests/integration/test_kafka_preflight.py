@@ -88,6 +88,22 @@ def test_the_topics_that_exist_are_checked(stream: dict[str, str], kafka: Privat
     assert len(warned) == 1 and f"{database}.t keeps its records for 3600 s (retention.ms)" in warned[0]
 
 
+def test_each_job_logs_once_what_is_unwise_in_its_topics(
+    stream: dict[str, str], kafka: PrivateKafka, root: Any, database: str
+) -> None:
+    topic = f"{stream['topic.prefix']}.{database}.t"
+    admin = make_admin(kafka.settings("PLAINTEXT"))
+    ensure_topics(admin, {topic: TopicSpec(1, 1, {"retention.ms": "3600000"})})
+    pipeline = Pipeline(stream)
+    text = f"WARNING: topic {topic} keeps its records for 3600 s (retention.ms)"
+    assert pipeline.snapshot().complete
+    assert [line.startswith(text) for line in pipeline.lines].count(True) == 1
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
+    pipeline.lines.clear()
+    assert pipeline.drain() is not None
+    assert [line.startswith(text) for line in pipeline.lines].count(True) == 1
+
+
 def test_a_broker_that_refuses_the_login_is_named_and_the_rest_is_checked(
     stream: dict[str, str], kafka: PrivateKafka
 ) -> None:

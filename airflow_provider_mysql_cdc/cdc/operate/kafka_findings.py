@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,19 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
     durability_warnings,
     require_settings,
 )
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec, describe_topics, topic_config
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicInfo,
+    TopicSpec,
+    broker_count,
+    describe_topics,
+    topic_config,
+)
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 MAX_TOPICS = 20
 """Topics of tables that are checked; the settings of the others come from the same properties."""
+MAX_TOPICS_OF_JOB = 5
+"""The same in a job, which each of them costs a request."""
 PROBE = "preflight"
 """Writer name of the transactional id that is tried; no job has it, so none is fenced."""
 _INIT_TIMEOUT_S = 15.0
@@ -64,18 +72,43 @@ def kafka_findings(cfg: ConnectorConfig, metadata: Any, tables: list[str]) -> li
     Raises:
         SinkError: Kafka cannot be asked.
     """
-    settings = cfg.kafka_settings()
-    admin = make_admin(settings)
     specs = {
         cfg.ledger_topic: kafka_clients.ledger(cfg).topic_spec(),
         cfg.history_topic: record_topics.history_topic_spec(cfg),
-        **{cfg.route_topic(name).topic: record_topics.side_topic_spec(cfg) for name in record_topics.side_topics(cfg)},
-        **dict.fromkeys(tables[:MAX_TOPICS], record_topics.table_topic_spec(cfg)),
+        **_output_topics(cfg, tables[:MAX_TOPICS]),
     }
-    topics = describe_topics(admin, specs, broker_addresses(settings))
-    cluster = _Cluster(cfg, admin, len(metadata.brokers), broker_settings(admin), topics, specs)
+    cluster = _describe(cfg, make_admin(cfg.kafka_settings()), specs, len(metadata.brokers))
     findings = [finding for rule in _RULES for finding in rule(cluster)]
     return sorted(findings, key=lambda finding: finding.error is None)
+
+
+def topic_warnings(cfg: ConnectorConfig, tables: Iterable[str]) -> list[Finding]:
+    """Return what may lose records in the topics of a job, for its log; what Kafka refuses, the job itself reports.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: Topics of tables, those with the most records first.
+
+    Raises:
+        SinkError: Kafka cannot be asked.
+    """
+    admin = make_admin(cfg.kafka_settings())
+    specs = _output_topics(cfg, list(tables)[:MAX_TOPICS_OF_JOB])
+    cluster = _describe(cfg, admin, specs, broker_count(admin))
+    return [f for rule in (_replicas, _existing_topics) for f in rule(cluster) if f.error is None]
+
+
+def _output_topics(cfg: ConnectorConfig, tables: Iterable[str]) -> dict[str, TopicSpec]:
+    side_topics = [cfg.route_topic(name).topic for name in record_topics.side_topics(cfg)]
+    return {
+        **dict.fromkeys(side_topics, record_topics.side_topic_spec(cfg)),
+        **dict.fromkeys(tables, record_topics.table_topic_spec(cfg)),
+    }
+
+
+def _describe(cfg: ConnectorConfig, admin: Any, specs: Mapping[str, TopicSpec], brokers: int) -> _Cluster:
+    topics = describe_topics(admin, specs, broker_addresses(cfg.kafka_settings()))
+    return _Cluster(cfg, admin, brokers, broker_settings(admin), topics, specs)
 
 
 def _transactions(cluster: _Cluster) -> Iterator[Finding]:

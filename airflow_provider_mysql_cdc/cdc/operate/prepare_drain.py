@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_hi
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
+from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
@@ -154,7 +155,9 @@ def _next_batch(
     if plan is None:
         return start
     require_own_history(cfg, sample=True)
-    log_warnings(warnings, log)
+    log_warnings(
+        [*warnings, *topic_warnings(cfg, sorted(record_weights, key=record_weights.__getitem__, reverse=True))], log
+    )
     return plan
 
 

@@ -20,12 +20,14 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     StateError,
 )
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
+from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
@@ -38,6 +40,7 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
@@ -104,7 +107,9 @@ def _plan_snapshot(
         if not again and not _snapshot_required(cfg, conn, state.committed, log):
             return None
         run_lock.require_no_other_run(conn, cfg.topic_prefix, owner)
-        log_warnings(check_source(conn, cfg, snapshot=True), log)
+        warnings = check_source(conn, cfg, snapshot=True)
+        tables = [table_topic_name(cfg, table) for table in captured_tables(conn, cfg)]
+        log_warnings([*warnings, *topic_warnings(cfg, tables)], log)
         check_signal_table(cfg, conn, log)
         require_own_history(cfg)
         snapshot_end = end_of_binlog(conn, cfg.connection_settings())
