@@ -155,9 +155,8 @@ def _next_batch(
     if plan is None:
         return start
     require_own_history(cfg, sample=True)
-    log_warnings(
-        [*warnings, *topic_warnings(cfg, sorted(record_weights, key=record_weights.__getitem__, reverse=True))], log
-    )
+    log_warnings(warnings, log)
+    log_warnings(topic_warnings(cfg, sorted(record_weights, key=record_weights.__getitem__, reverse=True)), log)
     return plan
 
 

@@ -107,9 +107,8 @@ def _plan_snapshot(
         if not again and not _snapshot_required(cfg, conn, state.committed, log):
             return None
         run_lock.require_no_other_run(conn, cfg.topic_prefix, owner)
-        warnings = check_source(conn, cfg, snapshot=True)
-        tables = [table_topic_name(cfg, table) for table in captured_tables(conn, cfg)]
-        log_warnings([*warnings, *topic_warnings(cfg, tables)], log)
+        log_warnings(check_source(conn, cfg, snapshot=True), log)
+        log_warnings(topic_warnings(cfg, [table_topic_name(cfg, t) for t in captured_tables(conn, cfg)]), log)
         check_signal_table(cfg, conn, log)
         require_own_history(cfg)
         snapshot_end = end_of_binlog(conn, cfg.connection_settings())

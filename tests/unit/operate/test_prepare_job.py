@@ -47,12 +47,19 @@ class Rig:
         nothing: Callable[..., Any] = lambda *_, **__: None  # noqa: E731
         monkeypatch.setattr(before_drain, "require_history", nothing)
         for module in (before_drain, before_snapshot):
-            for name in ("require_durable_topics", "log_warnings", "check_source", "require_own_history"):
+            for name in (
+                "require_durable_topics",
+                "log_warnings",
+                "check_source",
+                "require_own_history",
+                "topic_warnings",
+            ):
                 monkeypatch.setattr(module, name, nothing)
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
             monkeypatch.setattr(module, "reset_offset", self._reset)
         for name in ("require_no_other_run", "require_sole_run"):
             monkeypatch.setattr(run_lock, name, nothing)
+        monkeypatch.setattr(before_snapshot, "captured_tables", lambda *_: [])
         monkeypatch.setattr(before_snapshot, "end_of_binlog", lambda *_: HERE)
         monkeypatch.setattr(before_snapshot, "check_available", self._available)
         monkeypatch.setattr(before_snapshot, "require_drained", self._drained)
