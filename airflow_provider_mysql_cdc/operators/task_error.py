@@ -26,8 +26,8 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _RECORD = "Task failed with exception"
 
 
-class TaskRetryError(AirflowException):  # type: ignore[misc]
-    """End a task with an error after which Airflow retries it.
+class NamedTaskError(AirflowException):  # type: ignore[misc]
+    """End a task with a named error.
 
     Args:
         error: The error.
@@ -41,19 +41,12 @@ class TaskRetryError(AirflowException):  # type: ignore[misc]
         return type(self), (self.error,)
 
 
-class TaskFailedError(AirflowFailException):  # type: ignore[misc]
-    """End a task for good.
+class TaskRetryError(NamedTaskError):
+    """End a task with an error after which Airflow retries it."""
 
-    Args:
-        error: The error.
-    """
 
-    def __init__(self, error: CdcError) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.error = error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.error,)
+class TaskFailedError(NamedTaskError, AirflowFailException):  # type: ignore[misc]
+    """End a task for good."""
 
 
 def airflow_error(error: CdcError) -> TaskRetryError | TaskFailedError:
@@ -99,7 +92,7 @@ def shorten_record(logger: Any, method: str, record: MutableMapping[str, Any]) -
     """
     exc_info = record.get("exc_info")
     raised = sys.exc_info()[1] if exc_info is True else exc_info
-    if method == "debug" or not isinstance(raised, (TaskRetryError, TaskFailedError)):
+    if method == "debug" or not isinstance(raised, NamedTaskError):
         return record
     structlog.get_logger(__name__).debug("The error with its traceback and causes", exc_info=raised)
     text = short_text(raised.error)
