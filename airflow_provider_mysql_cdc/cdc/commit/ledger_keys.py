@@ -50,6 +50,12 @@ REQUEST_PREFIX = "incremental/request/"
 
 UNCHECKED_PREFIX = "unchecked/"
 """A table that a statement touched, and whose structure is not compared with the server's yet."""
+VERIFY_KEY = "verify"
+"""The last verification: when, where, and whether every topic equals its table (``verify.verify_result``)."""
+VERIFY_TABLE_PREFIX = "verify/table/"
+"""The last verdict about a table; the table's name follows."""
+REPAIR_PREFIX = "repair/"
+"""What a verification has repaired in a table: who, when, how many; the run and the table's name follow."""
 JOB_ERROR_PREFIX = "error/"
 """The error that a job ended with; a number follows."""
 

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     SIGNAL_PREFIX,
     SNAPSHOT_KEY,
     TOPIC_KEY_PREFIX,
+    VERIFY_TABLE_PREFIX,
     WRITER_PREFIX,
     WRITERS_KEY,
 )
@@ -50,6 +51,11 @@ def build_ledger_state(
     Raises:
         DamagedRecordError: This package has not written a record.
     """
+    verdicts = {
+        key[len(VERIFY_TABLE_PREFIX) :]: value
+        for key, value in records.items()
+        if value is not None and key.startswith(VERIFY_TABLE_PREFIX)
+    }
     topics, other_records = _split_topics(records, where)
     parsed = _ParsedRecords()
     for key, value in other_records:
@@ -69,6 +75,7 @@ def build_ledger_state(
         other_records=parsed.values,
         topic_id=topic_id,
         writer_count=parsed.writer_count,
+        verdicts=verdicts,
         plan_parts=max(parsed.parts, default=-1) + 1,
     )
 
@@ -136,7 +143,7 @@ def _split_topics(
     other_records: list[tuple[str, bytes]] = []
     prefix_length = len(TOPIC_KEY_PREFIX)
     for key, value in records.items():
-        if value is None:
+        if value is None or key.startswith(VERIFY_TABLE_PREFIX):
             continue
         if not key.startswith(TOPIC_KEY_PREFIX):
             other_records.append((key, value))

@@ -71,6 +71,7 @@ class LedgerState:
         writer_count: Writers 0 to ``writer_count`` - 1 may have written for this topic.prefix, in any plan or attempt.
         signals: Values of ``signal/...`` keys, the key without that prefix: signals that the driver has not processed.
         schemas: Ids of Avro key schemas, by ``schema_id_records.schema_key_name``.
+        verdicts: The last verdict about each table as JSON text, by its name (``verify.verdict_records``).
     """
 
     plan: BatchPlan | None = None
@@ -85,6 +86,7 @@ class LedgerState:
     plan_parts: int = 0
     signals: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     schemas: Mapping[str, RecordedSchemaId] = field(default_factory=dict)
+    verdicts: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:

@@ -20,13 +20,14 @@ class JobSpec:
     """Describe one Spark job completely.
 
     Args:
-        mode: ``drain`` or ``snapshot``.
+        mode: ``drain``, ``snapshot`` or ``verify``.
         properties: Connector properties with secrets in clear text.
         plan: The batch plan as JSON (``BatchPlan.to_json``).
         owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
         run_for_s: Seconds for which to drain batch after batch; 0 drains one batch.
         id: Random id of this submission; empty when no operator reads how it ended (``reporting_job_error``).
         run: Id of the run whose batches are counted together (``commit.run_tally``); empty for a run of its own.
+        options: What the mode needs beyond that, as JSON (``verify.verify_request``).
     """
 
     mode: str
@@ -36,6 +37,7 @@ class JobSpec:
     run_for_s: float = 0.0
     id: str = ""
     run: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -47,6 +49,7 @@ class JobSpec:
             "run_for_s": self.run_for_s,
             "id": self.id,
             "run": self.run,
+            "options": self.options,
         }
 
     @classmethod
@@ -71,6 +74,7 @@ class JobSpec:
             members.number("run_for_s", 0),
             members.text("id", ""),
             members.text("run", ""),
+            members.object("options", {}).as_dict(),
         )
 
     def write(self, path: Path) -> None:

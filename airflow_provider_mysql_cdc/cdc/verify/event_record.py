@@ -1,0 +1,53 @@
+"""What a verification reads of a record, in whatever format the record is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Row = Mapping[str, Any]
+"""Values of a row by column, as the record's format decodes them."""
+
+
+class UnreadableRecord(Exception):
+    """Raised with the reason why a record cannot be read as an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Hold what a record says.
+
+    Args:
+        op: ``c``, ``u``, ``d``, ``r`` or ``t`` as in the envelope; empty for a tombstone and for a message that is no
+            change event (op ``m``, a heartbeat).
+        key: The fields of the key; None for a record without one.
+        before: The row before the event; None if the record does not say.
+        after: The row after the event; None if there is none.
+        source: The source block; empty where the format has none.
+    """
+
+    op: str
+    key: Row | None
+    before: Row | None
+    after: Row | None
+    source: Row
+
+
+class EventReader(Protocol):
+    """Read the records of one topic."""
+
+    def read(self, key: bytes | None, value: bytes | None) -> EventRecord:
+        """Return what a record says.
+
+        A record of a row that was read from the table and written by this package's encoders reads the same as the
+        event of an equal row.
+
+        Args:
+            key: The record's key.
+            value: Its value.
+
+        Raises:
+            UnreadableRecord: It is not an event as the stream is configured to write them.
+        """
+        ...

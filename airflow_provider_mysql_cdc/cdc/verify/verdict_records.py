@@ -1,0 +1,51 @@
+"""The ledger records of a verification: one about the whole, and one for each table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_KEY, VERIFY_TABLE_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import decode
+from airflow_provider_mysql_cdc.cdc.model.stored_record import record_location
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+
+
+def verdict_values(ledger: LedgerState, result: VerifyResult) -> Iterator[tuple[str, dict[str, object] | None]]:
+    """Yield key and value of each record to write; the last one makes the others those of the result.
+
+    Verdicts of tables that this verification has not compared are deleted, so that a report is of one position.
+
+    Args:
+        ledger: The ledger before.
+        result: The result.
+    """
+    compared = {verdict.table for verdict in result.tables}
+    for table in ledger.verdicts.keys() - compared:
+        yield VERIFY_TABLE_PREFIX + table, None
+    for verdict in result.tables:
+        yield VERIFY_TABLE_PREFIX + verdict.table, {"run": result.run} | verdict.to_json()
+    yield VERIFY_KEY, result.summary_json()
+
+
+def read_verify_result(ledger: LedgerState, run: str = "") -> VerifyResult | None:
+    """Return the result of the last verification; None if there is none, or it is of another run.
+
+    Args:
+        ledger: The ledger.
+        run: Id of the run; empty for any.
+
+    Raises:
+        DamagedRecordError: This package has not written a record.
+    """
+    summary = ledger.other_records.get(VERIFY_KEY)
+    if summary is None or (run and summary.get("run") != run):
+        return None
+    verdicts = []
+    for table, value in sorted(ledger.verdicts.items()):
+        with record_location(f"key {VERIFY_TABLE_PREFIX}{table}"):
+            verdict = decode(value)
+            if verdict.get("run") == summary.get("run"):
+                verdicts.append(verdict)
+    with record_location(f"key {VERIFY_KEY}"):
+        return VerifyResult.from_json({**summary, "tables": verdicts})

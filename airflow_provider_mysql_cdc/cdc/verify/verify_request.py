@@ -1,0 +1,67 @@
+"""What a verification is asked for: tables, share of the keys, repair, and how much its report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+
+MAX_EXAMPLES = 100
+"""Most examples of each kind that a report holds for one table."""
+
+
+class RepairMode(StrEnum):
+    """Say what a verification does about differences."""
+
+    NO = "no"
+    DRY_RUN = "dry-run"
+    YES = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """Hold what a verification is asked for.
+
+    Args:
+        tables: Regular expressions of tables (``database.table``), as in table.include.list; empty means all captured
+            tables.
+        sample_percent: Share of the keys that is compared, above 0 and at most 100.
+        repair: What is done about differences.
+        examples: Examples of each kind of difference in the report, per table.
+        show_values: Whether examples hold values of rows; their keys are always shown.
+    """
+
+    tables: tuple[str, ...] = ()
+    sample_percent: float = 100.0
+    repair: RepairMode = RepairMode.NO
+    examples: int = 10
+    show_values: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "tables": list(self.tables),
+            "sample_percent": self.sample_percent,
+            "repair": str(self.repair),
+            "examples": self.examples,
+            "show_values": self.show_values,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> VerifyRequest:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = as_members(data)
+        return cls(
+            tuple(record.texts("tables", ())),
+            record.number("sample_percent", 100.0),
+            RepairMode(record.one_of("repair", [str(mode) for mode in RepairMode])),
+            record.integer("examples", high=MAX_EXAMPLES),
+            record.flag("show_values", True),
+        )

@@ -1,0 +1,236 @@
+"""What a verification found: one verdict for each table, with counts and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+
+
+class Finding(StrEnum):
+    """Name a kind of difference between a table and its topic."""
+
+    MISSING = "missing"
+    """A row of the table has no event, or its last one is a delete."""
+    GHOST = "ghost"
+    """The last event of a key is not a delete, and the table has no such row."""
+    DIFFERING = "differing"
+    """The last event of a row has other values than the row."""
+    UNREADABLE = "unreadable"
+    """A record cannot be read as an event of the topic's tables."""
+    WRONG_PARTITION = "wrong-partition"
+    """A record is in another partition than the one of its key."""
+    DUPLICATE = "duplicate"
+    """An event of the binlog is in the topic twice."""
+    REORDERED = "reordered"
+    """An event follows a later one of the same key."""
+    NO_TOMBSTONE = "no-tombstone"
+    """A delete event has no tombstone behind it, although tombstones.on.delete is set."""
+
+
+STATE_FINDINGS = frozenset({Finding.MISSING, Finding.GHOST, Finding.DIFFERING})
+"""Findings after which the topic, folded by key, does not equal the table; the others are about single records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Show one difference.
+
+    Args:
+        finding: Its kind.
+        key: The row's key as the topic's records have it; for a table without a key its values, where they are shown.
+        columns: Columns that differ.
+        table_row: Values of the row in the table; None when there is no row, or values are not shown.
+        topic_row: Values of the last event; None when there is none, or values are not shown.
+        record: Where the event is, ``topic[partition]@offset``; empty when there is none.
+    """
+
+    finding: Finding
+    key: Mapping[str, Any]
+    columns: tuple[str, ...] = ()
+    table_row: Mapping[str, Any] | None = None
+    topic_row: Mapping[str, Any] | None = None
+    record: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "finding": str(self.finding),
+            "key": dict(self.key),
+            "columns": list(self.columns),
+            "table_row": None if self.table_row is None else dict(self.table_row),
+            "topic_row": None if self.topic_row is None else dict(self.topic_row),
+            "record": self.record,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> Example:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = as_members(data)
+        table_row, topic_row = record.value("table_row", None), record.value("topic_row", None)
+        return cls(
+            Finding(record.one_of("finding", [str(finding) for finding in Finding])),
+            record.object("key").as_dict(),
+            record.texts("columns", ()),
+            None if table_row is None else record.object("table_row").as_dict(),
+            None if topic_row is None else record.object("topic_row").as_dict(),
+            record.text("record", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerdict:
+    """Hold what was found about one table.
+
+    Args:
+        table: ``database.table``.
+        topic: Its topic.
+        rows: Rows of the table that were compared.
+        records: Records of the topic that were read; of a topic that several tables share, the records of this table.
+        findings: Number of differences of each kind; kinds without any are left out.
+        columns: Number of differing rows by column.
+        repaired: Number of differences that were repaired, by kind.
+        partial_rows: Rows whose last event lacks columns that the table has now, and was compared without them.
+        unknown: One sentence for each thing that cannot be judged, for example because the topic was compacted.
+        examples: Examples, at most as many of each kind as were asked for.
+    """
+
+    table: str
+    topic: str
+    rows: int = 0
+    records: int = 0
+    findings: Mapping[Finding, int] = field(default_factory=dict)
+    columns: Mapping[str, int] = field(default_factory=dict)
+    repaired: Mapping[Finding, int] = field(default_factory=dict)
+    partial_rows: int = 0
+    unknown: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Return whether the topic equals the table, as far as it was judged; a repaired difference counts as one."""
+        return not any(self.findings.get(finding) for finding in STATE_FINDINGS)
+
+    @property
+    def clean(self) -> bool:
+        """Return whether nothing was found at all."""
+        return not any(self.findings.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "table": self.table,
+            "topic": self.topic,
+            "rows": self.rows,
+            "records": self.records,
+            "findings": {str(finding): count for finding, count in self.findings.items()},
+            "columns": dict(self.columns),
+            "repaired": {str(finding): count for finding, count in self.repaired.items()},
+            "partial_rows": self.partial_rows,
+            "unknown": list(self.unknown),
+            "examples": [example.to_json() for example in self.examples],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> TableVerdict:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = as_members(data)
+        return cls(
+            record.text("table"),
+            record.text("topic"),
+            record.integer("rows", 0),
+            record.integer("records", 0),
+            _finding_counts(record, "findings"),
+            record.each_member("columns", Members.integer),
+            _finding_counts(record, "repaired"),
+            record.integer("partial_rows", 0),
+            record.texts("unknown", ()),
+            tuple(Example.from_json(example) for example in record.objects("examples", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """Hold the result of a verification.
+
+    Args:
+        run: Id of the run.
+        prefix: topic.prefix.
+        offset: The position at which tables and topics were compared.
+        started_ms: When the verification began, milliseconds since 1970.
+        ended_ms: When it ended.
+        request: What was asked for.
+        tables: The verdicts.
+    """
+
+    run: str
+    prefix: str
+    offset: BinlogOffset
+    started_ms: int
+    ended_ms: int
+    request: VerifyRequest
+    tables: tuple[TableVerdict, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Return whether every topic equals its table."""
+        return all(verdict.equal for verdict in self.tables)
+
+    @property
+    def clean(self) -> bool:
+        """Return whether nothing was found at all."""
+        return all(verdict.clean for verdict in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON, with the verdicts."""
+        return self.summary_json() | {"tables": [verdict.to_json() for verdict in self.tables]}
+
+    def summary_json(self) -> dict[str, Any]:
+        """Return plain JSON without the verdicts, each of which is a ledger record of its own."""
+        return {
+            "run": self.run,
+            "prefix": self.prefix,
+            "offset": self.offset.to_json(),
+            "started_ms": self.started_ms,
+            "ended_ms": self.ended_ms,
+            "request": self.request.to_json(),
+            "equal": self.equal,
+            "clean": self.clean,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> VerifyResult:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = as_members(data)
+        return cls(
+            record.text("run"),
+            record.text("prefix"),
+            BinlogOffset.from_json(record.object("offset")),
+            record.integer("started_ms"),
+            record.integer("ended_ms"),
+            VerifyRequest.from_json(record.object("request")),
+            tuple(TableVerdict.from_json(verdict) for verdict in record.objects("tables", ())),
+        )
+
+
+def _finding_counts(record: Members, name: str) -> dict[Finding, int]:
+    known = {str(finding): finding for finding in Finding}
+    counts = record.each_member(name, Members.integer)
+    return {known[kind]: count for kind, count in counts.items() if kind in known}

@@ -1,0 +1,62 @@
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result, verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import Example, Finding, TableVerdict, VerifyResult
+
+pytestmark = pytest.mark.quick
+
+ORDERS = TableVerdict(
+    "shop.orders",
+    "s.shop.orders",
+    rows=10,
+    records=12,
+    findings={Finding.MISSING: 1, Finding.DUPLICATE: 2},
+    columns={"total": 1},
+    repaired={Finding.MISSING: 1},
+    partial_rows=3,
+    unknown=("the topic was compacted",),
+    examples=(Example(Finding.MISSING, {"id": 1}, (), {"id": 1, "total": "2"}, None, "s.shop.orders[0]@7"),),
+)
+CUSTOMERS = TableVerdict("shop.customers", "s.shop.customers", rows=3, records=3)
+
+
+def result(*tables: TableVerdict, run: str = "r1") -> VerifyResult:
+    request = VerifyRequest(("shop\\..*",), 50.0, RepairMode.DRY_RUN, 5, show_values=False)
+    return VerifyResult(run, "s", BinlogOffset("binlog.000001", 157), 1, 2, request, tables)
+
+
+def ledger_with(*results: VerifyResult) -> object:
+    records: dict[str, bytes | None] = {}
+    for each in results:
+        for key, value in verdict_values(build_ledger_state(records), each):
+            records[key] = None if value is None else encode(value)
+    return build_ledger_state(records)
+
+
+def test_a_result_is_read_from_its_ledger_records_as_it_was() -> None:
+    written = result(CUSTOMERS, ORDERS)
+    assert read_verify_result(ledger_with(written)) == written
+    assert VerifyResult.from_json(written.to_json()) == written
+
+
+def test_verdicts_of_an_earlier_verification_do_not_appear_in_a_later_one() -> None:
+    later = result(CUSTOMERS, run="r2")
+    ledger = ledger_with(result(CUSTOMERS, ORDERS), later)
+    assert read_verify_result(ledger) == later
+    assert read_verify_result(ledger, "r1") is None
+    assert read_verify_result(ledger, "r2") == later
+
+
+def test_only_differences_of_the_state_make_a_topic_unequal() -> None:
+    assert not ORDERS.equal and not result(ORDERS).equal
+    doubled = TableVerdict("a.b", "s.a.b", findings={Finding.DUPLICATE: 1})
+    assert doubled.equal and not doubled.clean and not result(doubled).clean
+    assert result(CUSTOMERS).clean and result(CUSTOMERS).equal
+
+
+def test_no_verification_reads_as_none() -> None:
+    assert read_verify_result(build_ledger_state({})) is None
