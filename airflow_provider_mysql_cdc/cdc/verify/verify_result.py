@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_membe
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 
-class Finding(StrEnum):
+class DifferenceKind(StrEnum):
     """Name a kind of difference between a table and its topic."""
 
     MISSING = "missing"
@@ -33,8 +33,8 @@ class Finding(StrEnum):
     """A delete event has no tombstone behind it, although tombstones.on.delete is set."""
 
 
-STATE_FINDINGS = frozenset({Finding.MISSING, Finding.GHOST, Finding.DIFFERING})
-"""Findings after which the topic, folded by key, does not equal the table; the others are about single records."""
+STATE_DIFFERENCES = frozenset({DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING})
+"""Differences after which the topic, folded by key, does not equal the table; the others are about single records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Example:
         record: Where the event is, ``topic[partition]@offset``; empty when there is none.
     """
 
-    finding: Finding
+    finding: DifferenceKind
     key: Mapping[str, Any]
     columns: tuple[str, ...] = ()
     table_row: Mapping[str, Any] | None = None
@@ -78,7 +78,7 @@ class Example:
         record = as_members(data)
         table_row, topic_row = record.value("table_row", None), record.value("topic_row", None)
         return cls(
-            Finding(record.one_of("finding", [str(finding) for finding in Finding])),
+            DifferenceKind(record.one_of("finding", [str(finding) for finding in DifferenceKind])),
             record.object("key").as_dict(),
             record.texts("columns", ()),
             None if table_row is None else record.object("table_row").as_dict(),
@@ -108,9 +108,9 @@ class TableVerdict:
     topic: str
     rows: int = 0
     records: int = 0
-    findings: Mapping[Finding, int] = field(default_factory=dict)
+    findings: Mapping[DifferenceKind, int] = field(default_factory=dict)
     columns: Mapping[str, int] = field(default_factory=dict)
-    repaired: Mapping[Finding, int] = field(default_factory=dict)
+    repaired: Mapping[DifferenceKind, int] = field(default_factory=dict)
     partial_rows: int = 0
     unknown: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
@@ -118,7 +118,7 @@ class TableVerdict:
     @property
     def equal(self) -> bool:
         """Return whether the topic equals the table, as far as it was judged; a repaired difference counts as one."""
-        return not any(self.findings.get(finding) for finding in STATE_FINDINGS)
+        return not any(self.findings.get(finding) for finding in STATE_DIFFERENCES)
 
     @property
     def clean(self) -> bool:
@@ -230,7 +230,7 @@ class VerifyResult:
         )
 
 
-def _finding_counts(record: Members, name: str) -> dict[Finding, int]:
-    known = {str(finding): finding for finding in Finding}
+def _finding_counts(record: Members, name: str) -> dict[DifferenceKind, int]:
+    known = {str(finding): finding for finding in DifferenceKind}
     counts = record.each_member(name, Members.integer)
     return {known[kind]: count for kind, count in counts.items() if kind in known}

@@ -5,7 +5,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result, verdict_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import Example, Finding, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
 
 pytestmark = pytest.mark.quick
 
@@ -14,12 +14,12 @@ ORDERS = TableVerdict(
     "s.shop.orders",
     rows=10,
     records=12,
-    findings={Finding.MISSING: 1, Finding.DUPLICATE: 2},
+    findings={DifferenceKind.MISSING: 1, DifferenceKind.DUPLICATE: 2},
     columns={"total": 1},
-    repaired={Finding.MISSING: 1},
+    repaired={DifferenceKind.MISSING: 1},
     partial_rows=3,
     unknown=("the topic was compacted",),
-    examples=(Example(Finding.MISSING, {"id": 1}, (), {"id": 1, "total": "2"}, None, "s.shop.orders[0]@7"),),
+    examples=(Example(DifferenceKind.MISSING, {"id": 1}, (), {"id": 1, "total": "2"}, None, "s.shop.orders[0]@7"),),
 )
 CUSTOMERS = TableVerdict("shop.customers", "s.shop.customers", rows=3, records=3)
 
@@ -53,7 +53,7 @@ def test_verdicts_of_an_earlier_verification_do_not_appear_in_a_later_one() -> N
 
 def test_only_differences_of_the_state_make_a_topic_unequal() -> None:
     assert not ORDERS.equal and not result(ORDERS).equal
-    doubled = TableVerdict("a.b", "s.a.b", findings={Finding.DUPLICATE: 1})
+    doubled = TableVerdict("a.b", "s.a.b", findings={DifferenceKind.DUPLICATE: 1})
     assert doubled.equal and not doubled.clean and not result(doubled).clean
     assert result(CUSTOMERS).clean and result(CUSTOMERS).equal
 
