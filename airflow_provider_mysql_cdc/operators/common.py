@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
 from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_properties, parse_text_map
-from airflow_provider_mysql_cdc.operators.run_values import RunValues, expanded_arguments
+from airflow_provider_mysql_cdc.operators.run_arguments import OPENED_BY_AUTHOR, check_run_arguments, is_set
+from airflow_provider_mysql_cdc.operators.run_values import RunValues, expanded_names
 from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 if TYPE_CHECKING:
@@ -97,10 +98,11 @@ def task_config(task: Any, properties: Mapping[str, Any]) -> ConnectorConfig:
         properties: Its properties, merged.
 
     Raises:
-        ConfigError: A property is wrong or missing, or the run sets one that it may not set.
+        ConfigError: A property is wrong or missing, or the run sets a property or an argument that it may not set.
     """
     from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 
+    check_run_arguments(task.arguments_from_run, task.run_arguments)
     hook = MySqlCdcHook(task.mysql_cdc_conn_id, task.kafka_conn_id)
     return hook.get_config(properties, names_from_run=task.names_from_run, run_properties=task.run_properties)
 
@@ -177,7 +179,7 @@ REQUIRED_FIELDS = (
 class MaskedPropertiesMixin:
     """Mask secrets in rendered properties before Airflow stores the rendered fields; a base class of operators.
 
-    It also notes which properties the run sets, as opposed to the author of the DAG (``run_values``).
+    It also notes which properties and arguments the run sets, as opposed to the author of the DAG (``run_values``).
 
     A template of a missing value renders as the text ``None``, which becomes None again. A mapped task is rendered by
     ``MappedOperator``, which calls only this method of the unmapped operator.
@@ -185,22 +187,35 @@ class MaskedPropertiesMixin:
 
     properties: Any
     run_properties: Sequence[str]
+    run_arguments: Sequence[str] = ()
     template_fields: Sequence[str]
     template_ext: Sequence[str]
     required_fields: Sequence[str] = REQUIRED_FIELDS
     names_from_run: frozenset[str] = frozenset()
     """Properties whose values the run brings; known once the arguments are rendered."""
+    author_arguments: frozenset[str] = OPENED_BY_AUTHOR
+    """Arguments that a run may not set."""
+    arguments_from_run: frozenset[str] = frozenset()
+    """Those of them whose values the run brings; known once the arguments are rendered."""
 
     def _do_render_template_fields(
         self, parent: Any, template_fields: Any, context: Any, jinja_env: Any, seen_oids: set[int]
     ) -> None:
-        seen_oids |= set(map(id, expanded_arguments(parent, template_fields, context)))
+        fields = {field.lstrip("_"): field for field in template_fields}
+        expanded = expanded_names(self, context)
+        seen_oids |= {id(getattr(self, fields[name])) for name in expanded & fields.keys()}
         run_values = RunValues(jinja_env, tuple(self.template_ext), frozenset(seen_oids))
         given_properties = self.properties
+        templated = {name for name, field in fields.items() if run_values.contains(getattr(self, field, None))}
         super()._do_render_template_fields(  # type: ignore[misc]
             parent, template_fields, context, jinja_env, seen_oids
         )
         self.names_from_run = run_values.property_names(given_properties, self.properties)
+        self.arguments_from_run = frozenset(
+            name
+            for name in self.author_arguments & (templated | expanded)
+            if is_set(getattr(self, name, None) or getattr(self, f"_{name}", None))
+        )
         mask_rendered(self.properties)
         for settings in ("conf", "env_vars"):
             mask_spark_settings(getattr(self, settings, None))

@@ -6,9 +6,10 @@ tasks), unless it reads nothing but Airflow Variables and connections, which bel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from airflow.sdk.definitions.mappedoperator import MappedOperator
@@ -51,7 +52,7 @@ class RunValues:
         if isinstance(value, (list, tuple, set, frozenset)):
             return any(map(self.contains, value))
         # What is left is constant, or it is an XComArg, a callable, or an object with templates of its own.
-        return not (value is None or isinstance(value, (bool, int, float)))
+        return not (value is None or isinstance(value, (bool, int, float, PurePath)))
 
     def property_names(self, properties: Any, rendered: Any) -> frozenset[str]:
         """Return the names of the properties whose values the run brings, without those that are empty.
@@ -107,24 +108,21 @@ def _names_with_value(layer: Any) -> set[str]:
     return set()
 
 
-def expanded_arguments(task: Any, fields: Iterable[str], context: Any) -> list[Any]:
-    """Return those arguments of a mapped task that are results of other tasks; Airflow renders some as templates.
+def expanded_names(task: Any, context: Any) -> frozenset[str]:
+    """Return the names of those arguments of a mapped task that are results of other tasks.
 
-    ``expand_kwargs`` hands on what a task returned, perhaps texts of the run's form, as if the DAG's author had written
-    it (``ListOfDictsExpandInput.resolve`` of Airflow 3.3).
+    Airflow renders some of them as templates: ``expand_kwargs`` hands on what a task returned, perhaps texts of the
+    run's form, as if the DAG's author had written it (``ListOfDictsExpandInput.resolve`` of Airflow 3.3).
 
     Args:
         task: The task, unmapped.
-        fields: Names of its templated attributes.
         context: Airflow's context.
     """
     mapped = context["dag"].task_dict.get(task.task_id)
     if not isinstance(mapped, MappedOperator):
-        return []
+        return frozenset()
     expanded: Any = mapped.expand_input.value
     if isinstance(expanded, Mapping):
-        names = {name for name, values in expanded.items() if not isinstance(values, (Mapping, list, tuple))}
-        return [getattr(task, name) for name in fields if name.lstrip("_") in names]
+        return frozenset(name for name, values in expanded.items() if not isinstance(values, (Mapping, list, tuple)))
     literal = isinstance(expanded, (list, tuple)) and isinstance(expanded[context["ti"].map_index], Mapping)
-    constant = mapped.partial_kwargs
-    return [] if literal else [getattr(task, name) for name in fields if name.lstrip("_") not in constant]
+    return frozenset() if literal else frozenset(task._BaseOperator__init_kwargs) - mapped.partial_kwargs.keys()

@@ -42,6 +42,11 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
     reference_asset,
     with_offset_asset,
 )
+from airflow_provider_mysql_cdc.operators.run_arguments import (
+    AUTHOR_SPARK_ARGUMENTS,
+    OPENED_BY_AUTHOR,
+    reject_unknown_arguments,
+)
 from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
 from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
 from airflow_provider_mysql_cdc.operators.task_error import airflow_error
@@ -73,6 +78,8 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             where later ones win and empty values are left out. No secrets: Airflow shows them. Values that a template
             takes from the run, or from another task, are the run's: it may set only some properties. (templated)
         run_properties: Names of properties that a run may set beside those that every run may set (docs/properties.md).
+        run_arguments: Names of arguments that a run may set through templates and results of other tasks, of those that
+            decide where the job runs: master, conf, env_vars ... (``run_arguments.AUTHOR_SPARK_ARGUMENTS``).
         offset_asset: Asset whose state stores the offset; it becomes an inlet of the task. When records were written
             there are events of this asset, of the pipeline's and of the tables' (``assets.mysql_cdc``).
         offset_conn_id: Connection of a database that stores the offset instead. (templated)
@@ -119,6 +126,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
     ui_color = "#d7ebdd"
 
     rejected_arguments: ClassVar[Mapping[str, str]] = REJECTED_ARGUMENTS
+    author_arguments = AUTHOR_SPARK_ARGUMENTS | OPENED_BY_AUTHOR
     job_kind: ClassVar[JobKind]
     application: str
     name: str | None
@@ -137,6 +145,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         master: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
         run_properties: Sequence[str] = (),
+        run_arguments: Sequence[str] = (),
         offset_asset: Asset | str = DEFAULT_ASSET,
         offset_conn_id: str | None = None,
         run_for: timedelta | float | str = 0,
@@ -151,6 +160,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
     ) -> None:
         self.offset_asset = reference_asset(offset_asset, kwargs)
         reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
+        reject_unknown_arguments(run_arguments)
         # An argument may be the result of another task, which cannot be read before it is rendered.
         super().__init__(
             application=application,
@@ -168,6 +178,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         self.master = master
         self.properties = properties
         self.run_properties = run_properties
+        self.run_arguments = run_arguments
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
@@ -307,8 +318,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
 
     def _check_spark(self) -> None:
         """Find out what keeps Spark from starting before anything is planned."""
-        if not self.application:
-            self.application = application_path(self.job_kind.application)
+        self.application = str(self.application or application_path(self.job_kind.application))
         self._get_hook().check_programs()
 
     def _should_defer(self) -> bool:

@@ -15,6 +15,7 @@ COMMON = {
     "poll_interval": 1,
     "run_for": "{{ params.seconds }}",
     "env_vars": {"MYSQL_CDC_FAULT": "{{ params.fault }}"},
+    "run_arguments": ["env_vars"],
 }
 
 with DAG(dag_id="deferred_drain_of_a_test", schedule=None, params=PARAMS) as dag:

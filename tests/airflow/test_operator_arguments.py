@@ -130,6 +130,7 @@ def test_results_of_other_tasks_reach_every_argument_that_is_templated(fakes: An
             name=of("name", "mine"),
             driver_memory=of("memory", "2g"),
             run_for="{{ 1 + 1 }}",
+            run_arguments=["master", "conf", "env_vars"],
         )
     assert run_dag(dag).state == "success"
     argv, spec = submit.record["argv"], submit.record["spec"]
