@@ -1,0 +1,211 @@
+"""The report of a verification as text, for a task log or a terminal."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
+    VerdictTotals,
+    count_verdicts,
+    in_order,
+    most_different,
+    unknown_by_reason,
+)
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
+
+WIDTH = 120
+"""Characters of a line."""
+MAX_TABLE_LINES = 50
+"""Tables with differences that have a line of counts."""
+MAX_DETAILED_TABLES = 20
+"""Tables with differences that have examples."""
+_MAX_NAME_LENGTH = 48
+_MAX_SHOWN_NAMES = 5
+_COLUMN_KINDS = (DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING)
+_HEADER = ("table", "rows", "records", *map(str, _COLUMN_KINDS), "other", "repaired")
+
+
+def report_text(result: VerifyResult) -> str:
+    """Return the report: the verdict, a line for each table with differences, examples, and totals of the others.
+
+    Args:
+        result: The result, without values that must not be shown (``hide_values``).
+    """
+    totals, different = count_verdicts(result), most_different(result)
+    lines = [verdict_sentence(result, totals), *_wrap(_circumstances(result), "  ")]
+    if different:
+        lines += ["", *_count_table(different[:MAX_TABLE_LINES]), *_omitted(different, MAX_TABLE_LINES, "")]
+        for verdict in different[:MAX_DETAILED_TABLES]:
+            lines += ["", *_details(verdict)]
+        lines += _omitted(different, MAX_DETAILED_TABLES, " without examples here")
+    lines += ["", *_totals(totals, result)]
+    lines += [line for reason, tables in unknown_by_reason(result).items() for line in _not_judged(reason, tables)]
+    return "\n".join(lines)
+
+
+def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
+    """Return the verdict in one sentence.
+
+    Args:
+        result: The result.
+        totals: Its totals.
+    """
+    prefix, judged = printable(result.prefix), ", as far as it can be judged" if unknown_by_reason(result) else ""
+    if not totals.tables:
+        return f"No table of {prefix} was compared."
+    if not totals.different:
+        return f"Every topic of {prefix} equals its table{judged}: {_plural(totals.tables, 'table')} compared."
+    part = f"{totals.different:,} of {_plural(totals.tables, 'table')} of {prefix}"
+    if result.equal:
+        return f"{part} have records that are not as expected; every topic equals its table{judged}."
+    return f"{part} differ from their topics."
+
+
+def counts_text(counts: Mapping[DifferenceKind, int]) -> str:
+    """Return counts as in ``missing 3, ghost 1``.
+
+    Args:
+        counts: Counts by kind.
+    """
+    return ", ".join(f"{kind} {count:,}" for kind, count in in_order(counts).items())
+
+
+def time_text(at_ms: int) -> str:
+    """Return a time in UTC.
+
+    Args:
+        at_ms: Milliseconds since 1970.
+    """
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """Return a row on one line, without characters that a terminal or a log acts on.
+
+    Args:
+        row: Values by column.
+    """
+    return printable(json.dumps(dict(row), ensure_ascii=False, default=str))
+
+
+def printable(text: str) -> str:
+    """Return a text in which characters that are not printable are escaped.
+
+    Args:
+        text: The text.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _circumstances(result: VerifyResult) -> str:
+    request = result.request
+    duration_s = max(0, result.ended_ms - result.started_ms) / 1000
+    return "; ".join(
+        [
+            f"compared at {result.offset.file}:{result.offset.pos}",
+            f"{time_text(result.started_ms)}, {duration_s:,.0f} s",
+            f"tables: {printable(', '.join(request.tables)) or 'all captured'}",
+            "all keys" if request.sample_percent >= 100 else f"{request.sample_percent:g} % of the keys",
+            f"repair: {request.repair}",
+            f"run {printable(result.run)}",
+        ]
+    )
+
+
+def _count_table(verdicts: Sequence[TableVerdict]) -> list[str]:
+    rows = [_HEADER, *map(_count_cells, verdicts)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _count_cells(verdict: TableVerdict) -> tuple[str, ...]:
+    other = sum(count for kind, count in verdict.findings.items() if kind not in _COLUMN_KINDS)
+    counts = (
+        verdict.rows,
+        verdict.records,
+        *(verdict.findings.get(kind, 0) for kind in _COLUMN_KINDS),
+        other,
+        sum(verdict.repaired.values()),
+    )
+    return (_cut(printable(verdict.table), _MAX_NAME_LENGTH), *(f"{count:,}" for count in counts))
+
+
+def _details(verdict: TableVerdict) -> Iterator[str]:
+    yield _cut(f"{printable(verdict.table)} in topic {printable(verdict.topic)}", WIDTH)
+    facts = [counts_text(verdict.findings)]
+    if verdict.repaired:
+        facts.append(f"repaired: {counts_text(verdict.repaired)}")
+    if verdict.columns:
+        columns = sorted(verdict.columns.items(), key=lambda item: (-item[1], item[0]))
+        facts.append("columns that differ: " + ", ".join(f"{printable(name)} {count:,}" for name, count in columns))
+    if verdict.partial_rows:
+        facts.append(f"{_plural(verdict.partial_rows, 'row')} compared without columns that the last event lacks")
+    yield from _wrap("; ".join(facts), "  ")
+    for example in verdict.examples:
+        yield from _example(example)
+
+
+def _example(example: Example) -> Iterator[str]:
+    parts = [f"{example.finding}: {row_text(example.key)}"]
+    if example.columns:
+        parts.append("differs in " + ", ".join(map(printable, example.columns)))
+    if example.record:
+        parts.append(f"at {printable(example.record)}")
+    yield _cut("  - " + ", ".join(parts), WIDTH)
+    for name, row in (("table", example.table_row), ("topic", example.topic_row)):
+        if row is not None:
+            shown = {column: row[column] for column in example.columns if column in row} or row
+            yield _cut(f"      {name}: {row_text(shown)}", WIDTH)
+
+
+def _totals(totals: VerdictTotals, result: VerifyResult) -> Iterator[str]:
+    equal = totals.tables - totals.different
+    yield f"{_plural(totals.tables, 'table')}, {_plural(totals.rows, 'row')}, {_plural(totals.records, 'record')}; " + (
+        f"{_plural(equal, 'table')} without differences"
+    )
+    if totals.findings:
+        yield from _wrap(f"differences: {counts_text(totals.findings)}", "")
+    if totals.repaired:
+        yield from _wrap(f"repaired: {counts_text(totals.repaired)}", "")
+    elif totals.findings and result.request.repair is RepairMode.DRY_RUN:
+        yield "nothing was repaired: it was a dry run"
+
+
+def _not_judged(reason: str, tables: Sequence[str]) -> Iterator[str]:
+    yield from _wrap(f"not judged: {printable(reason)} ({_names(tables)})", "")
+
+
+def _names(tables: Sequence[str]) -> str:
+    shown = ", ".join(map(printable, tables[:_MAX_SHOWN_NAMES]))
+    rest = len(tables) - _MAX_SHOWN_NAMES
+    return f"{shown} and {rest:,} more" if rest > 0 else shown
+
+
+def _omitted(verdicts: Sequence[TableVerdict], shown: int, how: str) -> Iterable[str]:
+    rest = verdicts[shown:]
+    if rest:
+        count = sum(sum(verdict.findings.values()) for verdict in rest)
+        yield f"and {_plural(len(rest), 'table')} more with {_plural(count, 'difference')}{how}"
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,92 @@
+"""Totals of a verification over its tables, for its reports, the task's result and its error."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictTotals:
+    """Count over all tables.
+
+    Args:
+        tables: Tables that were compared.
+        different: Tables with differences of any kind.
+        rows: Rows that were compared.
+        records: Records that were read.
+        findings: Differences by kind.
+        repaired: Differences that were repaired, by kind.
+    """
+
+    tables: int
+    different: int
+    rows: int
+    records: int
+    findings: Mapping[DifferenceKind, int]
+    repaired: Mapping[DifferenceKind, int]
+
+
+def count_verdicts(result: VerifyResult) -> VerdictTotals:
+    """Return the totals.
+
+    Args:
+        result: The result.
+    """
+    findings: Counter[DifferenceKind] = Counter()
+    repaired: Counter[DifferenceKind] = Counter()
+    for verdict in result.tables:
+        findings.update(verdict.findings)
+        repaired.update(verdict.repaired)
+    return VerdictTotals(
+        len(result.tables),
+        sum(not verdict.clean for verdict in result.tables),
+        sum(verdict.rows for verdict in result.tables),
+        sum(verdict.records for verdict in result.tables),
+        in_order(findings),
+        in_order(repaired),
+    )
+
+
+def in_order(counts: Mapping[DifferenceKind, int]) -> dict[DifferenceKind, int]:
+    """Return counts in the order in which the kinds are declared, without zeros.
+
+    Args:
+        counts: Counts by kind.
+    """
+    return {kind: counts[kind] for kind in DifferenceKind if counts.get(kind)}
+
+
+def left_differences(verdict: TableVerdict) -> dict[DifferenceKind, int]:
+    """Return the differences that were not repaired, by kind.
+
+    Args:
+        verdict: The verdict about one table.
+    """
+    return in_order({kind: max(0, n - verdict.repaired.get(kind, 0)) for kind, n in verdict.findings.items()})
+
+
+def most_different(result: VerifyResult) -> list[TableVerdict]:
+    """Return the verdicts with differences, those with the most first.
+
+    Args:
+        result: The result.
+    """
+    different = [verdict for verdict in result.tables if not verdict.clean]
+    return sorted(different, key=lambda verdict: (-sum(verdict.findings.values()), verdict.table))
+
+
+def unknown_by_reason(result: VerifyResult) -> dict[str, list[str]]:
+    """Return what cannot be judged, with the names of the tables that it holds for.
+
+    Args:
+        result: The result.
+    """
+    tables: dict[str, list[str]] = {}
+    for verdict in result.tables:
+        for reason in verdict.unknown:
+            tables.setdefault(reason, []).append(verdict.table)
+    return tables
