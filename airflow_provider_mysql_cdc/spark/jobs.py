@@ -10,10 +10,12 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 
 _JOBS: dict[str, Callable[[JobSpec, TaskRunner, Log], Any]] = {
     "drain": run_drain,
     "snapshot": run_snapshot,
+    "verify": run_verify,
 }
 
 
@@ -21,7 +23,7 @@ def run_job(spec: JobSpec, runner: TaskRunner, log: Log) -> Any:
     """Run the job of a spec.
 
     Args:
-        spec: The job; its mode is ``drain`` or ``snapshot``.
+        spec: The job; its mode is ``drain``, ``snapshot`` or ``verify``.
         runner: Runs the tasks.
         log: Takes one line of text.
 

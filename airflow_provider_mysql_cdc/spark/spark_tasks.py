@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark import SparkConf, SparkContext
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, TaskResultT
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, Shuffle, TaskResultT
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK, application_error, executor_error, named_error
 from airflow_provider_mysql_cdc.spark.executor_failures import (
@@ -119,6 +119,36 @@ class SparkRunner:
                 if barrier and not self._dynamic_allocation:
                     return list(rdd.barrier().mapPartitions(body).collect())
                 return list(rdd.mapPartitions(body).collect())
+        finally:
+            with suppress(Exception):  # the context has stopped; the exception from inside is more useful
+                shared.destroy()
+
+    def run_shuffled(
+        self,
+        task: Callable[[int, ArgumentsT], Iterator[Block]],
+        count: int,
+        arguments: ArgumentsT,
+        shuffle: Shuffle[BucketResultT],
+    ) -> list[BucketResultT]:
+        """Run the tasks as a barrier stage, whose blocks Spark shuffles to the tasks of the buckets; it spills to disk.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks.
+            arguments: Values that can be pickled.
+            shuffle: The buckets.
+
+        Raises:
+            CdcError: A task raised it, or the executors cannot run tasks.
+        """
+        shared = self._context.broadcast(arguments)
+        rdd = self._context.parallelize(range(count), count)
+        stage = rdd if self._dynamic_allocation else rdd.barrier()
+        blocks = stage.mapPartitions(_block_function(task, shared))
+        try:
+            with self._watch_stage():
+                buckets = blocks.partitionBy(shuffle.buckets, _bucket_number)
+                return list(buckets.mapPartitions(_bucket_function(shuffle.reduce)).collect())
         finally:
             with suppress(Exception):  # the context has stopped; the exception from inside is more useful
                 shared.destroy()
@@ -255,5 +285,37 @@ def _partition_function(
             except CdcError as error:
                 # Spark returns an exception to the driver as text only.
                 raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
+
+    return run
+
+
+def _block_function(
+    task: Callable[[int, ArgumentsT], Iterator[Block]], shared: Any
+) -> Callable[[Iterator[int]], Iterator[Block]]:
+    version = __version__
+
+    def run(indexes: Iterator[int]) -> Iterator[Block]:
+        for index in indexes:
+            try:
+                _require_version(version)
+                yield from task(index, shared.value)
+            except CdcError as error:
+                raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
+
+    return run
+
+
+def _bucket_number(bucket: int) -> int:
+    return bucket
+
+
+def _bucket_function(
+    reduce: Callable[[Iterable[bytes]], BucketResultT],
+) -> Callable[[Iterator[Block]], Iterator[BucketResultT]]:
+    def run(blocks: Iterator[Block]) -> Iterator[BucketResultT]:
+        try:
+            yield reduce(block for _, block in blocks)
+        except CdcError as error:
+            raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
 
     return run

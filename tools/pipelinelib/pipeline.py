@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import subprocess
+import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from prooflib.reading import READER
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
@@ -23,6 +26,10 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from pipelinelib.submit import start_process, submit
 
 
@@ -67,6 +74,28 @@ class Pipeline:
             return None
         run_drain(job.spec, ThreadRunner(self.slots), self.log)
         return settle_offset(self.cfg, self.store, self.log)
+
+    def verify(self, request: VerifyRequest | None = None) -> VerifyResult:
+        """Drain and verify in this process, and settle; return what was found."""
+        spec = self.verify_spec(request)
+        run_verify(spec, ThreadRunner(self.slots), self.log)
+        return self.verify_result(spec.run)
+
+    def verify_spec(self, request: VerifyRequest | None = None) -> JobSpec:
+        """Prepare a verification."""
+        job = prepare_drain(self.cfg, self.store, self.owner, self.log, even_empty=True)
+        assert job is not None, self.lines
+        options = (request or VerifyRequest()).to_json()
+        return replace(job.spec, mode="verify", options=options, run=str(uuid.uuid4()))
+
+    def verify_result(self, run: str) -> VerifyResult:
+        """Settle a verification, and return what it found."""
+        settle_offset(self.cfg, self.store, self.log)
+        with kafka_clients.ledger(self.cfg) as ledger:
+            state = ledger.read()
+        result = None if state is None else read_verify_result(state, run)
+        assert result is not None, self.lines
+        return result
 
     def snapshot_is_refused(self) -> bool:
         """Return whether preparing a snapshot finds that none is needed."""

@@ -53,7 +53,7 @@ def _run_task(
     conn: Any,
     inputs: WriterInputs,
 ) -> dict[str, int]:
-    touched_keys = _open_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
+    touched_keys = open_window_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
     if touched_keys is None:
         return {}
     plan = OPENED.arrive(channel).plan
@@ -80,7 +80,7 @@ def _run_task(
     return reader.run()
 
 
-def _open_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str]) -> WindowKeys | None:
+def open_window_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str]) -> WindowKeys | None:
     """Open this task's view after the low watermark and lock its tables against DDL; None if there is no window.
 
     The first query of a table takes a metadata lock that blocks DDL until the view is closed, so a name means the same

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier, lost_task_error
 from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
 from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
-from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Block, BucketResultT, Shuffle, TaskRunner
 
 InputsT = TypeVar("InputsT")
 ResultT = TypeVar("ResultT")
@@ -147,6 +147,47 @@ class StageRunner:
         Raises:
             CdcError: A task or the driver's part ended with it, or the executors cannot run tasks.
         """
+        return self._led(
+            leader,
+            inputs,
+            handlers,
+            lambda arguments: self.runner.run(task, leader.barrier.tasks, arguments, barrier=True),
+        )
+
+    def run_barrier_shuffled(
+        self,
+        task: Callable[[int, StageArguments[InputsT]], Iterator[Block]],
+        leader: StageLeader,
+        inputs: InputsT,
+        handlers: Iterable[TaskHandler],
+        shuffle: Shuffle[BucketResultT],
+    ) -> list[BucketResultT]:
+        """Run the tasks of a barrier, which yield blocks, then the tasks of the buckets; return the buckets' results.
+
+        Args:
+            task: A module-level function, which begins with ``open_task``.
+            leader: The driver's part.
+            inputs: What the tasks need.
+            handlers: Answers the operations of this job's tasks.
+            shuffle: The buckets.
+
+        Raises:
+            CdcError: A task or the driver's part ended with it, or the executors cannot run tasks.
+        """
+        return self._led(
+            leader,
+            inputs,
+            handlers,
+            lambda arguments: self.runner.run_shuffled(task, leader.barrier.tasks, arguments, shuffle),
+        )
+
+    def _led(
+        self,
+        leader: StageLeader,
+        inputs: InputsT,
+        handlers: Iterable[TaskHandler],
+        run: Callable[[StageArguments[InputsT]], list[ResultT]],
+    ) -> list[ResultT]:
         barrier = leader.barrier
 
         def on_lost(task_index: int, cause: CdcError | None) -> None:
@@ -155,7 +196,7 @@ class StageRunner:
         with self._serving(inputs, handlers, on_lost) as arguments:
             leader.start()
             try:
-                results = self.runner.run(task, barrier.tasks, arguments, barrier=True)
+                results = run(arguments)
             except BaseException:
                 barrier.fail(lost_task_error(-1))
                 raise

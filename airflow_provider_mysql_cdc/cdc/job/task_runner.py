@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 
 ArgumentsT = TypeVar("ArgumentsT")
 TaskResultT = TypeVar("TaskResultT")
+BucketResultT = TypeVar("BucketResultT")
+Block = tuple[int, bytes]
+"""Bytes that a task hands to the task of a bucket, with the bucket's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(Generic[BucketResultT]):
+    """Describe what is done with the blocks that tasks yield.
+
+    Args:
+        buckets: Number of buckets.
+        reduce: Returns the result of one bucket from its blocks, in any order; a value that can be pickled.
+    """
+
+    buckets: int
+    reduce: Callable[[Iterable[bytes]], BucketResultT]
 
 
 class TaskRunner(Protocol):
@@ -36,6 +53,23 @@ class TaskRunner(Protocol):
             count: Number of tasks, at most ``slots()`` when ``barrier`` is set.
             arguments: Values that can be pickled.
             barrier: Whether all tasks must be running at once (a barrier stage).
+        """
+        ...
+
+    def run_shuffled(
+        self,
+        task: Callable[[int, ArgumentsT], Iterator[Block]],
+        count: int,
+        arguments: ArgumentsT,
+        shuffle: Shuffle[BucketResultT],
+    ) -> list[BucketResultT]:
+        """Run tasks of a barrier stage that yield blocks, then one task for each bucket; return the buckets' results.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks, at most ``slots()``.
+            arguments: Values that can be pickled.
+            shuffle: The buckets.
         """
         ...
 
@@ -77,3 +111,17 @@ class ThreadRunner:
         if errors:
             raise errors[0]
         return results
+
+    def run_shuffled(
+        self,
+        task: Callable[[int, ArgumentsT], Iterator[Block]],
+        count: int,
+        arguments: ArgumentsT,
+        shuffle: Shuffle[BucketResultT],
+    ) -> list[BucketResultT]:
+        """Run the tasks, and keep their blocks in memory."""
+        collected = self.run(lambda index, shared: list(task(index, shared)), count, arguments, barrier=True)
+        buckets: list[list[bytes]] = [[] for _ in range(shuffle.buckets)]
+        for bucket, block in (item for blocks in collected for item in blocks):
+            buckets[bucket].append(block)
+        return [shuffle.reduce(blocks) for blocks in buckets]

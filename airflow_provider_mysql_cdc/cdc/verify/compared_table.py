@@ -1,0 +1,81 @@
+"""The tables of a verification, by number, and which of them the records of a topic are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """Describe a table that is compared with its topic.
+
+    Args:
+        number: Its number in the verification.
+        table: Its structure at the position of the verification.
+        topic: Its topic.
+        own_key: Whether the key of its records is the table's own; otherwise message.key.columns chooses it.
+        keyless: Whether neither the table nor its records have a key.
+        key_columns: Columns of the table's own key.
+    """
+
+    number: int
+    table: Table
+    topic: str
+    own_key: bool
+    keyless: bool
+    key_columns: tuple[str, ...]
+
+
+def compared_table(cfg: ConnectorConfig, number: int, table: Table) -> ComparedTable:
+    """Return the description of a table.
+
+    Args:
+        cfg: The connector's configuration.
+        number: Its number in the verification.
+        table: Its structure.
+    """
+    options = table_options.table_options(cfg, table)
+    own_key = options.key_columns is None or set(options.key_columns) == set(table.key_columns())
+    key_columns = tuple(table.key_columns())
+    topic = record_topics.table_topic_name(cfg, table.id)
+    return ComparedTable(number, table, topic, own_key and bool(key_columns), not key_columns, key_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTables:
+    """Find the table of a topic's record.
+
+    Args:
+        tables: Numbers of the topic's tables, by their names.
+    """
+
+    tables: Mapping[TableId, int]
+
+    def number_of(self, record: EventRecord) -> int | None:
+        """Return the number of a record's table; None for one that is not compared.
+
+        Args:
+            record: The record.
+        """
+        source: Row = record.source
+        if "db" in source and "table" in source:
+            return self.tables.get(TableId(str(source["db"]), str(source["table"])))
+        return next(iter(self.tables.values())) if len(self.tables) == 1 else None
+
+
+def tables_by_topic(tables: Iterable[ComparedTable]) -> dict[str, TopicTables]:
+    """Return the tables of each topic.
+
+    Args:
+        tables: The tables of the verification.
+    """
+    numbers: dict[str, dict[TableId, int]] = {}
+    for compared in tables:
+        numbers.setdefault(compared.topic, {})[compared.table.id] = compared.number
+    return {topic: TopicTables(of_topic) for topic, of_topic in numbers.items()}

@@ -1,0 +1,145 @@
+"""The entries that map tasks hand to the tasks that compare: one for each row and each event, in blocks of bytes.
+
+Entries with the same key go to the same bucket, whichever side they come from. A block is the concatenation of entries
+of one bucket, so the shuffle handles few large objects instead of many small ones.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+_HEADER = struct.Struct("<HBIQQII")
+BLOCK_BYTES = 1 << 16
+"""Bytes from which on a block is handed on."""
+_SAMPLE_SEED = 0x5EED
+_SAMPLE_SHARES = 1_000_000
+
+
+class EntryKind(IntEnum):
+    """Say what an entry is."""
+
+    ROW = 0
+    """A row of the table."""
+    ALIVE = 1
+    """An event after which the row exists."""
+    DEAD = 2
+    """An event after which the row does not exist."""
+    TRUNCATE = 3
+    """An event that deletes all rows of the table; it is in every bucket."""
+    ADDED = 4
+    """A row of a table without a key that an event adds."""
+    REMOVED = 5
+    """A row of a table without a key that an event takes away."""
+    KEYLESS_ROW = 6
+    """A row of a table without a key."""
+
+
+class FoldEntry(NamedTuple):
+    """Hold one row or event.
+
+    Args:
+        table: The table's number in the verification.
+        kind: What it is.
+        partition: The partition of the record; of a row, the one that its record would go to.
+        offset: The record's offset.
+        order: Where the event is in the binlog, for records of different partitions; 0 where that is not known.
+        key: Canonical bytes of the row's identity (``row_identity``).
+        value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist.
+    """
+
+    table: int
+    kind: EntryKind
+    partition: int
+    offset: int
+    order: int
+    key: bytes
+    value: bytes
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    """Return the bucket of a key.
+
+    Args:
+        key: The row's identity.
+        buckets: Number of buckets.
+    """
+    return zlib.crc32(key) % buckets
+
+
+def is_sampled(key: bytes, sample_percent: float) -> bool:
+    """Return whether a key belongs to the sample; the same keys do in every verification.
+
+    Args:
+        key: The row's identity.
+        sample_percent: Share of the keys, above 0 and at most 100.
+    """
+    return zlib.crc32(key, _SAMPLE_SEED) % _SAMPLE_SHARES < sample_percent * (_SAMPLE_SHARES / 100)
+
+
+class EntryBlocks:
+    """Collect entries by bucket, and hand on full blocks.
+
+    Args:
+        buckets: Number of buckets.
+        sample_percent: Share of the keys that is kept.
+    """
+
+    def __init__(self, buckets: int, sample_percent: float = 100.0) -> None:
+        self._buckets, self._sample_percent = buckets, sample_percent
+        self._pending = [bytearray() for _ in range(buckets)]
+        # All pending blocks together are bounded, however many buckets there are.
+        self._block_bytes = max(1024, min(BLOCK_BYTES, (64 << 20) // buckets))
+        self._full: list[tuple[int, bytes]] = []
+
+    def add(self, entry: FoldEntry) -> None:
+        """Add an entry, unless its key does not belong to the sample."""
+        if entry.kind is EntryKind.TRUNCATE:
+            for bucket in range(self._buckets):
+                self._append(bucket, entry)
+        elif self._sample_percent >= 100 or is_sampled(entry.key, self._sample_percent):
+            self._append(bucket_of(entry.key, self._buckets), entry)
+
+    def _append(self, bucket: int, entry: FoldEntry) -> None:
+        table, kind, partition, offset, order, key, value = entry
+        pending = self._pending[bucket]
+        pending += _HEADER.pack(table, kind, partition, offset, order, len(key), len(value))
+        pending += key
+        pending += value
+        if len(pending) >= self._block_bytes:
+            self._full.append((bucket, bytes(pending)))
+            pending.clear()
+
+    def take_full(self) -> list[tuple[int, bytes]]:
+        """Return the full blocks, with their buckets, once."""
+        full, self._full = self._full, []
+        return full
+
+    def take_rest(self) -> list[tuple[int, bytes]]:
+        """Return all blocks that are left."""
+        rest = [*self._full, *((bucket, bytes(block)) for bucket, block in enumerate(self._pending) if block)]
+        self._full, self._pending = [], [bytearray() for _ in range(self._buckets)]
+        return rest
+
+
+def read_entries(blocks: Iterable[bytes]) -> Iterator[FoldEntry]:
+    """Yield the entries of blocks.
+
+    Args:
+        blocks: Blocks of one bucket.
+    """
+    size = _HEADER.size
+    for block in blocks:
+        pos, end = 0, len(block)
+        while pos < end:
+            table, kind, partition, offset, order, key_size, value_size = _HEADER.unpack_from(block, pos)
+            pos += size
+            key_end = pos + key_size
+            value_end = key_end + value_size
+            yield FoldEntry(
+                table, EntryKind(kind), partition, offset, order, block[pos:key_end], block[key_end:value_end]
+            )
+            pos = value_end

@@ -1,0 +1,111 @@
+"""Turn records into entries: the events of a topic, and the rows of a table as the product's encoders write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider_mysql_cdc.cdc.model.offset import file_number
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
+
+_POSITION_BITS = 44
+"""Bits of an order for the position in a file; MySQL's files may grow beyond 4 GiB with a large transaction."""
+
+
+def source_order(source: Row) -> int:
+    """Return where an event is in the binlog, as a number; 0 where its source block does not say.
+
+    Args:
+        source: The source block.
+    """
+    file, pos = source.get("file"), source.get("pos")
+    if not isinstance(file, str) or not isinstance(pos, int):
+        return 0
+    try:
+        return (file_number(file) << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
+    except ValueError:
+        return 0
+
+
+def event_entries(compared: ComparedTable, record: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
+    """Yield the entries of an event; none for a tombstone or a message.
+
+    Args:
+        compared: The event's table.
+        record: The event.
+        partition: Its partition.
+        offset: Its offset.
+
+    Raises:
+        UnreadableRecord: The event does not say which row it is about.
+    """
+    if not record.op:
+        return
+    number, order = compared.number, source_order(record.source)
+    if record.op == "t":
+        yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
+        return
+    if compared.keyless:
+        yield from _keyless_entries(compared, record, partition, offset)
+        return
+    before, after = _identities(compared, record)
+    if before is not None and before != after:
+        yield FoldEntry(number, EntryKind.DEAD, partition, offset, order, before, b"")
+    if after is not None:
+        assert record.after is not None
+        yield FoldEntry(number, EntryKind.ALIVE, partition, offset, order, after, row_bytes(record.after))
+
+
+def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> FoldEntry:
+    """Return the entry of a row of the table.
+
+    Args:
+        compared: The table.
+        record: The row, as a record that the product's encoders have written.
+        partition: The record's partition.
+
+    Raises:
+        UnreadableRecord: The record does not say which row it is about.
+    """
+    if record.after is None:
+        raise UnreadableRecord("a row has no values")
+    value = row_bytes(record.after)
+    if compared.keyless:
+        return FoldEntry(compared.number, EntryKind.KEYLESS_ROW, partition, 0, 0, value, b"")
+    key = row_bytes(_key_of(compared, record.key, record.after))
+    return FoldEntry(compared.number, EntryKind.ROW, partition, 0, 0, key, value)
+
+
+def _identities(compared: ComparedTable, record: EventRecord) -> tuple[bytes | None, bytes | None]:
+    """Return the identities of the row before and after an event."""
+    if compared.own_key:
+        key = row_bytes(_key_of(compared, record.key, record.after or record.before))
+        return (key, None) if record.after is None else (None, key)
+    before = None if record.before is None else row_bytes(_own_key(compared, record.before))
+    after = None if record.after is None else row_bytes(_own_key(compared, record.after))
+    if before is None and after is None:
+        raise UnreadableRecord(f"op {record.op} has neither before nor after")
+    return before, after
+
+
+def _key_of(compared: ComparedTable, key: Row | None, row: Row | None) -> Row:
+    if compared.own_key:
+        if key is None:
+            raise UnreadableRecord("the record has no key")
+        return key
+    return _own_key(compared, row or {})
+
+
+def _own_key(compared: ComparedTable, row: Mapping[str, object]) -> Row:
+    try:
+        return {name: row[name] for name in compared.key_columns}
+    except KeyError as error:
+        raise UnreadableRecord(f"the row lacks its key column {error}") from None
+
+
+def _keyless_entries(compared: ComparedTable, record: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
+    for kind, row in ((EntryKind.REMOVED, record.before), (EntryKind.ADDED, record.after)):
+        if row is not None:
+            yield FoldEntry(compared.number, kind, partition, offset, 0, row_bytes(row), b"")

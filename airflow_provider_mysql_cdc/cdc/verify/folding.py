@@ -1,0 +1,274 @@
+"""Fold the events of one bucket by key, and compare what they lead to with the rows of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """Say how a row and its last event differ.
+
+    Args:
+        columns: Columns with other values.
+        partial: Whether columns were left out, because the event was written under an older structure, or does not
+            say their value.
+    """
+
+    columns: tuple[str, ...]
+    partial: bool = False
+
+
+CompareRows = Callable[[int, Mapping[str, Any], Mapping[str, Any]], RowDifference]
+"""Compares the values of a row with those of its last event, given the table's number."""
+
+
+class _KeyState:
+    """Hold what is known of one key.
+
+    ``events`` has the last event of each partition: partition, offset, order, and the values after it (None when it is
+    a delete).
+    """
+
+    __slots__ = ("events", "row", "row_partition")
+
+    def __init__(self) -> None:
+        self.row: bytes | None = None
+        self.row_partition = 0
+        self.events: list[KeyEvent] = []
+
+    def add_event(self, event: KeyEvent) -> None:
+        """Keep an event if it is the last one of its partition."""
+        for index, known in enumerate(self.events):
+            if known[0] == event[0]:
+                if event[1] > known[1]:
+                    self.events[index] = event
+                return
+        self.events.append(event)
+
+    def last_event(self) -> KeyEvent | None:
+        """Return the last event of all partitions, by its place in the binlog."""
+        return max(self.events, key=lambda event: (event[2], event[1]), default=None)
+
+
+KeyEvent = tuple[int, int, int, bytes | None]
+"""Partition, offset, order and values of an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDifference:
+    """Hold one difference that was found in a bucket.
+
+    Args:
+        table: The table's number.
+        kind: Its kind.
+        key: Canonical bytes of the row's identity.
+        columns: Columns that differ.
+        row: Canonical bytes of the table's row; None without one.
+        event_row: Canonical bytes of the values after the last event; None without one.
+        record: Partition and offset of the last event; None without one.
+    """
+
+    table: int
+    kind: DifferenceKind
+    key: bytes
+    columns: tuple[str, ...] = ()
+    row: bytes | None = None
+    event_row: bytes | None = None
+    record: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class TableCounts:
+    """Count what was compared of one table.
+
+    Args:
+        rows: Rows of the table.
+        events: Events of its topic.
+        partial: Rows whose last event was compared in part.
+        differences: Differences by kind.
+        columns: Differing rows by column.
+    """
+
+    rows: int = 0
+    events: int = 0
+    partial: int = 0
+    differences: dict[DifferenceKind, int] = field(default_factory=dict)
+    columns: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: TableCounts) -> None:
+        """Add the counts of another bucket."""
+        self.rows += other.rows
+        self.events += other.events
+        self.partial += other.partial
+        for kind, count in other.differences.items():
+            self.differences[kind] = self.differences.get(kind, 0) + count
+        for column, count in other.columns.items():
+            self.columns[column] = self.columns.get(column, 0) + count
+
+
+@dataclass(slots=True)
+class BucketResult:
+    """Hold what the comparison of one bucket found.
+
+    Args:
+        counts: Counts by the table's number.
+        found: Differences, at most as many of each table and kind as were asked for.
+        truncated: Numbers of tables with events that delete all their rows.
+    """
+
+    counts: dict[int, TableCounts] = field(default_factory=dict)
+    found: list[FoundDifference] = field(default_factory=list)
+    truncated: tuple[int, ...] = ()
+
+
+class BucketFold:
+    """Fold the entries of one bucket.
+
+    Args:
+        compare: Compares a row with its last event, where their bytes differ.
+        max_found: Most differences of each table and kind that are returned; all are counted.
+    """
+
+    def __init__(self, compare: CompareRows, max_found: int) -> None:
+        self._compare, self._max_found = compare, max_found
+        self._keys: dict[tuple[int, bytes], _KeyState] = {}
+        self._multisets: dict[tuple[int, bytes], list[int]] = {}
+        self._truncates: dict[int, int] = {}
+        self._result = BucketResult()
+        self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
+        self._add: Mapping[EntryKind, Callable[[FoldEntry], None]] = {
+            EntryKind.ROW: self._add_row,
+            EntryKind.ALIVE: self._add_event,
+            EntryKind.DEAD: self._add_event,
+            EntryKind.TRUNCATE: self._add_truncate,
+            EntryKind.ADDED: self._add_to_multiset,
+            EntryKind.REMOVED: self._add_to_multiset,
+            EntryKind.KEYLESS_ROW: self._add_keyless_row,
+        }
+
+    def add(self, entries: Iterable[FoldEntry]) -> None:
+        """Add entries, in any order.
+
+        Args:
+            entries: Entries of the bucket.
+        """
+        for entry in entries:
+            self._add[entry.kind](entry)
+
+    def result(self) -> BucketResult:
+        """Compare, and return what was found."""
+        for (table, key), state in self._keys.items():
+            self._judge(table, key, state)
+        for (table, key), (rows, events) in self._multisets.items():
+            if table not in self._truncates:
+                self._judge_multiset(table, key, rows, events)
+        self._result.truncated = tuple(sorted(self._truncates))
+        return self._result
+
+    def _add_row(self, entry: FoldEntry) -> None:
+        self._counts(entry.table).rows += 1
+        state = self._state(entry)
+        state.row, state.row_partition = entry.value, entry.partition
+
+    def _add_event(self, entry: FoldEntry) -> None:
+        self._counts(entry.table).events += 1
+        value = entry.value if entry.kind is EntryKind.ALIVE else None
+        self._state(entry).add_event((entry.partition, entry.offset, entry.order, value))
+
+    def _add_truncate(self, entry: FoldEntry) -> None:
+        self._truncates[entry.table] = max(self._truncates.get(entry.table, 0), entry.order)
+
+    def _add_to_multiset(self, entry: FoldEntry) -> None:
+        self._counts(entry.table).events += 1
+        self._multiset(entry)[1] += 1 if entry.kind is EntryKind.ADDED else -1
+
+    def _add_keyless_row(self, entry: FoldEntry) -> None:
+        self._counts(entry.table).rows += 1
+        self._multiset(entry)[0] += 1
+
+    def _multiset(self, entry: FoldEntry) -> list[int]:
+        return self._multisets.setdefault((entry.table, entry.key), [0, 0])
+
+    def _state(self, entry: FoldEntry) -> _KeyState:
+        key = (entry.table, entry.key)
+        state = self._keys.get(key)
+        if state is None:
+            state = self._keys[key] = _KeyState()
+        return state
+
+    def _counts(self, table: int) -> TableCounts:
+        counts = self._result.counts.get(table)
+        if counts is None:
+            counts = self._result.counts[table] = TableCounts()
+        return counts
+
+    def _judge(self, table: int, key: bytes, state: _KeyState) -> None:
+        event = state.last_event()
+        event_row = None if event is None or event[2] < self._truncates.get(table, 0) else event[3]
+        record = None if event is None else event[:2]
+        found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record)
+        if any(partition != _partition(state, event) for partition, *_ in state.events):
+            self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION))
+        if state.row is None:
+            if event_row is not None:
+                self._note(replace(found, kind=DifferenceKind.GHOST))
+        elif event_row is None:
+            self._note(replace(found, kind=DifferenceKind.MISSING))
+        elif state.row != event_row:
+            self._judge_values(found, state.row, event_row)
+
+    def _judge_values(self, found: FoundDifference, row: bytes, event_row: bytes) -> None:
+        difference = self._compare(found.table, row_values(row), row_values(event_row))
+        counts = self._counts(found.table)
+        counts.partial += difference.partial
+        for column in difference.columns:
+            counts.columns[column] = counts.columns.get(column, 0) + 1
+        if difference.columns:
+            self._note(replace(found, columns=difference.columns))
+
+    def _judge_multiset(self, table: int, key: bytes, rows: int, events: int) -> None:
+        kind = DifferenceKind.MISSING if rows > events else DifferenceKind.GHOST
+        if rows != events:
+            row, event_row = (key, None) if rows > events else (None, key)
+            self._note(FoundDifference(table, kind, key, (), row, event_row), abs(rows - events))
+
+    def _note(self, found: FoundDifference, number: int = 1) -> None:
+        counts, place = self._counts(found.table).differences, (found.table, found.kind)
+        counts[found.kind] = counts.get(found.kind, 0) + number
+        kept = self._found_counts.get(place, 0)
+        if kept < self._max_found:
+            self._found_counts[place] = kept + 1
+            self._result.found.append(found)
+
+
+def _partition(state: _KeyState, last: KeyEvent | None) -> int:
+    """Return the partition that all events of a key belong to: that of its row, otherwise that of its last event."""
+    return state.row_partition if state.row is not None or last is None else last[0]
+
+
+def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResult:
+    """Return the results of all buckets as one.
+
+    Args:
+        results: Results of buckets.
+        max_found: Most differences of each table and kind that are kept.
+    """
+    merged, kept, truncated = BucketResult(), dict[tuple[int, DifferenceKind], int](), set[int]()
+    for result in results:
+        truncated.update(result.truncated)
+        for table, counts in result.counts.items():
+            merged.counts.setdefault(table, TableCounts()).add(counts)
+        for found in result.found:
+            place = (found.table, found.kind)
+            if kept.get(place, 0) < max_found:
+                kept[place] = kept.get(place, 0) + 1
+                merged.found.append(found)
+    merged.truncated = tuple(sorted(truncated))
+    return merged

@@ -1,0 +1,65 @@
+"""What can be judged of a table: kinds of differences that the configuration or the topic's retention makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+_SKIPPED_KINDS: Mapping[str, DifferenceKind] = {
+    "r": DifferenceKind.MISSING,
+    "c": DifferenceKind.MISSING,
+    "u": DifferenceKind.DIFFERING,
+    "d": DifferenceKind.GHOST,
+}
+"""The difference that an operation leads to which the stream leaves out (skipped.operations)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """Hold what decides which events a topic still has.
+
+    Args:
+        lost_records: Records at the beginning of its partitions that are no longer there.
+        deletes: Whether its cleanup.policy deletes old records; True where that is not known.
+    """
+
+    lost_records: int
+    deletes: bool
+
+
+def unjudged_kinds(cfg: ConnectorConfig, table: TableId, topic: TopicFacts) -> dict[DifferenceKind, str]:
+    """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        topic: Its topic.
+    """
+    unjudged: dict[DifferenceKind, str] = {}
+    for kind, reason in _reasons(cfg, table, topic):
+        unjudged.setdefault(kind, reason)
+    return unjudged
+
+
+def _reasons(cfg: ConnectorConfig, table: TableId, topic: TopicFacts) -> Iterator[tuple[DifferenceKind, str]]:
+    if not cfg[F.SNAPSHOT_MODE].reads_rows:
+        yield DifferenceKind.MISSING, f"snapshot.mode={cfg[F.SNAPSHOT_MODE]} reads no rows"
+    if not cfg.snapshots_rows(table):
+        yield DifferenceKind.MISSING, "the snapshot does not read the rows of this table"
+    if cfg.select_override(table) is not None:
+        yield DifferenceKind.MISSING, "a statement of snapshot.select.statement.overrides chooses the rows"
+    if topic.lost_records and topic.deletes:
+        yield (
+            DifferenceKind.MISSING,
+            f"the first {topic.lost_records:,} records of the topic are gone (retention, or records deleted by hand)",
+        )
+    skipped = table_options.decoder_options(cfg).skipped_ops
+    for operation in sorted(skipped):
+        if operation in _SKIPPED_KINDS:
+            yield _SKIPPED_KINDS[operation], f"skipped.operations leaves out {operation}"

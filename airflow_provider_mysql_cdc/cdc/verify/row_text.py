@@ -1,0 +1,62 @@
+"""Canonical bytes of a row's values, equal for equal rows wherever they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+MAX_VALUE_CHARACTERS = 1024
+"""Longest text, or JSON of another value, that a comparison carries; of longer ones it carries a digest."""
+DIGEST_MARK = "blake2b:"
+
+
+def row_bytes(row: Mapping[str, Any]) -> bytes:
+    """Return the canonical bytes of a row: JSON with sorted columns, in which long values are digests.
+
+    Args:
+        row: Values by column; bytes are written as hexadecimal text.
+    """
+    text = _dumps(row)
+    if len(text) <= MAX_VALUE_CHARACTERS:
+        return text
+    return _dumps({name: _shortened(value) for name, value in row.items()})
+
+
+def row_values(text: bytes) -> dict[str, Any]:
+    """Return the values that ``row_bytes`` wrote; long ones as digests.
+
+    Args:
+        text: The bytes.
+    """
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, (int, float)) or value is None:
+        return value
+    text = value if isinstance(value, str) else _dumps(value).decode()
+    if len(text) <= MAX_VALUE_CHARACTERS:
+        return value
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{DIGEST_MARK}{digest}:{len(text)}"
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        # Whole numbers beyond 64 bits, and halves of surrogate pairs.
+        return json.dumps(value, default=_plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)

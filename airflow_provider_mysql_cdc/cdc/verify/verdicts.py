@@ -1,0 +1,113 @@
+"""Build the verdict about each table from what the buckets found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict
+
+
+@dataclass(slots=True)
+class TopicComparison:
+    """Hold everything that a verification has found out.
+
+    Args:
+        tables: The tables.
+        found: What the buckets found.
+        unjudged: Kinds of differences that are not judged, with their reasons, by table.
+        unread: Why a table could not be read.
+        unreadable: Records that are no events.
+    """
+
+    tables: Sequence[ComparedTable]
+    found: BucketResult
+    unjudged: Mapping[TableId, Mapping[DifferenceKind, str]] = field(default_factory=dict)
+    unread: Mapping[TableId, str] = field(default_factory=dict)
+    unreadable: Sequence[UnreadableRecords] = ()
+
+
+def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple[TableVerdict, ...]:
+    """Return the verdicts, in the order of the tables' names.
+
+    Args:
+        comparison: What was found.
+        request: What was asked for.
+    """
+    ordered = sorted(comparison.tables, key=lambda compared: str(compared.table.id))
+    return tuple(_verdict(compared, comparison, request) for compared in ordered)
+
+
+def _verdict(compared: ComparedTable, comparison: TopicComparison, request: VerifyRequest) -> TableVerdict:
+    table = compared.table.id
+    name = str(table)
+    if (reason := comparison.unread.get(table)) is not None:
+        return TableVerdict(name, compared.topic, unknown=(f"the table was not compared: {reason}",))
+    if compared.number in comparison.found.truncated and compared.keyless:
+        reason = "its topic has TRUNCATE events, and without a key it is not known which rows they delete"
+        return TableVerdict(name, compared.topic, unknown=(f"the table was not compared: {reason}",))
+    counts = comparison.found.counts.get(compared.number, TableCounts())
+    unjudged = comparison.unjudged.get(table, {})
+    findings = {kind: number for kind, number in counts.differences.items() if kind not in unjudged and number}
+    unreadable = [report for report in comparison.unreadable if report.topic == compared.topic]
+    if unreadable:
+        findings[DifferenceKind.UNREADABLE] = sum(report.number for report in unreadable)
+    examples = [
+        _example(compared, found, request)
+        for found in comparison.found.found
+        if found.table == compared.number and found.kind not in unjudged
+    ]
+    examples += [
+        Example(DifferenceKind.UNREADABLE, {}, (), None, None, f"{place}: {reason}")
+        for report in unreadable
+        for place, reason in report.examples
+    ]
+    return TableVerdict(
+        name,
+        compared.topic,
+        rows=counts.rows,
+        records=counts.events,
+        findings=findings,
+        columns=counts.columns if DifferenceKind.DIFFERING in findings else {},
+        partial_rows=counts.partial,
+        unknown=tuple(_unknown_sentences(counts, unjudged)),
+        examples=_limited(examples, request.examples),
+    )
+
+
+def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> list[str]:
+    sentences = []
+    for kind, reason in unjudged.items():
+        number = counts.differences.get(kind, 0)
+        sentences.append(f"{kind} rows are not judged ({number:,} seen): {reason}")
+    return sentences
+
+
+def _example(compared: ComparedTable, found: FoundDifference, request: VerifyRequest) -> Example:
+    show = request.show_values
+    key = row_values(found.key) if show or not compared.keyless else {}
+    record = "" if found.record is None else f"{compared.topic}[{found.record[0]}]@{found.record[1]}"
+    return Example(
+        found.kind,
+        key,
+        found.columns,
+        row_values(found.row) if show and found.row is not None else None,
+        row_values(found.event_row) if show and found.event_row is not None else None,
+        record,
+    )
+
+
+def _limited(examples: Sequence[Example], most: int) -> tuple[Example, ...]:
+    """Return at most so many examples of each kind."""
+    kept: dict[DifferenceKind, list[Example]] = {}
+    for example in examples:
+        of_kind = kept.setdefault(example.finding, [])
+        if len(of_kind) < most:
+            of_kind.append(example)
+    return tuple(example for of_kind in kept.values() for example in of_kind)

@@ -1,0 +1,359 @@
+"""The driver of a verification: drain, open views at one position, compare tables and topics, write the verdicts.
+
+The views of the tasks are opened under the short read lock that the view of a snapshot is opened with, and the batch of
+that moment ends at the views' position. So the topics hold exactly what the views show, while the source goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
+from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
+from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    OPENED,
+    READY,
+    PlanReply,
+    ReadyReply,
+    WindowStart,
+)
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle, TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, RowDifference, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
+from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
+    COMPARE,
+    NEXT_PART,
+    RECORDS_UNREADABLE,
+    TABLE_UNREAD,
+    UnreadableRecords,
+    UnreadTable,
+)
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_task import VerifyInputs, compared_tables, run_verify_task
+
+BARRIER_TIMEOUT_S = 600.0
+ENTRIES_PER_BUCKET = 50_000
+"""Entries that one task of the comparison is to hold in memory."""
+MAX_BUCKETS = 4096
+
+
+def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
+    """Drain, and compare the tables with their topics at the end of the stream; return records per topic.
+
+    Args:
+        spec: The job; its options are a ``VerifyRequest``.
+        runner: Runs the tasks.
+        log: Takes one line of text.
+
+    Raises:
+        CdcError: A batch could not be completed, or the comparison failed; nothing was found out then.
+    """
+    verification = _Verification(VerifyRequest.from_json(spec.options), spec.run)
+    other_work = drain_driver.OtherWork(verification.run_after_batch, lambda cfg, ledger: False, end_uncaptured_scans)
+    return drain_driver.run_drain(spec, runner, log, other_work)
+
+
+@dataclass(slots=True)
+class _Verification:
+    """Verify once, after the batch of the job."""
+
+    request: VerifyRequest
+    run: str
+    done: bool = False
+
+    def run_after_batch(self, context: BatchContext) -> dict[str, int]:
+        """Verify; return the records by topic of the batch that ends at the verification's position."""
+        if self.done:
+            return {}
+        self.done = True
+        with named_errors(context.cfg):
+            return _VerifyRound(context, self.request, self.run).verify()
+
+
+@dataclass(slots=True)
+class _VerifyRound:
+    """Compare at one position."""
+
+    context: BatchContext
+    request: VerifyRequest
+    run: str
+    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    _batch: StartedBatch | None = None
+    _counts: dict[str, int] = field(default_factory=dict)
+    _progress: DrainProgress | None = None
+    _queue: PartQueue | None = None
+    _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
+    _facts: dict[str, TopicFacts] = field(default_factory=dict)
+    _unread: dict[TableId, str] = field(default_factory=dict)
+    _unreadable: list[UnreadableRecords] = field(default_factory=list)
+
+    def verify(self) -> dict[str, int]:
+        context = self.context
+        ledger = context.job.latest()
+        start = ledger.end()
+        if start is None:
+            raise StateError("a verification cannot begin while a batch is incomplete", retriable=True)
+        require_recorded_history(context.cfg, ledger)
+        schema_state = load_schema_state(
+            context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
+        )
+        names = selected_tables(self.request, [t for t in schema_state.tables if context.cfg.captures(t)])
+        tasks = self._task_count()
+        topics = {compared.topic for compared in compared_tables(context.cfg, names, schema_state.tables).values()}
+        buckets = self._bucket_count(topics, names, tasks)
+        barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
+
+        def lead(stage_ended: threading.Event) -> None:
+            self._lead(barrier, ledger, names, schema_state)
+
+        inputs = VerifyInputs(
+            WriterInputs(schema_state, new_run_id(), server_variables(context.conn)),
+            tuple(names),
+            buckets,
+            self.request.sample_percent,
+            0,
+            tasks,
+        )
+        results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
+            run_verify_task,
+            StageLeader(context.cfg, barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
+            inputs,
+            self._handlers(barrier),
+            Shuffle(buckets, _ReduceBucket(self.request.examples)),
+        )
+        self._write_verdicts(merge_results(results, self.request.examples))
+        return self._counts
+
+    def _task_count(self) -> int:
+        parallelism = self.context.cfg[F.SNAPSHOT_PARALLELISM]
+        slots = self.context.runner.slots(parallelism)
+        return max(1, min(parallelism or slots, slots))
+
+    def _bucket_count(self, topics: Iterable[str], names: Sequence[TableId], tasks: int) -> int:
+        """Return the number of buckets, from the number of rows and records that are expected."""
+        records = sum(end - first for topic in topics for first, end in self._bounds(topic).values())
+        rows = sum(_estimated_rows(self.context.conn, name) for name in names)
+        return min(MAX_BUCKETS, max(tasks, math.ceil((records + rows) / ENTRIES_PER_BUCKET)))
+
+    def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Return first offset and end of a topic's partitions; none where the stream has not written to it yet."""
+        recorded = self.context.job.latest().topics.get(topic)
+        admin = make_admin(self.context.cfg.kafka_settings())
+        return {} if recorded is None else end_offsets(admin, topic, range(recorded.partitions), stable=True)
+
+    def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
+        return [
+            barrier.handler(READY),
+            barrier.handler(OPENED),
+            barrier.handler(COMPARE),
+            PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
+            # The batch is continued, and shortened, by a drain.
+            SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
+            NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
+            RECORDS_UNREADABLE.handled_by(self._add_unreadable),
+            TABLE_UNREAD.handled_by(self._add_unread),
+        ]
+
+    def _required_progress(self) -> DrainProgress:
+        assert self._progress is not None  # a task writes after it was released from OPENED
+        return self._progress
+
+    def _required_queue(self) -> PartQueue:
+        assert self._queue is not None  # a task reads after it was released from COMPARE
+        return self._queue
+
+    def _add_unreadable(self, task: int, report: UnreadableRecords) -> EmptyMessage:
+        self._unreadable.append(report)
+        return EMPTY
+
+    def _add_unread(self, task: int, report: UnreadTable) -> EmptyMessage:
+        self._unread[TableId(report.db, report.table)] = report.reason
+        return EMPTY
+
+    def _lead(
+        self, barrier: TaskBarrier, ledger: LedgerState, names: Sequence[TableId], start_schema: SchemaState
+    ) -> None:
+        """Take the tasks from one point of their barrier to the next, while their stage runs."""
+        context = self.context
+        barrier.wait(READY)
+        server_uuid = str(fetch_all(context.conn, "SELECT @@server_uuid")[0][0])
+        try:
+            with low_watermark(context.cfg, context.conn, names, lock=True) as low:
+                barrier.release(READY, ReadyReply(WindowStart(tuple(names), low.offset, None, server_uuid)))
+                barrier.wait(OPENED)
+        except WatermarkUnavailable as error:
+            raise SourceError(
+                "the views of a verification cannot be opened at one position", why=str(error), retriable=True
+            ) from error
+        start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
+        assert start is not None
+        plan = plan_window_batch(
+            context.cfg,
+            context.conn,
+            (start, low.offset),
+            epoch,
+            context.owner,
+            context.weights,
+            ledger.prepared(),
+            barrier.tasks,
+        )
+        batch = begin_batch(
+            context.cfg, context.conn, context.job, plan, context.log, start_schema, offsets_checked=True
+        )
+        self._batch, self._progress = batch, DrainProgress(batch.plan, context.log)
+        barrier.release(OPENED, PlanReply(batch.plan))
+        try:
+            barrier.wait(COMPARE, unlimited=True)
+            self._counts = finish_batch(context.job, context.cfg, batch)
+        except CdcError as error:
+            context.job.write_outcome(batch.plan, error=error)
+            raise
+        context.log(self._progress.summary(self._counts, context.job.native_counts.text()))
+        context.require_lock()
+        context.job.write_outcome(batch.plan, counts=self._counts)
+        self._queue = self._fill_queue(names, batch.plan)
+        barrier.release(COMPARE, EMPTY)
+
+    def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
+        """Return the parts to read: the tables' chunks, and the topics' records up to now, all of the views' past."""
+        context = self.context
+        state = load_schema_state(context.cfg, until=plan.end, epoch=plan.epoch + 1, cache=context.job.history_cache)
+        self._tables = compared_tables(context.cfg, names, state.tables)
+        for name in names:
+            if name not in self._tables:
+                context.log(f"verification: {name} was dropped or renamed meanwhile")
+        ranges = []
+        for topic in sorted({compared.topic for compared in self._tables.values()}):
+            bounds = self._bounds(topic)
+            self._facts[topic] = self._topic_facts(topic, bounds)
+            ranges += topic_ranges(topic, bounds)
+        chunk_rows = context.cfg[F.SNAPSHOT_CHUNK_ROWS]
+        chunks = [
+            chunk
+            for compared in self._tables.values()
+            for chunk in split_table(context.conn, compared.table, chunk_rows)
+        ]
+        context.log(
+            f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "
+            f"{sum(part.end - part.start for part in ranges):,} offsets of {len(self._facts)} topic(s)"
+        )
+        return PartQueue(chunks, ranges, context.log)
+
+    def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
+        lost = sum(first for first, _ in bounds.values())
+        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
+        return TopicFacts(lost, config is None or "delete" in config.get("cleanup.policy", "delete"))
+
+    def _write_verdicts(self, found: BucketResult) -> None:
+        context, batch = self.context, self._batch
+        assert batch is not None
+        unjudged = {
+            name: unjudged_kinds(context.cfg, name, self._facts[compared.topic])
+            for name, compared in self._tables.items()
+        }
+        comparison = TopicComparison(tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable)
+        result = VerifyResult(
+            self.run,
+            context.cfg[F.TOPIC_PREFIX],
+            batch.plan.end,
+            self.started_ms,
+            time.time_ns() // 1_000_000,
+            self.request,
+            build_verdicts(comparison, self.request),
+        )
+        context.require_lock()
+        context.job.put_all(verdict_values(context.job.read(), result))
+        unequal = [verdict.table for verdict in result.tables if not verdict.equal]
+        context.log(
+            f"verification at {result.offset}: {len(result.tables) - len(unequal)} of {len(result.tables)} table(s) "
+            f"equal their topics" + (f"; {', '.join(unequal[:5])} do not" if unequal else "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ReduceBucket:
+    """Compare the entries of one bucket."""
+
+    max_found: int
+
+    def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
+        fold = BucketFold(_compare_values, self.max_found)
+        fold.add(read_entries(blocks))
+        return fold.result()
+
+
+def selected_tables(request: VerifyRequest, captured: Sequence[TableId]) -> list[TableId]:
+    """Return the tables to verify.
+
+    Args:
+        request: What was asked for.
+        captured: The captured tables.
+
+    Raises:
+        ConfigError: An entry is invalid or matches no captured table, or there is no table at all.
+    """
+    names: tuple[TableId, ...] = tuple(sorted(captured))
+    unmatched: tuple[str, ...] = ()
+    if request.tables:
+        try:
+            names, unmatched = match_tables(request.tables, captured)
+        except SignalRefused as error:
+            raise ConfigError("the tables to verify cannot be read", where="tables", why=str(error)) from None
+    if unmatched or not names:
+        raise ConfigError(
+            "tables to verify are not captured",
+            where="tables=" + (", ".join(unmatched) or "(all)"),
+            why="no captured table that the stream has seen matches",
+            remedy="correct the names (database.table, regular expressions are anchored), or capture the tables first",
+        )
+    return list(names)
+
+
+def _estimated_rows(conn: Any, table: TableId) -> int:
+    query = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+    rows = fetch_all(conn, query, (table.db, table.table))
+    return int(rows[0][0] or 0) if rows else 0
+
+
+def _compare_values(table: int, row: Mapping[str, Any], event_row: Mapping[str, Any]) -> RowDifference:
+    """Compare the columns that the event has."""
+    columns = tuple(name for name, value in row.items() if name in event_row and event_row[name] != value)
+    return RowDifference(columns, partial=any(name not in event_row for name in row))

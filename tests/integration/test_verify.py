@@ -1,0 +1,158 @@
+"""A verification on real servers: clean streams verify clean, and each kind of damage is reported exactly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+from pipelinelib.submit import submit
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+
+PROPERTIES = {
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "snapshot.chunk.rows": "10",
+    "topic.creation.default.partitions": "3",
+}
+
+
+def fill(root: Any, db: str) -> None:
+    execute(
+        root,
+        f"CREATE TABLE `{db}`.orders (id INT PRIMARY KEY, name VARCHAR(30), price DECIMAL(10,2), at DATETIME(3), "
+        "j JSON)",
+        f"INSERT INTO `{db}`.orders VALUES "
+        + ",".join(f"({i}, 'n{i}', {i}.5, '2020-01-01 00:00:0{i % 10}.123', '{{\"a\": {i}}}')" for i in range(30)),
+        f"CREATE TABLE `{db}`.log (line VARCHAR(20), n INT)",
+        f"INSERT INTO `{db}`.log VALUES ('a', 1), ('a', 1), ('b', 2), (NULL, 3)",
+        f"CREATE TABLE `{db}`.empty_one (id INT PRIMARY KEY)",
+    )
+
+
+def change(root: Any, db: str) -> None:
+    execute(
+        root,
+        f"UPDATE `{db}`.orders SET name = 'changed' WHERE id < 5",
+        f"DELETE FROM `{db}`.orders WHERE id = 7",
+        f"UPDATE `{db}`.orders SET id = 100 WHERE id = 8",
+        f"INSERT INTO `{db}`.orders VALUES (200, NULL, NULL, NULL, NULL)",
+        f"DELETE FROM `{db}`.log WHERE n = 2",
+        f"UPDATE `{db}`.log SET n = 9 WHERE line = 'a' LIMIT 1",
+    )
+
+
+def verdict(result: VerifyResult, table: str) -> TableVerdict:
+    (found,) = [v for v in result.tables if v.table.endswith("." + table)]
+    return found
+
+
+def produce(pipeline: Pipeline, topic: str, *records: tuple[bytes | None, bytes | None, int]) -> None:
+    """Write records past the stream, as a hand in the topic does."""
+    producer = Producer({"bootstrap.servers": pipeline.properties["kafka.bootstrap.servers"]})
+    for key, value, partition in records:
+        producer.produce(topic, key=key, value=value, partition=partition)
+    assert producer.flush(10) == 0
+
+
+def test_a_stream_verifies_clean_while_it_is_written_to(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    change(root, database)
+    result = pipeline.verify()
+    assert result.clean, result
+    assert [(v.table, v.rows, v.unknown) for v in result.tables] == [
+        (f"{database}.empty_one", 0, ()),
+        (f"{database}.log", 3, ()),
+        (f"{database}.orders", 30, ()),
+    ]
+    execute(root, f"INSERT INTO `{database}`.orders VALUES (300, 'later', 1, NULL, NULL)")
+    again = pipeline.verify()
+    assert again.clean and verdict(again, "orders").rows == 31
+    assert again.offset.pos > result.offset.pos or again.offset.file > result.offset.file
+    assert pipeline.drain() is None, "the verification has drained everything"
+
+
+def test_each_kind_of_damage_is_reported_exactly(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    topic = f"{pipeline.cfg.topic_prefix}.{database}.orders"
+    records = {json.loads(r.key)["id"]: r for r in pipeline.read(topic)}
+
+    def edited(id_: int, **columns: Any) -> bytes:
+        event = json.loads(records[id_].value)
+        event["after"] |= columns
+        return json.dumps(event).encode()
+
+    def key(id_: int) -> bytes:
+        return json.dumps({"id": id_}, separators=(",", ":")).encode()
+
+    deleted = json.loads(records[2].value) | {"op": "d", "after": None}
+    produce(
+        pipeline,
+        topic,
+        (key(1), edited(1, name="stale"), records[1].partition),
+        (key(2), json.dumps(deleted).encode(), records[2].partition),
+        (key(2), None, records[2].partition),
+        (key(999), edited(3, id=999), 0),
+        (key(4), b"\xff not json", records[4].partition),
+        (key(5), records[5].value, (records[5].partition + 1) % 3),
+    )
+    result = pipeline.verify()
+    orders = verdict(result, "orders")
+    assert orders.findings == {
+        DifferenceKind.DIFFERING: 1,
+        DifferenceKind.MISSING: 1,
+        DifferenceKind.GHOST: 1,
+        DifferenceKind.UNREADABLE: 1,
+        DifferenceKind.WRONG_PARTITION: 1,
+    }
+    assert not result.equal and verdict(result, "log").clean
+    found = {example.finding: example for example in orders.examples}
+    assert found[DifferenceKind.DIFFERING].key == {"id": 1}
+    assert found[DifferenceKind.DIFFERING].columns == ("name",)
+    assert found[DifferenceKind.DIFFERING].table_row["name"] == "n1"
+    assert found[DifferenceKind.DIFFERING].topic_row["name"] == "stale"
+    assert found[DifferenceKind.MISSING].key == {"id": 2}
+    assert found[DifferenceKind.GHOST].key == {"id": 999}
+    assert found[DifferenceKind.WRONG_PARTITION].key == {"id": 5}
+    assert orders.columns == {"name": 1}
+
+
+def test_tables_are_chosen_and_unknown_ones_are_named(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    result = pipeline.verify(VerifyRequest(tables=(f"{database}.orders",), show_values=False))
+    assert [v.table for v in result.tables] == [f"{database}.orders"]
+    with pytest.raises(ConfigError, match="not captured"):
+        pipeline.verify(VerifyRequest(tables=(f"{database}.nothing",)))
+
+
+def test_a_sample_compares_the_same_share_of_both_sides(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    result = pipeline.verify(VerifyRequest(sample_percent=40.0))
+    assert result.clean
+    assert 0 < verdict(result, "orders").rows < 30
+
+
+@pytest.mark.spark
+def test_a_verification_on_spark_finds_the_same(pipeline: Pipeline, root: Any, database: str, tmp_path: Path) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    change(root, database)
+    execute(root, "SET sql_log_bin = 0", f"DELETE FROM `{database}`.orders WHERE id = 20", "SET sql_log_bin = 1")
+    spec = pipeline.verify_spec()
+    process = submit(spec, tmp_path)
+    assert process.returncode == 0, process.stdout + process.stderr
+    result = pipeline.verify_result(spec.run)
+    assert verdict(result, "orders").findings == {DifferenceKind.GHOST: 1}
+    assert [example.key for example in verdict(result, "orders").examples] == [{"id": 20}]
+    assert verdict(result, "log").clean
