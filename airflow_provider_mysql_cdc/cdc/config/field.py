@@ -43,6 +43,7 @@ class Group(StrEnum):
     SIGNALS = "Signals, incremental snapshots and notifications"
     KAFKA = "Kafka"
     DRAIN = "Draining and committing"
+    VERIFY = "Verify and repair"
 
 
 class PinScope(StrEnum):

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config import (
     source_fields,
     ticdc_fields,
     transform_fields,
+    verify_fields,
 )
 from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
@@ -28,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.transform_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.verify_fields import *  # noqa: F403
 
 ALL: tuple[Field[Any], ...] = tuple(
     dict.fromkeys(
@@ -41,6 +43,7 @@ ALL: tuple[Field[Any], ...] = tuple(
             sink_fields,
             transform_fields,
             ticdc_fields,
+            verify_fields,
         )
         for value in vars(module).values()
         if isinstance(value, Field)

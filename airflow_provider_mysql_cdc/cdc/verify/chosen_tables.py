@@ -31,15 +31,7 @@ def choose_tables(entries: Sequence[str], captured: Iterable[TableId]) -> tuple[
         )
     if not entries:
         return tuple(tables)
-    try:
-        chosen, unmatched = match_tables(entries, tables)
-    except SignalRefused as refused:
-        raise ConfigError(
-            "a table entry is invalid",
-            where="tables",
-            why=refused.reason,
-            remedy="write database.table, or a regular expression for it",
-        ) from refused
+    chosen, unmatched = _match(entries, tables)
     if unmatched:
         raise ConfigError(
             "a table to verify is not captured",
@@ -48,3 +40,27 @@ def choose_tables(entries: Sequence[str], captured: Iterable[TableId]) -> tuple[
             remedy="correct the name (database.table), or add the table to table.include.list of the connection",
         )
     return tuple(sorted(chosen))
+
+
+def check_entries(entries: Sequence[str]) -> None:
+    """Check names and regular expressions before a server is asked for its tables.
+
+    Args:
+        entries: Names ``database.table``, or regular expressions for them.
+
+    Raises:
+        ConfigError: An entry is invalid.
+    """
+    _match(entries, ())
+
+
+def _match(entries: Sequence[str], tables: Iterable[TableId]) -> tuple[tuple[TableId, ...], tuple[str, ...]]:
+    try:
+        return match_tables(entries, tables)
+    except SignalRefused as refused:
+        raise ConfigError(
+            "a table entry is invalid",
+            where="tables",
+            why=refused.reason,
+            remedy="write database.table, or a regular expression for it",
+        ) from refused

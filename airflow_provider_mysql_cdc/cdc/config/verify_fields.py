@@ -1,0 +1,27 @@
+"""Properties of verify and repair."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.config import parse_value
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope, SetBy
+
+VERIFY_ROWS_PER_SECOND: Field[int] = Field(
+    "verify.rows.per.second",
+    parse_value.integer(0),
+    0,
+    "Rows that a verification reads from MySQL per second at most, all its tasks together; 0 for no limit.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+REPAIR_MAX_ROWS: Field[int] = Field(
+    "repair.max.rows",
+    parse_value.integer(1),
+    1_000,
+    "Rows that one verification repairs at most, all tables together. If more rows differ, none is repaired.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
