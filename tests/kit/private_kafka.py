@@ -80,6 +80,9 @@ class PrivateKafka:
             "listener.name.ssl.ssl.client.auth": "required",
             # Less than the package asks for by default, as where somebody else runs the brokers.
             "transaction.max.timeout.ms": "30000",
+            # Until then the controller takes a broker that restarts for a second one with its id.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
         }
         for name, (_, _, both) in self.servers.items():
             prefix = f"listener.name.{name.lower()}.ssl."

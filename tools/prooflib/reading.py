@@ -39,10 +39,13 @@ class _SharedConsumer(ConsumerCache):
 
     @contextmanager
     def borrow(
-        self, topic_id: str | None, make: Callable[[Callable[[KafkaError], None]], Consumer]
+        self,
+        topic_id: str | None,
+        settings: Mapping[str, Any],
+        make: Callable[[Callable[[KafkaError], None]], Consumer],
     ) -> Iterator[CachedConsumer]:
         """Lend the consumer to one reading; see ``ConsumerCache.borrow``."""
-        with ConsumerCache.borrow(self, topic_id, make) as lent:
+        with ConsumerCache.borrow(self, topic_id, settings, make) as lent:
             # A topic that it has not heard of it would ask for within a second only.
             with contextlib.suppress(KafkaException):
                 lent.consumer.list_topics(self._topic, timeout=10)

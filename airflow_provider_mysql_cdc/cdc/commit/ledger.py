@@ -94,7 +94,6 @@ class Ledger:
         self._replication, self._verified = replication, verified
         self._timeout_ms = transaction_timeout_ms
         self._topic_settings = topic_settings or {}
-        self._admin_client: AdminClient | None = None
         self._consumer = ConsumerCache()
         self._cache, self._open = LedgerCache(), False
 
@@ -109,9 +108,7 @@ class Ledger:
         self._consumer.__exit__()
 
     def _admin(self) -> AdminClient:
-        if self._admin_client is None:
-            self._admin_client = make_admin(self._settings)
-        return self._admin_client
+        return make_admin(self._settings)
 
     def ensure(self) -> None:
         """Create the topic when it is missing; otherwise check that it keeps the last value of each key.

@@ -123,7 +123,6 @@ class KafkaSignalChannel:
         self._settings = cfg.signal_kafka_settings()
         self._topic, self._prefix = cfg[F.SIGNAL_KAFKA_TOPIC], cfg.topic_prefix
         self._group, self._poll_timeout_s = cfg[F.SIGNAL_KAFKA_GROUP_ID], cfg[F.SIGNAL_KAFKA_POLL_TIMEOUT_MS] / 1000
-        self._admin_client: Admin | None = None
 
     def poll(self, ledger: LedgerState) -> PollResult:
         """Return the signals after the offset that the ledger stores; wait a little when there are none.
@@ -166,9 +165,7 @@ class KafkaSignalChannel:
         return any(start < end for start, end in ranges.values())
 
     def _admin(self) -> Admin:
-        if self._admin_client is None:
-            self._admin_client = make_admin(self._settings)
-        return self._admin_client
+        return make_admin(self._settings)
 
     def _poll_topic(self, ledger: LedgerState, result: PollResult) -> None:
         admin, topic = self._admin(), self._topic

@@ -19,7 +19,7 @@ CLIENT_LIFETIME_S = 60.0
 
 class _Client(Protocol):
     @property
-    def last_error(self) -> Any: ...
+    def has_failed(self) -> bool: ...
 
     def poll(self, timeout: float) -> Any: ...
 
@@ -78,7 +78,7 @@ class ClientPool(Generic[C]):
 def _is_healthy(client: _Client) -> bool:
     # librdkafka reports errors in poll(), which was not called since the last use.
     client.poll(0)
-    return client.last_error is None
+    return not client.has_failed
 
 
 def clear_at_fork(pool: ClientPool[Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -23,10 +23,13 @@ from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import Refusal, find_ref
 from airflow_provider_mysql_cdc.cdc.sink.listener_probe import Verdict, probe_servers
 
 REFUSED_AFTER_S = 1.0
-"""Seconds that a request waits although a broker has refused: another one may take it."""
+"""Seconds that a request waits although each broker has refused: one may be found that does not."""
+OTHERS_AFTER_S = 6.0
+"""The same while others cannot be reached: one of them may come back and take the request."""
 _PROBE_AFTER_S = 2.0
-"""Seconds without an answer after which the listener is asked what it speaks."""
+"""Seconds without an answer after which the listeners are asked what they speak."""
 _CHECK_S = 0.25
+_MAX_NAMED = 3
 _VAGUE_CODES = (KafkaError._ALL_BROKERS_DOWN, *UNSPECIFIC_CODES)
 _MISMATCHES = (refusals.TLS_NEEDED, refusals.TLS_NOT_USED, refusals.ACCOUNT_NEEDED)
 _BROKER = re.compile(r"(?:\w+://)?(?P<address>\S+?)/(?:bootstrap|\d+): ")
@@ -37,21 +40,26 @@ _CERTIFICATE_SETTINGS = (
 
 
 class ClientErrors:
-    """Keep the errors of one client.
+    """Keep the errors that one client has reported since Kafka last answered it.
+
+    librdkafka reports that all brokers are down once until one is up again, and equal errors of a broker once in 30 s.
+    So errors are kept from one request to the next, until an answer shows that they have passed (``reset``).
 
     Args:
         settings: The client's settings.
 
     Attributes:
         last: The last error that says something, or else the last one; None if none was reported.
+        any_reported: Whether the client has ever reported one.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
+        self.any_reported = False
         self.reset()
 
     def reset(self) -> None:
-        """Forget the errors."""
+        """Forget the errors: Kafka has answered, so they have passed."""
         self.last: KafkaError | None = None
         self._refusal: tuple[Refusal, KafkaError] | None = None
         self._all_down = False
@@ -62,6 +70,7 @@ class ClientErrors:
 
     def note(self, error: KafkaError) -> None:
         """Note an error of the client."""
+        self.any_reported = True
         if self.last is None or error.code() not in _VAGUE_CODES or self.last.code() in _VAGUE_CODES:
             self.last = error
         self._all_down = self._all_down or error.code() == KafkaError._ALL_BROKERS_DOWN
@@ -72,9 +81,9 @@ class ClientErrors:
             (self._unreached if refusal is None else self._refusing).add(broker["address"])
 
     @property
-    def _others_may_answer(self) -> bool:
-        """Whether a broker that has not refused is connected, or only cannot be reached now."""
-        return not self._all_down or bool(self._unreached - self._refusing)
+    def _others(self) -> set[str]:
+        """Brokers that have not refused, and only cannot be reached now."""
+        return self._unreached - self._refusing
 
     def is_refused(self, waited_s: float) -> bool:
         """Return whether Kafka has refused these settings, so that waiting longer does not help.
@@ -85,11 +94,13 @@ class ClientErrors:
         if not self._all_down:
             return False  # another broker may answer
         if self._refusal is not None:
-            return waited_s >= REFUSED_AFTER_S and not self._others_may_answer
-        return waited_s >= _PROBE_AFTER_S and self._mismatch() is not None
+            return waited_s >= (OTHERS_AFTER_S if self._others else REFUSED_AFTER_S)
+        if waited_s < _PROBE_AFTER_S or (verdict := self._mismatch()) is None:
+            return False
+        return not verdict.others or waited_s >= OTHERS_AFTER_S
 
     def to_error(self, error: KafkaException | KafkaError, action: str, *, where: str) -> SinkError:
-        """Return the error to raise for a request that failed.
+        """Return the error to raise for a request that failed; a retry can help where only some brokers have refused.
 
         Args:
             error: What the request failed with.
@@ -101,12 +112,12 @@ class ClientErrors:
             return named
         if self._refusal is not None:
             refused = self._refused(*self._refusal, action, where)
-            refused.can_retry = refused.can_retry or self._others_may_answer
-            return refused
+            return _beside(refused, self._others) if self._all_down else _may_pass(refused)
         verdict = self._mismatch() if named.can_retry and self._all_down else None
         if verdict is None:
             return named
-        return _build(verdict.refusal, action, where, f"{verdict.why}; {named.why}")
+        refused = _build(verdict.refusal, action, where, f"{verdict.why}; {named.why}")
+        return _beside(refused, verdict.others)
 
     def _refused(self, refusal: Refusal, reported: KafkaError, action: str, where: str) -> SinkError:
         why = f"{reported.name()}: {reported.str()}"
@@ -117,7 +128,7 @@ class ClientErrors:
         return _build(refusal, action, where, why)
 
     def _mismatch(self) -> Verdict | None:
-        """Return what the listener answers to another protocol; its certificate is the client's to judge."""
+        """Return what the listeners answer to another protocol; their certificates are the client's to judge."""
         verdict = self._probe()
         return verdict if verdict is not None and verdict.refusal in _MISMATCHES else None
 
@@ -129,6 +140,19 @@ class ClientErrors:
 
 def _build(refusal: Refusal, action: str, where: str, why: str) -> SinkError:
     return refusal.error(f"{refusal.what}, {action}", where=where, why=why, remedy=refusal.remedy)
+
+
+def _may_pass(error: SinkError) -> SinkError:
+    error.can_retry = True
+    return error
+
+
+def _beside(error: SinkError, others: Collection[str]) -> SinkError:
+    """Return the error of a broker that refuses; a retry can help while others cannot be reached."""
+    if not others:
+        return error
+    why = f"{error.why}; of the others none can be reached now ({', '.join(sorted(others)[:_MAX_NAMED])})"
+    return type(error)(error.what, where=error.where, why=why, remedy=error.remedy, retriable=True)
 
 
 def client_errors(client: Any) -> ClientErrors:
@@ -162,9 +186,16 @@ def await_result(client: Any, future: Future[Any], timeout_s: float) -> Any:
     while True:
         waited_s = time.monotonic() - started
         try:
-            return future.result(max(0.0, min(_CHECK_S, timeout_s - waited_s)))
+            result = future.result(max(0.0, min(_CHECK_S, timeout_s - waited_s)))
         except TimeoutError:
             if waited_s >= timeout_s:
                 raise
             if client_errors(client).is_refused(waited_s):
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "Kafka has refused the client")) from None
+        except KafkaException as error:
+            if unwrap_error(error).code() > 0:  # a broker's own; those of the client are negative
+                client_errors(client).reset()
+            raise
+        else:
+            client_errors(client).reset()
+            return result

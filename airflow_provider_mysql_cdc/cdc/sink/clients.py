@@ -245,9 +245,9 @@ class Admin(AdminClient):  # type: ignore[misc]
         super().__init__({**settings, "error_cb": self.errors.note}, **more)
 
     @property
-    def last_error(self) -> KafkaError | None:
-        """The last error that it has reported."""
-        return self.errors.last
+    def has_failed(self) -> bool:
+        """Whether it has ever reported an error."""
+        return self.errors.any_reported
 
 
 def make_admin(settings: Mapping[str, Any]) -> Admin:

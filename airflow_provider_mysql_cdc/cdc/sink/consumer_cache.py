@@ -9,11 +9,14 @@ consumer has no partition assigned, so it fetches nothing; librdkafka drops mess
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
+
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,12 @@ class CachedConsumer:
 
     Args:
         consumer: The consumer.
-        errors: Errors that its error callback has received.
+        errors: What its error callback has received.
         topic_id: Kafka's id of the topic that the consumer reads.
     """
 
     consumer: Consumer
-    errors: list[KafkaError]
+    errors: ClientErrors
     topic_id: str | None
 
 
@@ -55,12 +58,15 @@ class ConsumerCache:
             idle.consumer.close()
 
     @contextmanager
-    def borrow(self, topic_id: str | None, create: CreateConsumer) -> Iterator[CachedConsumer]:
+    def borrow(
+        self, topic_id: str | None, settings: Mapping[str, Any], create: CreateConsumer
+    ) -> Iterator[CachedConsumer]:
         """Lend the consumer for one read, and keep it if the read is completed.
 
         Args:
             topic_id: Kafka's id of the topic. With None, from brokers without topic ids, the consumer is not kept: a
                 recreated topic could not be distinguished from the deleted one.
+            settings: The consumer's settings.
             create: Creates a consumer with an error callback.
         """
         cached = self._take()
@@ -68,8 +74,8 @@ class ConsumerCache:
             cached.consumer.close()
             cached = None
         if cached is None:
-            errors: list[KafkaError] = []
-            cached = CachedConsumer(create(errors.append), errors, topic_id)
+            errors = ClientErrors(settings)
+            cached = CachedConsumer(create(errors.note), errors, topic_id)
         completed = False
         try:
             yield cached
@@ -96,4 +102,4 @@ def _is_healthy(cached: CachedConsumer) -> bool:
     # librdkafka reports errors in poll(), which was not called since the last read. After an error it waits before it
     # reconnects (reconnect.backoff.max.ms).
     cached.consumer.poll(0)
-    return not cached.errors
+    return not cached.errors.any_reported

@@ -12,15 +12,20 @@ import re
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink import kafka_refusals as refusals
 from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import Refusal
 
 _TIMEOUT_S = 2.0
-_MAX_SERVERS = 3
+_LIMIT_S = 4.5
+"""Seconds for all servers; each is asked twice at most."""
+_MAX_SERVERS = 8
 _DEFAULT_PORT = 9092
 _SERVER = re.compile(r"(?:\w+://)?(?:\[(?P<six>[^\]]+)\]|(?P<name>[^:\s]+))(?::(?P<port>\d+))?\Z")
 _SASL_HANDSHAKE, _VERSION, _CORRELATION = 17, 1, 1
@@ -40,30 +45,55 @@ class Verdict(NamedTuple):
     Args:
         refusal: Why a client with these settings cannot use it.
         why: What it has answered.
+        others: Servers that have given no answer, so that a client may be able to use them.
     """
 
     refusal: Refusal
     why: str
+    others: tuple[str, ...] = ()
 
 
 def probe_servers(settings: Mapping[str, Any]) -> Verdict | None:
-    """Return why no server of ``bootstrap.servers`` can be used with these settings; None where one may be.
+    """Return why no server of ``bootstrap.servers`` that answers can be used with these settings.
 
     Args:
         settings: Client settings.
+
+    Returns:
+        The first verdict; None where a server fits, or none answers.
     """
     servers = [text.strip() for text in str(settings.get("bootstrap.servers", "")).split(",") if text.strip()]
-    verdict = None
-    for server in servers[:_MAX_SERVERS]:
-        if not (match := _SERVER.match(server)):
-            return None
-        verdict = _probe(match["six"] or match["name"], int(match["port"] or _DEFAULT_PORT), settings)
-        if verdict is None:  # it fits, or it is down and may fit
-            return None
-    return verdict
+    answers = _probe_all(servers[:_MAX_SERVERS], settings)
+    verdict = next((answer for answer in answers.values() if answer is not None), None)
+    if verdict is None or _FITS in answers.values():
+        return None
+    return verdict._replace(others=tuple(server for server in servers if answers.get(server) is None))
+
+
+_FITS = Verdict(Refusal(SinkError, "", ""), "")
+"""Stands for a listener that can be used."""
+
+
+def _probe_all(servers: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Verdict | None]:
+    """Ask all servers at once; a name that is not resolved in time has no answer (getaddrinfo has no timeout)."""
+    answers: dict[str, Verdict | None] = {}
+
+    def ask(server: str) -> None:
+        if match := _SERVER.match(server):
+            answers[server] = _probe(match["six"] or match["name"], int(match["port"] or _DEFAULT_PORT), settings)
+
+    threads = [threading.Thread(target=ask, args=(server,), daemon=True) for server in servers]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + _LIMIT_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    # In the order of the list; a thread that still waits may add its answer to the other dictionary.
+    return {server: answers.get(server) for server in servers}
 
 
 def _probe(host: str, port: int, settings: Mapping[str, Any]) -> Verdict | None:
+    """Return what a listener answers; None if it gives no answer of Kafka's."""
     protocol = str(settings.get("security.protocol", "plaintext")).lower()
     where = f"{host}:{port}"
     try:
@@ -82,7 +112,7 @@ def _probe(host: str, port: int, settings: Mapping[str, Any]) -> Verdict | None:
         return None
     if mechanisms and not protocol.startswith("sasl"):
         return Verdict(refusals.ACCOUNT_NEEDED, f"{where} offers the SASL mechanisms {', '.join(mechanisms)}")
-    return None
+    return None if mechanisms is None else _FITS
 
 
 def _ask(host: str, port: int, tls: ssl.SSLContext | None) -> tuple[str, ...] | None:

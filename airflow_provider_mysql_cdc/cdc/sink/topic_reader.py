@@ -187,7 +187,7 @@ def read_between(
     def create(on_error: Callable[[KafkaError], None]) -> Consumer:
         return make_consumer(kafka_settings, group or f"{topic}.reader", on_error, committed=committed)
 
-    with (consumer_cache or ConsumerCache()).borrow(topic_id, create) as cached:
+    with (consumer_cache or ConsumerCache()).borrow(topic_id, kafka_settings, create) as cached:
         yield from _consume_cached(cached, kafka_settings, topic, bounds, ends, timeout_s)
 
 
@@ -199,22 +199,13 @@ def _consume_cached(
     ends: dict[int, int],
     timeout_s: float,
 ) -> Iterator[TopicRecord]:
-    reported, noted = ClientErrors(kafka_settings), 0
-
-    def is_refused(waited_s: float) -> bool:
-        nonlocal noted
-        for error in cached.errors[noted:]:
-            reported.note(error)
-            noted += 1
-        return reported.is_refused(waited_s)
-
     try:
         cached.consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
-        yield from _consume(cached.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s, is_refused)
+        yield from _consume(cached.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s, cached.errors)
     except HiddenByTransaction as hidden:
-        if not cached.errors:
+        if cached.errors.last is None:
             raise
-        raise _no_progress_error(kafka_settings, topic, hidden, reported) from None
+        raise _no_progress_error(kafka_settings, topic, hidden, cached.errors) from None
 
 
 def _no_progress_error(
@@ -235,7 +226,7 @@ def _consume(
     starts: Mapping[int, int],
     ends: dict[int, int],
     timeout_s: float,
-    is_refused: Callable[[float], bool],
+    errors: ClientErrors,
 ) -> Iterator[TopicRecord]:
     deadline, positions = time.monotonic() + timeout_s, dict(starts)
     while ends:
@@ -247,12 +238,13 @@ def _consume(
             partition, offset = position
             if offset > positions[partition]:
                 positions[partition], deadline = offset, time.monotonic() + timeout_s
+                errors.reset()
             if record is not None and record.offset < ends.get(partition, 0):
                 yield record
             if partition in ends and offset >= ends[partition]:
                 del ends[partition]
         waited_s = time.monotonic() + timeout_s - deadline
-        if ends and (waited_s > timeout_s or is_refused(waited_s)):
+        if ends and (waited_s > timeout_s or errors.is_refused(waited_s)):
             raise HiddenByTransaction(", ".join(f"partition {p}: {positions[p]} of {ends[p]}" for p in sorted(ends)))
 
 

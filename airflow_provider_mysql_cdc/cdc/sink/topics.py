@@ -175,6 +175,7 @@ def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, 
 
     if not topics:
         return {}
+    started = time.monotonic()
     futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_DESCRIBE_TIMEOUT_S)
     infos: dict[str, TopicInfo] = {}
     for name, future in futures.items():
@@ -182,6 +183,9 @@ def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, 
             infos[name] = _topic_info(await_result(admin, future, _DESCRIBE_TIMEOUT_S + 1))
         except KafkaException as error:
             if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                errors = client_errors(admin)
+                if errors.is_refused(time.monotonic() - started):
+                    raise errors.to_error(error, "while describing a topic", where=f"topic {name}") from None
                 return None  # listing all topics reports the cause
         except TimeoutError:
             return None
@@ -224,13 +228,16 @@ def cluster_metadata(admin: AdminClient, timeout_s: float, slow_s: float | None 
     while True:
         try:
             # All topics: a request for a topic that does not exist would create it if auto.create.topics.enable is on.
-            return admin.list_topics(timeout=try_s)
+            metadata = admin.list_topics(timeout=try_s)
         except KafkaException as error:
             errors, waited_s = client_errors(admin), time.monotonic() - started
             limit = slow_s or timeout_s if errors.last is None else timeout_s
             if waited_s >= limit or errors.is_refused(waited_s):
                 raise errors.to_error(error, "while listing topics", where=getattr(admin, "where", "")) from None
             try_s = min(2 * try_s, max(_METADATA_TRY_S, started + limit - time.monotonic()))
+        else:
+            client_errors(admin).reset()
+            return metadata
 
 
 def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str) -> dict[str, TopicInfo]:

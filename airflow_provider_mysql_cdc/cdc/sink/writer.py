@@ -120,6 +120,8 @@ class TransactionalWriter:
         while True:
             try:
                 client.init_transactions(max(0.1, min(1.0, deadline - time.monotonic())))
+                self._serve(0)
+                self._failures.client_errors.reset()
                 return
             except KafkaException as error:
                 self._serve(0)

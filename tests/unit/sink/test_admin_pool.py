@@ -17,11 +17,11 @@ HERE = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": Secret("one")}
 
 @dataclass
 class Client:
-    last_error: Any = None
+    has_failed: bool = False
     untold: Any = None
 
     def poll(self, timeout: float) -> None:
-        self.last_error = self.last_error or self.untold
+        self.has_failed = self.has_failed or self.untold is not None
 
 
 @dataclass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -14,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError, SinkError, SinkTlsError
 from airflow_provider_mysql_cdc.cdc.sink import client_errors, clients, listener_probe
 from airflow_provider_mysql_cdc.cdc.sink import kafka_refusals as refusals
-from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors, await_result
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import OTHERS_AFTER_S, ClientErrors, await_result
 from airflow_provider_mysql_cdc.cdc.sink.kafka_refusals import Refusal, find_refusal
 from airflow_provider_mysql_cdc.cdc.sink.listener_probe import Verdict, probe_servers
 
@@ -102,9 +104,10 @@ def test_a_refusal_is_not_final_while_another_broker_only_cannot_be_reached(reve
     for error in (restarts, wrong)[:: -1 if reversed_order else 1]:
         reported.note(error)
     reported.note(DOWN)
-    assert not reported.is_refused(60)
+    assert not reported.is_refused(OTHERS_AFTER_S - 1) and reported.is_refused(OTHERS_AFTER_S)
     named = reported.to_error(TIMEOUT, "x", where="w")
     assert type(named) is SinkAuthorizationError and named.can_retry
+    assert "of the others none can be reached now (a:1)" in named.why
 
     reported.note(E(E._AUTHENTICATION, "sasl_ssl://a:1/2: SASL authentication error: Authentication failed"))
     assert reported.is_refused(60) and not reported.to_error(TIMEOUT, "x", where="w").can_retry
@@ -192,14 +195,72 @@ def test_a_listener_that_closes_each_connection_gives_no_verdict(closing: str, p
 
 
 def test_servers_of_which_one_may_fit_give_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        listener_probe, "_probe", lambda host, port, _: Verdict(refusals.TLS_NEEDED, host) if host == "a" else None
-    )
-    assert probe_servers({"bootstrap.servers": "a:1,a:2"}) is not None
-    for servers in ("a:1,b:2", "b:2,a:1"):
+    known = {"a": Verdict(refusals.TLS_NEEDED, "it said so"), "fits": listener_probe._FITS}
+    monkeypatch.setattr(listener_probe, "_probe", lambda host, port, _: known.get(host))
+    assert probe_servers({"bootstrap.servers": "a:1,a:2"}) == known["a"]
+    for servers in ("a:1,fits:2", "fits:2,a:1", "fits:2,dead:1", "dead:1", ""):
         assert probe_servers({"bootstrap.servers": servers}) is None
-    assert probe_servers({"bootstrap.servers": "SSL://a:1, [::1]:2"}) is None
-    assert probe_servers({"bootstrap.servers": ""}) is None
+
+
+def test_servers_without_an_answer_are_named_beside_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_probe, "_LIMIT_S", 0.3)
+
+    def probe(host: str, port: int, _: object) -> Verdict | None:
+        if host == "slow":
+            time.sleep(5)  # as a name server that does not answer
+        return Verdict(refusals.TLS_NEEDED, host) if host == "a" else None
+
+    monkeypatch.setattr(listener_probe, "_probe", probe)
+    unasked = ",".join(f"a:{n}" for n in range(20))
+    for servers, others in (
+        ("SSL://a:1, [::1]:2", ("[::1]:2",)),
+        ("dead:1,a:1", ("dead:1",)),
+        ("slow:1,a:1", ("slow:1",)),
+        (unasked, tuple(f"a:{n}" for n in range(listener_probe._MAX_SERVERS, 20))),
+    ):
+        verdict = probe_servers({"bootstrap.servers": servers})
+        assert verdict is not None and verdict.others == others
+
+
+def test_a_listener_of_the_wrong_kind_beside_one_that_is_down_is_named_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verdict = Verdict(refusals.TLS_NEEDED, "b:1 answers over TLS only", ("a:1",))
+    monkeypatch.setattr(client_errors, "probe_servers", lambda settings: verdict)
+    reported = ClientErrors({})
+    reported.note(DOWN)
+    assert not reported.is_refused(OTHERS_AFTER_S - 1) and reported.is_refused(OTHERS_AFTER_S)
+    named = reported.to_error(TIMEOUT, "x", where="w")
+    assert type(named) is SinkTlsError and named.can_retry and "none can be reached now (a:1)" in named.why
+
+
+def test_a_request_is_not_judged_by_what_an_answer_has_shown_to_be_over() -> None:
+    """A client is shared by requests, and lives longer than a fault."""
+    for answer in (7, KafkaException(E(E.UNKNOWN_TOPIC_OR_PART))):
+        client = Admin(WRONG_PASSWORD, DOWN)
+        client.poll(0)
+        done: Future[Any] = Future()
+        if isinstance(answer, int):
+            done.set_result(answer)
+        else:
+            done.set_exception(answer)
+        with contextlib.suppress(KafkaException):
+            await_result(client, done, 1)
+        assert not client.errors.is_refused(60) and client.errors.last is None
+        assert client.errors.any_reported, "the pool replaces it"
+        assert reported_error(client).can_retry
+
+    client = Admin(WRONG_PASSWORD, DOWN)
+    client.poll(0)
+    timed_out: Future[Any] = Future()
+    timed_out.set_exception(KafkaException(E(E._TIMED_OUT)))
+    with pytest.raises(KafkaException):
+        await_result(client, timed_out, 1)
+    assert client.errors.is_refused(60), "the client's own words are no answer of Kafka's"
+
+
+def reported_error(client: Admin) -> SinkError:
+    return client.errors.to_error(TIMEOUT, "x", where="w")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Producer
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.sink import clients, topic_reader
+from airflow_provider_mysql_cdc.cdc.sink.client_errors import ClientErrors
 from airflow_provider_mysql_cdc.cdc.sink.clients import producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -156,6 +157,6 @@ class Shelf:
 
 def test_a_reader_does_not_wait_for_messages_after_the_end() -> None:
     shelf = Shelf([Message(0), Message(1), Message(2, last=True)])
-    found = topic_reader._consume(shelf, "t", {0: 0}, {0: 2}, 60, lambda waited_s: False)
+    found = topic_reader._consume(shelf, "t", {0: 0}, {0: 2}, 60, ClientErrors({}))
     assert [record.offset for record in found] == [0, 1]
     assert shelf.waited == 0
