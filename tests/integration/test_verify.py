@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.verify import verify_task
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
 
@@ -156,3 +158,33 @@ def test_a_verification_on_spark_finds_the_same(pipeline: Pipeline, root: Any, d
     assert verdict(result, "orders").findings == {DifferenceKind.GHOST: 1}
     assert [example.key for example in verdict(result, "orders").examples] == [{"id": 20}]
     assert verdict(result, "log").clean
+
+
+def test_the_stream_goes_on_while_tables_and_topics_are_compared(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    drained: list[Any] = []
+    read_records = verify_task.read_between
+
+    def drain_first(*args: Any, **kwargs: Any) -> Any:
+        if not drained:
+            drained.append(None)
+            execute(
+                root,
+                f"UPDATE `{database}`.orders SET name = 'meanwhile'",
+                f"DELETE FROM `{database}`.orders WHERE id = 3",
+                f"INSERT INTO `{database}`.log VALUES ('new', 1)",
+            )
+            other = replace(pipeline, owner="test/other/task/-1")
+            drained.append(other.drain())
+        return read_records(*args, **kwargs)
+
+    monkeypatch.setattr(verify_task, "read_between", drain_first)
+    result = pipeline.verify()
+    assert drained[1].complete and sum(drained[1].counts.values()) > 30
+    assert result.clean and verdict(result, "orders").rows == 30
+    monkeypatch.undo()
+    after = pipeline.verify()
+    assert after.clean and verdict(after, "orders").rows == 29

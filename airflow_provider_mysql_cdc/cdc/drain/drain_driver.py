@@ -58,6 +58,8 @@ class BatchContext:
         require_lock: Raises when this run has lost its lock.
         weights: Records per topic in the batch.
         drain_more: Drains one more batch, and returns its records by topic; None where nothing new is logged.
+        release_lock: Frees this run's lock, so that other runs may drain; nothing is written to the ledger afterwards,
+            and the other work has to end the run (``OtherWork.ends_run``).
     """
 
     cfg: ConnectorConfig
@@ -69,6 +71,7 @@ class BatchContext:
     require_lock: Callable[[], None]
     weights: dict[str, int]
     drain_more: Callable[[], dict[str, int] | None] = lambda: None
+    release_lock: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +115,13 @@ class OtherWork:
         run_after_batch: Called after each batch; returns records by topic.
         is_pending: Returns whether there is other work although nothing new was logged.
         run_before_writers: Called when a batch is in force, before its writers start.
+        ends_run: Whether the run ends with the work after its first batch.
     """
 
     run_after_batch: Callable[[BatchContext], dict[str, int]]
     is_pending: Callable[[ConnectorConfig, LedgerState], bool]
     run_before_writers: Callable[[ConnectorConfig, JobLedger, LedgerState, Log], None] = lambda *_: None
+    ends_run: bool = False
 
 
 NO_OTHER_WORK = OtherWork(lambda context: {}, lambda cfg, ledger: False)
@@ -145,6 +150,9 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         with JobLedger(cfg, spec.run or taskless_run_id()) as job:
             heartbeats = Heartbeats(cfg, conn, job, lock.require)
 
+            def free_lock() -> None:
+                lock.close()
+
             def complete_batch(planned: PlannedBatch) -> dict[str, int]:
                 return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
 
@@ -154,10 +162,12 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
                 counts = complete_batch(planned)
                 drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
                 other_counts = other_work.run_after_batch(
-                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more)
+                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, free_lock)
                 )
                 for topic, n in (*counts.items(), *other_counts.items()):
                     totals[topic] = totals.get(topic, 0) + n
+                if other_work.ends_run:
+                    return totals
                 heartbeats.run_action()
                 with named_errors(cfg):
                     times = (time.monotonic() if other_counts else earliest, deadline)

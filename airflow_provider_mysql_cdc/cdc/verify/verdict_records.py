@@ -6,9 +6,32 @@ from collections.abc import Iterator
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_KEY, VERIFY_TABLE_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import decode
+from airflow_provider_mysql_cdc.cdc.commit.plan import decode, encode
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import record_location
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+
+
+def write_verdicts(cfg: ConnectorConfig, ledger: LedgerState, result: VerifyResult) -> None:
+    """Write the records of a result.
+
+    They are written like signals, without the driver's transactional id: another run may be draining.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger before.
+        result: The result.
+
+    Raises:
+        SinkError: Kafka refuses, or does not answer.
+    """
+    records = [
+        SideRecord(cfg.ledger_topic, key.encode(), None if value is None else encode(value))
+        for key, value in verdict_values(ledger, result)
+    ]
+    write_plain(cfg.kafka_settings(), records)
 
 
 def verdict_values(ledger: LedgerState, result: VerifyResult) -> Iterator[tuple[str, dict[str, object] | None]]:

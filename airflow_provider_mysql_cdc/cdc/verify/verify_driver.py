@@ -55,7 +55,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, RowDifference, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
-from airflow_provider_mysql_cdc.cdc.verify.verdict_records import verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
@@ -86,26 +86,16 @@ def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     Raises:
         CdcError: A batch could not be completed, or the comparison failed; nothing was found out then.
     """
-    verification = _Verification(VerifyRequest.from_json(spec.options), spec.run)
-    other_work = drain_driver.OtherWork(verification.run_after_batch, lambda cfg, ledger: False, end_uncaptured_scans)
-    return drain_driver.run_drain(spec, runner, log, other_work)
+    request = VerifyRequest.from_json(spec.options)
 
-
-@dataclass(slots=True)
-class _Verification:
-    """Verify once, after the batch of the job."""
-
-    request: VerifyRequest
-    run: str
-    done: bool = False
-
-    def run_after_batch(self, context: BatchContext) -> dict[str, int]:
-        """Verify; return the records by topic of the batch that ends at the verification's position."""
-        if self.done:
-            return {}
-        self.done = True
+    def verify_after_batch(context: BatchContext) -> dict[str, int]:
         with named_errors(context.cfg):
-            return _VerifyRound(context, self.request, self.run).verify()
+            return _VerifyRound(context, request, spec.run).verify()
+
+    other_work = drain_driver.OtherWork(
+        verify_after_batch, lambda cfg, ledger: False, end_uncaptured_scans, ends_run=True
+    )
+    return drain_driver.run_drain(spec, runner, log, other_work)
 
 
 @dataclass(slots=True)
@@ -250,6 +240,10 @@ class _VerifyRound:
         context.require_lock()
         context.job.write_outcome(batch.plan, counts=self._counts)
         self._queue = self._fill_queue(names, batch.plan)
+        # The ids of schemas are ledger records, which a run without its lock does not write.
+        context.job.register_schemas(compared.table for compared in self._tables.values())
+        context.log("the stream goes on: other runs may drain while tables and topics are compared")
+        context.release_lock()
         barrier.release(COMPARE, EMPTY)
 
     def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
@@ -299,8 +293,7 @@ class _VerifyRound:
             self.request,
             build_verdicts(comparison, self.request),
         )
-        context.require_lock()
-        context.job.put_all(verdict_values(context.job.read(), result))
+        write_verdicts(context.cfg, context.job.read(), result)
         unequal = [verdict.table for verdict in result.tables if not verdict.equal]
         context.log(
             f"verification at {result.offset}: {len(result.tables) - len(unequal)} of {len(result.tables)} table(s) "
