@@ -188,3 +188,20 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
     monkeypatch.undo()
     after = pipeline.verify()
     assert after.clean and verdict(after, "orders").rows == 29
+
+
+def test_the_history_of_keys_is_checked_when_asked_for(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    change(root, database)
+    execute(root, f"ALTER TABLE `{database}`.orders ADD COLUMN more INT", f"UPDATE `{database}`.orders SET more = 1")
+    history = VerifyRequest(history=True)
+    assert pipeline.verify(history).clean
+    topic = f"{pipeline.cfg.topic_prefix}.{database}.orders"
+    records = [r for r in pipeline.read(topic) if r.key == b'{"id":1}']
+    *_, last = records
+    produce(pipeline, topic, (last.key, last.value, last.partition))
+    result = pipeline.verify(history)
+    assert result.equal and verdict(result, "orders").findings == {DifferenceKind.DUPLICATE: 1}
+    assert [example.key for example in verdict(result, "orders").examples] == [{"id": 1}]
+    assert pipeline.verify().clean, "histories are read only when asked for"

@@ -36,6 +36,8 @@ class EntryKind(IntEnum):
     """A row of a table without a key that an event takes away."""
     KEYLESS_ROW = 6
     """A row of a table without a key."""
+    STEP = 7
+    """A record in the history of its key (``key_history``), in addition to the others."""
 
 
 class FoldEntry(NamedTuple):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
 _POSITION_BITS = 44
@@ -56,6 +58,24 @@ def event_entries(compared: ComparedTable, record: EventRecord, partition: int, 
     if after is not None:
         assert record.after is not None
         yield FoldEntry(number, EntryKind.ALIVE, partition, offset, order, after, row_bytes(record.after))
+
+
+def history_entry(
+    compared: ComparedTable, record: EventRecord, place: tuple[int, int], headers: Headers
+) -> FoldEntry | None:
+    """Return the entry of a record in the history of its key; None where the key is not the row's.
+
+    Args:
+        compared: The record's table.
+        record: The record.
+        place: Its partition and offset.
+        headers: Its headers.
+    """
+    if not compared.own_key or record.key is None or record.op == "t":
+        return None
+    order = source_order(record.source)
+    value = step_bytes(record, order, headers)
+    return FoldEntry(compared.number, EntryKind.STEP, *place, order, row_bytes(record.key), value)
 
 
 def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> FoldEntry:

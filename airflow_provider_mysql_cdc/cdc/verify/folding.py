@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -134,10 +136,14 @@ class BucketFold:
     Args:
         compare: Compares a row with its last event, where their bytes differ.
         max_found: Most differences of each table and kind that are returned; all are counted.
+        rules: What holds for the histories of keys, by the table's number.
     """
 
-    def __init__(self, compare: CompareRows, max_found: int) -> None:
-        self._compare, self._max_found = compare, max_found
+    def __init__(
+        self, compare: CompareRows, max_found: int, rules: Mapping[int, HistoryRules] = MappingProxyType({})
+    ) -> None:
+        self._compare, self._max_found, self._rules = compare, max_found, rules
+        self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
         self._keys: dict[tuple[int, bytes], _KeyState] = {}
         self._multisets: dict[tuple[int, bytes], list[int]] = {}
         self._truncates: dict[int, int] = {}
@@ -151,6 +157,7 @@ class BucketFold:
             EntryKind.ADDED: self._add_to_multiset,
             EntryKind.REMOVED: self._add_to_multiset,
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
+            EntryKind.STEP: self._add_step,
         }
 
     def add(self, entries: Iterable[FoldEntry]) -> None:
@@ -169,6 +176,9 @@ class BucketFold:
         for (table, key), (rows, events) in self._multisets.items():
             if table not in self._truncates:
                 self._judge_multiset(table, key, rows, events)
+        for (table, key), steps in self._steps.items():
+            for kind, step in check_history(steps, self._rules[table]):
+                self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset)))
         self._result.truncated = tuple(sorted(self._truncates))
         return self._result
 
@@ -192,6 +202,10 @@ class BucketFold:
     def _add_keyless_row(self, entry: FoldEntry) -> None:
         self._counts(entry.table).rows += 1
         self._multiset(entry)[0] += 1
+
+    def _add_step(self, entry: FoldEntry) -> None:
+        step = read_step(entry.partition, entry.offset, entry.order, entry.value)
+        self._steps.setdefault((entry.table, entry.key), []).append(step)
 
     def _multiset(self, entry: FoldEntry) -> list[int]:
         return self._multisets.setdefault((entry.table, entry.key), [0, 0])

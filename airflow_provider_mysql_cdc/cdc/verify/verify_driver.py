@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, RowDifference, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
@@ -127,8 +129,9 @@ class _VerifyRound:
         )
         names = selected_tables(self.request, [t for t in schema_state.tables if context.cfg.captures(t)])
         tasks = self._task_count()
-        topics = {compared.topic for compared in compared_tables(context.cfg, names, schema_state.tables).values()}
-        buckets = self._bucket_count(topics, names, tasks)
+        tables = compared_tables(context.cfg, names, schema_state.tables)
+        buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
+        rules = self._history_rules(tables.values()) if self.request.history else {}
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
@@ -141,13 +144,14 @@ class _VerifyRound:
             self.request.sample_percent,
             0,
             tasks,
+            frozenset(rules),
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
             StageLeader(context.cfg, barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
             inputs,
             self._handlers(barrier),
-            Shuffle(buckets, _ReduceBucket(self.request.examples)),
+            Shuffle(buckets, _ReduceBucket(self.request.examples, rules)),
         )
         self._write_verdicts(merge_results(results, self.request.examples))
         return self._counts
@@ -271,6 +275,21 @@ class _VerifyRound:
         )
         return PartQueue(chunks, ranges, context.log)
 
+    def _history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
+        """Return what holds for the events of each table that have the row's key; TiCDC's say too little for that."""
+        cfg = self.context.cfg
+        if cfg.is_ticdc:
+            return {}
+        sharing = Counter(compared.topic for compared in tables)
+        admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
+        for compared in tables:
+            config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
+            compacted = config is None or "compact" in config.get("cleanup.policy", "")
+            # A tombstone does not name its table.
+            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1
+            rules[compared.number] = HistoryRules(bool(tombstones), complete=not compacted)
+        return rules
+
     def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
         lost = sum(first for first, _ in bounds.values())
         config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
@@ -306,9 +325,10 @@ class _ReduceBucket:
     """Compare the entries of one bucket."""
 
     max_found: int
+    rules: Mapping[int, HistoryRules]
 
     def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
-        fold = BucketFold(_compare_values, self.max_found)
+        fold = BucketFold(_compare_values, self.max_found, self.rules)
         fold.add(read_entries(blocks))
         return fold.result()
 

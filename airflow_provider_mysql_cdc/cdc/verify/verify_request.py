@@ -32,6 +32,7 @@ class VerifyRequest:
         repair: What is done about differences.
         examples: Examples of each kind of difference in the report, per table.
         show_values: Whether examples hold values of rows; their keys are always shown.
+        history: Whether the events of each key are also checked one after the other (``key_history``).
     """
 
     tables: tuple[str, ...] = ()
@@ -39,6 +40,7 @@ class VerifyRequest:
     repair: RepairMode = RepairMode.NO
     examples: int = 10
     show_values: bool = True
+    history: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -48,6 +50,7 @@ class VerifyRequest:
             "repair": str(self.repair),
             "examples": self.examples,
             "show_values": self.show_values,
+            "history": self.history,
         }
 
     @classmethod
@@ -64,4 +67,5 @@ class VerifyRequest:
             RepairMode(record.one_of("repair", [str(mode) for mode in RepairMode])),
             record.integer("examples", high=MAX_EXAMPLES),
             record.flag("show_values", True),
+            record.flag("history", False),
         )

@@ -29,6 +29,8 @@ class DifferenceKind(StrEnum):
     """An event of the binlog is in the topic twice."""
     REORDERED = "reordered"
     """An event follows a later one of the same key."""
+    GAP = "gap"
+    """An event does not continue the row that the one before it of the same key led to: another is missing."""
     NO_TOMBSTONE = "no-tombstone"
     """A delete event has no tombstone behind it, although tombstones.on.delete is set."""
 

@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_between
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_between
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowEmitter, make_snapshot_route
@@ -43,8 +43,8 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
     tables_by_topic,
 )
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, history_entry, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.plain_json_reader import PlainJsonReader
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
@@ -73,6 +73,7 @@ class VerifyInputs:
         sample_percent: Share of the keys to compare.
         rows_per_second: Most rows that all tasks together read from the source in a second; 0 for no limit.
         tasks: Number of tasks.
+        history_tables: Numbers of the tables whose events are also checked one after the other.
     """
 
     writer: WriterInputs
@@ -81,6 +82,7 @@ class VerifyInputs:
     sample_percent: float
     rows_per_second: int
     tasks: int
+    history_tables: frozenset[int] = frozenset()
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -265,11 +267,7 @@ class _PartReader:
         bounds = {part.partition: (part.start, part.end)}
         for record in read_between(self.cfg.kafka_settings(), part.topic, bounds, timeout_s=READ_TIMEOUT_S):
             try:
-                event = reader.read(record.key, record.value)
-                number = tables.number_of(event)
-                if number is not None:
-                    for entry in event_entries(self._by_number[number], event, record.partition, record.offset):
-                        self._blocks.add(entry)
+                self._add_event(tables, reader.read(record.key, record.value), record)
             except UnreadableRecord as error:
                 unreadable += 1
                 if len(examples) < MAX_UNREADABLE_EXAMPLES:
@@ -277,3 +275,15 @@ class _PartReader:
             yield from self._blocks.take_full()
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
+
+    def _add_event(self, tables: TopicTables, event: EventRecord, record: TopicRecord) -> None:
+        number = tables.number_of(event)
+        if number is None:
+            return
+        compared = self._by_number[number]
+        for entry in event_entries(compared, event, record.partition, record.offset):
+            self._blocks.add(entry)
+        if number in self.inputs.history_tables:
+            step = history_entry(compared, event, (record.partition, record.offset), record.headers)
+            if step is not None:
+                self._blocks.add(step)

@@ -1,0 +1,160 @@
+"""Check the events of each key one after the other: events that came twice, in the wrong order, or with a gap.
+
+A snapshot may read a row again at any place of the stream; what it read is the row that the next event continues.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+_STEP = struct.Struct("<BQQIQI")
+_READ, _DELETE = "r", "d"
+_ID_HEADER = "cdc-id"
+TOMBSTONE_OP = "-"
+"""Stands for a tombstone among the operations of a key."""
+_UNKNOWN = 0
+
+
+class KeyStep(NamedTuple):
+    """Hold what is checked of one record of a key.
+
+    Args:
+        partition: Its partition.
+        offset: Its offset.
+        order: Where the event is in the binlog; 0 where that is not known.
+        op: Its operation.
+        identity: Digest of what tells the event from others; 0 where nothing does.
+        before: Digest of the row before it; 0 without one.
+        before_columns: Digest of that row's columns.
+        after: Digest of the row after it; 0 without one.
+        after_columns: Digest of that row's columns.
+    """
+
+    partition: int
+    offset: int
+    order: int
+    op: str
+    identity: int
+    before: int
+    before_columns: int
+    after: int
+    after_columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRules:
+    """Say what holds for the records of a topic.
+
+    Args:
+        tombstones: Whether a tombstone follows each delete event.
+        complete: Whether every event is still there; a compacted topic has lost some, and so gaps mean nothing.
+    """
+
+    tombstones: bool
+    complete: bool
+
+
+def step_bytes(record: EventRecord, order: int, headers: Headers) -> bytes:
+    """Return the bytes of what is checked of a record; its place is not among them.
+
+    Args:
+        record: The record; a tombstone has no operation.
+        order: Where the event is in the binlog; 0 where that is not known.
+        headers: The record's headers.
+    """
+    op = record.op or TOMBSTONE_OP
+    return _STEP.pack(
+        ord(op), _identity(record, order, headers), *_row_digests(record.before), *_row_digests(record.after)
+    )
+
+
+def read_step(partition: int, offset: int, order: int, value: bytes) -> KeyStep:
+    """Return the step that ``step_bytes`` wrote.
+
+    Args:
+        partition: The record's partition.
+        offset: Its offset.
+        order: Where the event is in the binlog.
+        value: The bytes.
+    """
+    op, *digests = _STEP.unpack(value)
+    return KeyStep(partition, offset, order, chr(op), *digests)
+
+
+def check_history(steps: Sequence[KeyStep], rules: HistoryRules) -> Iterator[tuple[DifferenceKind, KeyStep]]:
+    """Yield what is wrong with the records of one key, with the record at which it shows.
+
+    An event that continues the row of the event before it is right, whatever its place in the binlog: positions begin
+    anew on another server, and all events of a compressed transaction have the same.
+
+    Args:
+        steps: The records of the key, in any order.
+        rules: What holds for the topic.
+    """
+    ordered, seen, last = sorted(steps), set[int](), None
+    for index, step in enumerate(ordered):
+        if step.op == TOMBSTONE_OP:
+            continue
+        if last is not None and last.partition == step.partition and step.op != _READ:
+            kind = _kind_of_break(last, step, seen, rules)
+            if kind is not None:
+                yield kind, step
+        if rules.tombstones and step.op == _DELETE and not _has_tombstone(ordered, index):
+            yield DifferenceKind.NO_TOMBSTONE, step
+        seen.add(step.identity)
+        last = step
+
+
+def _kind_of_break(last: KeyStep, step: KeyStep, seen: set[int], rules: HistoryRules) -> DifferenceKind | None:
+    """Return what is wrong with an event that does not continue the one before it; None if it does."""
+    if step.before == last.after and (step.before_columns == last.after_columns or step.before == _UNKNOWN):
+        return None
+    if step.identity != _UNKNOWN and step.identity in seen:
+        return DifferenceKind.DUPLICATE
+    if _UNKNOWN < step.order < last.order:
+        return DifferenceKind.REORDERED
+    # Rows of another structure have other columns; without ``before`` nothing can be said.
+    comparable = step.before_columns == last.after_columns or _UNKNOWN in (step.before, last.after)
+    # A row that is inserted although it is there was deleted by TRUNCATE or with its table, which have no row events.
+    is_known = step.before != _UNKNOWN
+    return DifferenceKind.GAP if rules.complete and comparable and is_known else None
+
+
+def _has_tombstone(ordered: Sequence[KeyStep], index: int) -> bool:
+    step, following = ordered[index], ordered[index + 1 : index + 2]
+    return any(after.op == TOMBSTONE_OP and after.partition == step.partition for after in following)
+
+
+def _identity(record: EventRecord, order: int, headers: Headers) -> int:
+    for name, value in headers or ():
+        if name == _ID_HEADER and value is not None:
+            return _hash(value + record.op.encode())
+    if order == _UNKNOWN or not record.op:
+        return _UNKNOWN
+    return _hash(b"%d/%d/%s" % (order, _row_number(record.source), record.op.encode()))
+
+
+def _row_number(source: Row) -> int:
+    row = source.get("row", 0)
+    return row if isinstance(row, int) else 0
+
+
+def _row_digests(row: Row | None) -> tuple[int, int]:
+    if row is None:
+        return _UNKNOWN, 0
+    return _hash(row_bytes(row)), zlib.crc32("\0".join(sorted(row)).encode())
+
+
+def _hash(data: bytes) -> int:
+    """Return 64 bits, never 0."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
