@@ -145,3 +145,19 @@ def test_the_command_prints_everything_and_its_exit_code_says_whether_a_job_woul
     ):
         assert any(line.startswith(start) and text in line for line in lines), (start, text, printed)
     assert stream["database.password"] not in printed
+
+
+def test_the_topic_of_signals_is_checked(stream: dict[str, str], kafka: PrivateKafka) -> None:
+    topic = f"{stream['topic.prefix']}-signals"
+    properties = stream | {"signal.enabled.channels": "kafka", "signal.kafka.topic": topic}
+
+    def report() -> SystemReport:
+        return next(r for r in check_setup(ConnectorConfig.from_properties(properties)) if r.system == "Kafka signals")
+
+    assert ["does not exist" in finding.what for finding in report().findings] == [True] and report().ok
+    admin = make_admin(kafka.settings("PLAINTEXT"))
+    ensure_topics(admin, {topic: TopicSpec(1, 1)})
+    assert list(report().lines()) == [f"Kafka signals: topic {topic} can be read."]
+    properties["signal.kafka.topic"] = f"{topic}-3"
+    ensure_topics(admin, {f"{topic}-3": TopicSpec(3, 1)})
+    assert ["has 3 partitions" in finding.what for finding in report().findings] == [True]

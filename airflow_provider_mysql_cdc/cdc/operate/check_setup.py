@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
@@ -20,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import kafka_findings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import signal_table_findings
+from airflow_provider_mysql_cdc.cdc.signals.signal_topic import signal_topic_findings
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import cluster_metadata
 
@@ -31,7 +33,7 @@ class SystemReport:
     """Report on one system.
 
     Args:
-        system: ``MySQL``, ``Kafka`` or ``Schema registry``.
+        system: ``MySQL``, ``Kafka``, ``Kafka signals`` or ``Schema registry``.
         reached: What was reached, one sentence; empty if nothing was.
         findings: What was found.
     """
@@ -64,7 +66,7 @@ def check_setup(cfg: ConnectorConfig, state: StoredState | None = None) -> list[
     tables: list[str] = []
     source = _check_mysql(cfg, state, tables)
     registries = (SystemReport("Schema registry", line, found) for line, found in check_registries(cfg))
-    return [source, _check_kafka(cfg, tables), *registries]
+    return [source, _check_kafka(cfg, tables), *_check_signal_topic(cfg), *registries]
 
 
 def _check_mysql(cfg: ConnectorConfig, state: StoredState | None, tables: list[str]) -> SystemReport:
@@ -85,6 +87,12 @@ def _check_mysql(cfg: ConnectorConfig, state: StoredState | None, tables: list[s
 def _is_behind(cfg: ConnectorConfig, state: StoredState) -> bool:
     lag = measure_lag(DrainedOffset.from_state(state), read_binlog_state(cfg.connection_settings()), Thresholds())
     return lag.reached
+
+
+def _check_signal_topic(cfg: ConnectorConfig) -> Iterator[SystemReport]:
+    if cfg.accepts_signals_from("kafka"):
+        found = signal_topic_findings(cfg)
+        yield SystemReport("Kafka signals", "" if found else f"topic {cfg[F.SIGNAL_KAFKA_TOPIC]} can be read.", found)
 
 
 def _check_kafka(cfg: ConnectorConfig, tables: list[str]) -> SystemReport:

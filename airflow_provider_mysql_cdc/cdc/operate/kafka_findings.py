@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import broker_settings
-from airflow_provider_mysql_cdc.cdc.sink.topic_permissions import allowed_operations, validate_topics
+from airflow_provider_mysql_cdc.cdc.sink.topic_permissions import allow_command, allowed_operations, validate_topics
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
     HISTORY_RULE,
     LEDGER_RULE,
@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
     TopicSpec,
-    broker_count,
+    broker_ids,
     describe_topics,
     topic_config,
 )
@@ -92,7 +92,7 @@ def topic_warnings(cfg: ConnectorConfig, tables: Iterable[str]) -> list[Finding]
     admin = make_admin(cfg.kafka_settings())
     specs = _output_topics(cfg, list(tables)[:MAX_TOPICS_OF_JOB])
     try:
-        cluster = _describe(cfg, admin, specs, broker_count(admin))
+        cluster = _describe(cfg, admin, specs, len(broker_ids(admin)))
     except SinkError as error:  # perhaps of a topic that this job does not write
         return [
             Finding(WARNING, "the settings of topics were not checked", str(error), "see the error of the job, if any")
@@ -134,7 +134,6 @@ def _missing_topics(cluster: _Cluster) -> Iterator[Finding]:
 
 def _operations(cluster: _Cluster) -> Iterator[Finding]:
     """Compare the account's operations on existing topics with those that a job needs."""
-    user = str(cluster.cfg.kafka_settings().get("sasl.username", "NAME"))
     for topic, allowed in allowed_operations(cluster.admin, cluster.topics).items():
         verified = cluster.cfg[F.TOPIC_SETTINGS_VERIFIED]
         needed = _OWN if topic in cluster.own_topics else _WRITE
@@ -146,9 +145,7 @@ def _operations(cluster: _Cluster) -> Iterator[Finding]:
                     f"the account may not {', '.join(names)} a topic of the stream",
                     where=f"topic {topic}",
                     why="the broker lists the operations that the account may do, and these are not among them",
-                    remedy=f"kafka-acls.sh --add --allow-principal User:{user} "
-                    + " ".join(f"--operation {name}" for name in names)
-                    + f" --topic {topic}",
+                    remedy=allow_command(cluster.cfg.kafka_settings(), topic, lacking),
                 )
             )
 

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
     durability_warnings,
     require_settings,
 )
-from airflow_provider_mysql_cdc.cdc.sink.topics import broker_count, describe_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import broker_ids, describe_topics
 
 
 def require_durable_topics(cfg: ConnectorConfig, log: Log) -> None:
@@ -30,7 +30,7 @@ def require_durable_topics(cfg: ConnectorConfig, log: Log) -> None:
     admin = make_admin(cfg.kafka_settings())
     rules = {cfg.ledger_topic: LEDGER_RULE, cfg.history_topic: HISTORY_RULE}
     topics = describe_topics(admin, rules, broker_addresses(cfg.kafka_settings()))
-    nodes = broker_count(admin) if topics else 0
+    nodes = len(broker_ids(admin)) if topics else 0
     for topic, info in topics.items():
         config = require_settings(admin, topic, rules[topic], verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
         for line in durability_warnings(topic, info, config or {}, nodes):

@@ -237,11 +237,16 @@ def make_consumer(
 
 
 class Admin(AdminClient):  # type: ignore[misc]
-    """An admin client with the brokers' addresses and its errors, for error messages."""
+    """An admin client with the brokers' addresses and its errors, for error messages, and the ids of the brokers.
+
+    Attributes:
+        broker_ids: Kept by ``topics.broker_ids``; the client is replaced before they get old (``admin_pool``).
+    """
 
     def __init__(self, settings: dict[str, Any], **more: Any) -> None:
         self.where = broker_addresses(settings)
         self.errors = ClientErrors(settings)
+        self.broker_ids: tuple[int, ...] = ()
         super().__init__({**settings, "error_cb": self.errors.note}, **more)
 
     @property

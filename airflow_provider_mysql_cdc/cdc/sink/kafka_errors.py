@@ -68,6 +68,11 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
         "the connection to Kafka broke during the login",
         "run the task again; if it never succeeds, check kafka.sasl.*",
     ),
+    _E._BAD_MSG: (
+        SinkConnectionError,
+        "the answer is not that of a Kafka broker",
+        "check that kafka.bootstrap.servers names Kafka's host and port, and any proxy in between",
+    ),
     _E.TOPIC_AUTHORIZATION_FAILED: (
         SinkAuthorizationError,
         "Kafka refuses access to a topic",

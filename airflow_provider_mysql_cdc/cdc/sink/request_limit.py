@@ -17,12 +17,13 @@ from typing import Any
 
 import orjson
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink.client_errors import await_result
-from airflow_provider_mysql_cdc.cdc.sink.clients import MAX_RECORD_BYTES, make_admin
+from airflow_provider_mysql_cdc.cdc.sink.clients import MAX_RECORD_BYTES, Admin, make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, unwrap_error
+from airflow_provider_mysql_cdc.cdc.sink.topics import broker_ids
 
 log = logging.getLogger(__name__)
 
@@ -58,20 +59,20 @@ def request_max_bytes(settings: Mapping[str, Any]) -> int | None:
     return _LIMITS[addresses]
 
 
-def broker_settings(admin: AdminClient) -> dict[str, str]:
+def broker_settings(admin: Admin) -> dict[str, str]:
     """Return the settings of a broker; none if the account may not read them.
 
     Args:
         admin: From ``clients.make_admin``.
     """
+    if not (ids := broker_ids(admin)):
+        return {}
     try:
-        cluster = admin.describe_cluster(request_timeout=_TIMEOUT_S)
-        nodes = await_result(admin, cluster, _TIMEOUT_S + 5).nodes
-        resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
+        resource = ConfigResource(ResourceType.BROKER, str(ids[0]))
         answer = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource]
         entries = await_result(admin, answer, _TIMEOUT_S + 5)
-    except (KafkaException, IndexError) as error:
-        cause = unwrap_error(error).str() if isinstance(error, KafkaException) else "there are none"
+    except KafkaException as error:
+        cause = unwrap_error(error).str()
         log.info("the settings of the brokers cannot be read, so %s is not known: %s", BROKER_LIMIT, cause)
         return {}
     return {name: str(entry.value) for name, entry in entries.items()}

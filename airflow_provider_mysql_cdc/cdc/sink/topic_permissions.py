@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -34,6 +35,19 @@ def validate_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> list
                 action = "while asking whether a topic can be created"
                 errors.append(client_errors(admin).to_error(error, action, where=f"topic {name}"))
     return errors
+
+
+def allow_command(settings: Mapping[str, Any], topic: str, operations: Sequence[str]) -> str:
+    """Return the command that gives the account of a client operations on a topic.
+
+    Args:
+        settings: The client's settings.
+        topic: The topic.
+        operations: Names as in ``allowed_operations``.
+    """
+    names = " ".join(f"--operation {name.title().replace('_', '')}" for name in operations)
+    user = settings.get("sasl.username", "NAME")
+    return f"kafka-acls.sh --add --allow-principal User:{user} {names} --topic {topic}"
 
 
 def allowed_operations(admin: AdminClient, topics: Collection[str]) -> dict[str, frozenset[str]]:

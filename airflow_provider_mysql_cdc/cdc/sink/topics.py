@@ -14,11 +14,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.client_errors import await_result, client_errors
+from airflow_provider_mysql_cdc.cdc.sink.clients import Admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import unwrap_error
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 30.0
+_CLUSTER_TIMEOUT_S = 10.0
 _DESCRIBE_TIMEOUT_S = 2.0
 _LEADER_TIMEOUT_S = 10.0
 _NO_LEADER = (
@@ -301,18 +303,21 @@ def describe_created(admin: AdminClient, topics: Collection[str], addresses: str
         time.sleep(0.1)
 
 
-def broker_count(admin: AdminClient) -> int:
-    """Return the number of brokers of the cluster; 0 if it cannot be determined.
+def broker_ids(admin: Admin) -> tuple[int, ...]:
+    """Return the ids of the cluster's brokers; none if they cannot be determined. A client asks for them once.
 
     Args:
         admin: From ``clients.make_admin``.
     """
-    try:
-        cluster = admin.describe_cluster(request_timeout=_TIMEOUT_S)
-        return len(await_result(admin, cluster, _TIMEOUT_S + 5).nodes)
-    except KafkaException as error:
-        log.info("the number of brokers cannot be determined: %s", unwrap_error(error).str())
-        return 0
+    if not admin.broker_ids:
+        try:
+            cluster = admin.describe_cluster(request_timeout=_CLUSTER_TIMEOUT_S)
+            nodes = await_result(admin, cluster, _CLUSTER_TIMEOUT_S + 5).nodes
+        except KafkaException as error:
+            log.info("the brokers of the cluster cannot be determined: %s", unwrap_error(error).str())
+            return ()
+        admin.broker_ids = tuple(node.id for node in nodes)
+    return admin.broker_ids
 
 
 def topic_id(admin: AdminClient, topic: str) -> str | None:

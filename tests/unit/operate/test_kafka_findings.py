@@ -18,7 +18,7 @@ def test_topics_that_may_not_be_described_keep_no_job_from_running(monkeypatch: 
         raise SinkAuthorizationError("the account may not describe a topic", where="topic shop.t")
 
     monkeypatch.setattr(kafka_findings, "make_admin", lambda _: None)
-    monkeypatch.setattr(kafka_findings, "broker_count", lambda _: 1)
+    monkeypatch.setattr(kafka_findings, "broker_ids", lambda _: (1,))
     monkeypatch.setattr(kafka_findings, "describe_topics", refuse)
     cfg = ConnectorConfig.from_properties(
         {

@@ -80,6 +80,14 @@ def test_the_transaction_timeout_keeps_its_name(vague: int) -> None:
         assert type(named) is SinkError and "transaction timeout" in named.what and not named.can_retry
 
 
+def test_a_server_that_does_not_speak_kafka_is_named() -> None:
+    """The size in the answer of MySQL's port, or of a web server."""
+    reported = ClientErrors({})
+    reported.note(E(E._BAD_MSG, "127.0.0.1:3306/bootstrap: Receive failed: Invalid response size 1258291200"))
+    named = reported.to_error(TIMEOUT, "x", where="w")
+    assert type(named) is SinkConnectionError and "not that of a Kafka broker" in named.what and named.can_retry
+
+
 def test_a_clear_answer_counts_more_than_what_was_reported_before() -> None:
     reported = ClientErrors({})
     reported.note(WRONG_PASSWORD)

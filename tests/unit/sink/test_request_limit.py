@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.sink import producer_client, request_limit
 from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures, key_text
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import (
+    broker_settings,
     limit_records,
     oversized_batch,
     reports_batches,
     request_max_bytes,
 )
+from airflow_provider_mysql_cdc.cdc.sink.topics import broker_ids
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 NAME = "statistics.interval.ms"
@@ -148,6 +151,35 @@ def test_the_brokers_are_asked_once_and_only_where_a_record_can_reach_their_limi
     assert request_max_bytes({"bootstrap.servers": "a:1"}) is None and asked == []
     assert [request_max_bytes(LARGE) for _ in range(2)] == [104_857_600] * 2 and len(asked) == 1
     assert request_max_bytes(LARGE | {"message.max.bytes": "many"}) is None
+
+
+class Cluster:
+    """An admin client of a cluster of two brokers, which counts what it is asked."""
+
+    def __init__(self, *answers: object) -> None:
+        self.broker_ids: tuple[int, ...] = ()
+        self.asked, self._answers = 0, list(answers)
+
+    def describe_cluster(self, **_: object) -> Future[object]:
+        self.asked += 1
+        return done(self._answers.pop(0))
+
+    def describe_configs(self, resources: list[object], **_: object) -> dict[object, Future[object]]:
+        return {resource: done({"a": SimpleNamespace(value=1)}) for resource in resources}
+
+
+def done(answer: object) -> Future[object]:
+    future: Future[object] = Future()
+    future.set_exception(answer) if isinstance(answer, Exception) else future.set_result(answer)
+    return future
+
+
+def test_a_client_asks_for_the_brokers_once_and_again_after_it_got_no_answer() -> None:
+    nodes = SimpleNamespace(nodes=[SimpleNamespace(id=1), SimpleNamespace(id=2)])
+    admin: Any = Cluster(KafkaException(KafkaError(KafkaError._TIMED_OUT)), nodes)
+    assert broker_ids(admin) == ()
+    assert [broker_ids(admin) for _ in range(2)] == [(1, 2)] * 2
+    assert broker_settings(admin) == {"a": "1"} and admin.asked == 2
 
 
 def test_a_key_is_shown_without_its_schema_and_not_at_full_length() -> None:

@@ -105,7 +105,7 @@ def test_topic_settings_that_a_person_has_verified_need_not_be_readable(
             module, "require_settings", lambda admin, topic, rule, verified: looked.append((topic, verified))
         )
     monkeypatch.setattr(internal_topics, "describe_topics", lambda admin, topics, at: dict.fromkeys(topics, INFO))
-    monkeypatch.setattr(internal_topics, "broker_count", lambda admin: 1)
+    monkeypatch.setattr(internal_topics, "broker_ids", lambda admin: (1,))
     monkeypatch.setattr(history, "existing_topics", lambda admin, topics: dict.fromkeys(topics, INFO))
     monkeypatch.setattr(history, "first_offsets", lambda admin, topic, partitions: {0: 0})
     cfg = config(topic__settings__verified=str(verified).lower())
