@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
+
 Row = Mapping[str, Any]
-"""Values of a row by column, as the record's format decodes them."""
+"""Values of a row by column, as JsonConverter writes them in whatever format the record is (bytes are Base64)."""
 
 
 class UnreadableRecord(Exception):
@@ -20,11 +23,13 @@ class EventRecord:
 
     Args:
         op: ``c``, ``u``, ``d``, ``r`` or ``t`` as in the envelope; empty for a tombstone and for a message that is no
-            change event (op ``m``, a heartbeat).
+            change event (op ``m``, a heartbeat). In TiCDC's protocol ``d`` for a record without a value.
         key: The fields of the key; None for a record without one.
         before: The row before the event; None if the record does not say.
         after: The row after the event; None if there is none.
-        source: The source block; empty where the format has none.
+        source: The source block; empty where the format has none. In TiCDC's protocol the extension's members.
+        forms: How the values of ``before`` and ``after`` are written; None if the record does not say.
+        key_forms: How those of the key are written; None if the record does not say.
     """
 
     op: str
@@ -32,12 +37,14 @@ class EventRecord:
     before: Row | None
     after: Row | None
     source: Row
+    forms: Forms | None = None
+    key_forms: Forms | None = None
 
 
 class EventReader(Protocol):
     """Read the records of one topic."""
 
-    def read(self, key: bytes | None, value: bytes | None) -> EventRecord:
+    def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:
         """Return what a record says.
 
         A record of a row that was read from the table and written by this package's encoders reads the same as the
@@ -46,6 +53,7 @@ class EventReader(Protocol):
         Args:
             key: The record's key.
             value: Its value.
+            headers: Its headers; those with GUIDs of schemas are read, where records have them.
 
         Raises:
             UnreadableRecord: It is not an event as the stream is configured to write them.

@@ -1,0 +1,130 @@
+"""Read keys or values that JsonConverter has written, with schemas or without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import orjson
+
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
+
+_MEMBERS = {"schema", "payload"}
+_HEAD, _PAYLOAD = b'{"schema":', b',"payload":'
+# A topic has few schemas at a time; one that several tables share has more.
+_MAX_SCHEMAS = 1024
+
+
+class PlainJson:
+    """Read keys or values without schemas.
+
+    Args:
+        part: ``key`` or ``value``, for messages.
+    """
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
+        """Return what the bytes hold; the forms of the values are not known.
+
+        Args:
+            data: The key or value.
+            headers: The record's headers, which are not read.
+
+        Raises:
+            UnreadableRecord: They are not JSON, or have a schema.
+        """
+        document = parse_json(self._part, data)
+        # A key may consist of columns of these names, but their values are no objects.
+        if isinstance(document, dict) and document.keys() == _MEMBERS and isinstance(document["schema"], dict):
+            raise UnreadableRecord(
+                f"the {self._part} has a schema, although {self._part}.converter.schemas.enable is false"
+            )
+        return document, None
+
+
+class JsonWithSchemas:
+    """Read keys or values with schemas, of which each is parsed once.
+
+    Args:
+        part: ``key`` or ``value``, for messages.
+        forms_of: Returns the forms of the values of a schema.
+    """
+
+    def __init__(self, part: str, forms_of: Callable[[Mapping[str, Any]], Forms]) -> None:
+        self._part, self._forms_of = part, forms_of
+        self._forms: dict[bytes, Forms] = {}
+        self._last: tuple[bytes, Forms] = b"\0", {}
+
+    def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
+        """Return the payload and the forms of its values.
+
+        Args:
+            data: The key or value.
+            headers: The record's headers, which are not read.
+
+        Raises:
+            UnreadableRecord: They are not JSON with a schema.
+        """
+        head, forms = self._last
+        if not data.startswith(head):
+            end = data.find(_PAYLOAD) + len(_PAYLOAD)
+            known = self._forms.get(data[:end])
+            if known is None:
+                return self._read_new(data, data[:end])
+            self._last = head, forms = data[:end], known
+        # What comes before is an object up to its member payload. A single value up to the last brace is that member.
+        if data.endswith(b"}"):
+            with suppress(orjson.JSONDecodeError):
+                return orjson.loads(memoryview(data)[len(head) : -1]), forms
+        return self._read_new(data, b"")
+
+    def _read_new(self, data: bytes, head: bytes) -> tuple[Any, Forms]:
+        """Read a document in full, and keep the forms of its schema if it ends where the payload begins."""
+        document = parse_json(self._part, data)
+        if not isinstance(document, dict) or document.keys() != _MEMBERS:
+            raise UnreadableRecord(
+                f"the {self._part} has no schema, although {self._part}.converter.schemas.enable is true"
+            )
+        schema, payload = document["schema"], document["payload"]
+        if schema is None and payload is None:
+            return None, {}
+        try:
+            forms = self._forms_of(schema)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UnreadableRecord(
+                f"the schema of the {self._part} is none of Connect's ({type(error).__name__}: {error})"
+            ) from error
+        with suppress(orjson.JSONDecodeError):
+            if head.startswith(_HEAD) and orjson.loads(head[len(_HEAD) : -len(_PAYLOAD)]) == schema:
+                if len(self._forms) >= _MAX_SCHEMAS:
+                    self._forms.clear()
+                self._forms[head] = forms
+        return payload, forms
+
+
+def parse_json(part: str, data: bytes) -> Any:
+    """Return what JSON text holds.
+
+    Args:
+        part: ``key`` or ``value``, for messages.
+        data: The text.
+
+    Raises:
+        UnreadableRecord: It is not JSON in UTF-8.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        with suppress(ValueError, RecursionError):
+            return json.loads(data.decode(), parse_constant=_refuse)  # half a surrogate pair, which orjson refuses
+        raise UnreadableRecord(f"the {part} is not JSON: {error}") from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -1,0 +1,65 @@
+"""How the values of a column are written: what a record's schema says of their type.
+
+An event that was written before an ALTER TABLE has the forms of the earlier structure; with them its values can be
+compared with those of the table (``value_meaning``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class ValueForm(NamedTuple):
+    """Describe how values of a column are written.
+
+    Args:
+        type: Literal type of Connect; in TiCDC's protocol ``tidb``.
+        name: Semantic type of Connect, or TiDB's type; empty for none.
+        scale: Scale of a decimal that is written as unscaled bytes; -1 for all other values.
+    """
+
+    type: str
+    name: str = ""
+    scale: int = -1
+
+
+Forms = Mapping[str, ValueForm]
+"""Forms by field."""
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+TIDB = "tidb"
+
+
+def connect_form(schema: Mapping[str, Any]) -> ValueForm:
+    """Return the form of values of a Connect schema.
+
+    Args:
+        schema: The schema as JsonConverter writes it.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is something else.
+    """
+    name = str(schema.get("name") or "")
+    scale = int(schema["parameters"]["scale"]) if name == DECIMAL else -1
+    return ValueForm(str(schema["type"]), name, scale)
+
+
+def struct_forms(schema: Mapping[str, Any]) -> Forms:
+    """Return the forms of the fields of a struct, as the key is one.
+
+    Args:
+        schema: Its Connect schema; errors as for ``connect_form``.
+    """
+    return {str(field["field"]): connect_form(field) for field in schema["fields"]}
+
+
+def row_forms(schema: Mapping[str, Any]) -> Forms:
+    """Return the forms of the columns in an envelope; empty for a schema that is none.
+
+    Args:
+        schema: Its Connect schema; errors as for ``connect_form``.
+    """
+    for field in schema["fields"]:
+        if field["field"] == "after":
+            return struct_forms(field)
+    return {}
