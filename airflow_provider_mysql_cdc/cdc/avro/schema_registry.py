@@ -31,6 +31,8 @@ from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySetti
 MAX_ID = 2**31 - 1
 """Confluent's wire format has four bytes for an id, a signed int of Java's."""
 _MAX_LISTED, _MAX_ERROR_CHARS = 10, 500
+# Error code of Confluent's API for an id without a schema; 404 alone may be of something else that answers.
+_SCHEMA_NOT_FOUND = 40403
 # Number of versions before the latest one that are compared.
 _MAX_OLDER_VERSIONS = 20
 
@@ -135,6 +137,36 @@ class SchemaRegistry:
                 remedy=f"remove {property_name}, so that each record begins with its schema id, or use a "
                 "registry that returns GUIDs",
             ) from None
+
+    def schema_text(self, schema_id: str) -> str | None:
+        """Return the text of a registered schema; None if the registry has no such schema.
+
+        Args:
+            schema_id: Its id, a number, or its GUID.
+
+        Raises:
+            RegistryError: The answer cannot be used, or the client cannot request GUIDs.
+            RegistryAuthError: The registry rejects the credentials.
+            RegistryConnectionError: The registry cannot be reached, or fails.
+        """
+        is_number = schema_id.isdecimal()
+        if not is_number and not hasattr(self._client, "get_schema_by_guid"):
+            raise RegistryError(
+                "the client of the schema registry cannot request a schema by its GUID",
+                where=f"schema {schema_id}, registry {self._settings.url}",
+                remedy="install confluent-kafka 2.11 or later where the Spark driver runs",
+            )
+        self._answer.forget()
+        try:
+            read = self._client.get_schema if is_number else self._client.get_schema_by_guid
+            text = read(int(schema_id) if is_number else schema_id).schema_str
+            if not isinstance(text, str):
+                raise TypeError(f"{text!r:.100} is not the text of a schema")
+            return text
+        except Exception as error:
+            if isinstance(error, self._registry_error_type) and error.error_code == _SCHEMA_NOT_FOUND:
+                return None
+            raise self._registry_error(error, f"(schema {schema_id})", "null", "records of a topic") from error
 
     def subject_count(self) -> int:
         """Return how many subjects the registry has; success shows that address and credentials are right.

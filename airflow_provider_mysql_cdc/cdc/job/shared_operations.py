@@ -62,7 +62,52 @@ class SchemaIdRequest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaTextRequest:
+    """Ask for the text of a schema that records name.
+
+    Args:
+        part: ``key`` or ``value``.
+        schema_id: Its id, a number, or its GUID.
+    """
+
+    part: F.ConverterPart
+    schema_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"part": self.part, "id": self.schema_id}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> SchemaTextRequest:
+        """Read what ``to_json`` wrote."""
+        return cls("key" if members["part"] == "key" else "value", str(members["id"]))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """Hold the text of a schema.
+
+    Args:
+        text: The text; None if the registry has no such schema.
+    """
+
+    text: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"text": self.text}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> SchemaText:
+        """Read what ``to_json`` wrote."""
+        text = members["text"]
+        return cls(None if text is None else str(text))
+
+
 PROPERTIES_KEY = TaskOperation("key", EmptyMessage, PropertiesKey)
 """A task asks for the key of its properties, before anything else."""
 SCHEMA_ID = TaskOperation("schema", SchemaIdRequest, SchemaId)
 """A task asks for the id of a schema, once for each."""
+SCHEMA_TEXT = TaskOperation("schema-text", SchemaTextRequest, SchemaText)
+"""A task asks for the text of a schema, once for each."""

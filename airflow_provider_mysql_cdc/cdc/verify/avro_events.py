@@ -46,7 +46,7 @@ class AvroPayloads:
     Args:
         part: Whether they are keys or values.
         lookup_schema: Returns the text of a schema.
-        guids: Whether headers have to contain GUIDs of schemas.
+        guids: Whether headers contain GUIDs of schemas, in place of ids before the bytes.
 
     Raises:
         ConfigError: fastavro is not installed.
@@ -76,14 +76,10 @@ class AvroPayloads:
         Raises:
             UnreadableRecord: It is not Avro in this wire format, or its schema is unknown.
         """
-        guid = next((content for name, content in headers if name == self._header), None) if headers else None
-        if guid is None and self._guids:
-            raise UnreadableRecord(f"the record has no header {self._header} with the GUID of its schema")
-        start = _PREFIX_BYTES if guid is None else 0
-        mark = data[:_PREFIX_BYTES] if guid is None else guid
+        mark, start = (self._header_mark(headers), 0) if self._guids else (data[:_PREFIX_BYTES], _PREFIX_BYTES)
         schema = self._schemas.get(mark)
         if not isinstance(schema, ReadableSchema):
-            schema = self._load(mark, schema, in_header=guid is not None)
+            schema = self._load(mark, schema)
         stream = io.BytesIO(data)
         stream.seek(start)
         try:
@@ -98,15 +94,21 @@ class AvroPayloads:
             raise UnreadableRecord(f"the {self._part} has bytes after its value of schema {self._id(mark)}")
         return AvroPayload(value, schema)
 
-    def _load(self, mark: bytes, reason: str | None, *, in_header: bool) -> ReadableSchema:
+    def _header_mark(self, headers: Headers) -> bytes:
+        mark = next((content for name, content in headers if name == self._header), None)
+        if mark is None:
+            raise UnreadableRecord(f"the record has no header {self._header} with the GUID of its schema")
+        return mark
+
+    def _load(self, mark: bytes, reason: str | None) -> ReadableSchema:
         """Return the schema that a record names.
 
         Raises:
             UnreadableRecord: It names none, or one that is not known.
         """
-        valid = (_GUID_VERSION, _GUID_BYTES) if in_header else (b"\0", _PREFIX_BYTES)
+        valid = (_GUID_VERSION, _GUID_BYTES) if self._guids else (b"\0", _PREFIX_BYTES)
         if (mark[:1], len(mark)) != valid:
-            place = f"header {self._header}" if in_header else self._part
+            place = f"header {self._header}" if self._guids else self._part
             start = mark[:_PREFIX_BYTES].hex() or "nothing"
             raise UnreadableRecord(f"the {place} begins with {start}, and not with a schema id")
         if reason is None:
@@ -139,7 +141,7 @@ class AvroPart:
     Args:
         part: Whether they are keys or values.
         lookup_schema: Returns the text of a schema.
-        guids: Whether headers have to contain GUIDs of schemas.
+        guids: Whether headers contain GUIDs of schemas, in place of ids before the bytes.
     """
 
     def __init__(self, part: F.ConverterPart, lookup_schema: LookupSchema, *, guids: bool = False) -> None:

@@ -24,7 +24,7 @@ _ROWS: Mapping[str, tuple[bool | None, bool | None]] = {
 _HEARTBEAT = {"ts_ms"}
 
 
-class PartReader(Protocol):
+class PayloadReader(Protocol):
     """Read keys, or values."""
 
     def read(self, data: bytes, headers: Headers = ()) -> tuple[Any, Forms | None]:
@@ -48,7 +48,7 @@ class EnvelopeEvents:
         values: Reads values.
     """
 
-    def __init__(self, keys: PartReader, values: PartReader) -> None:
+    def __init__(self, keys: PayloadReader, values: PayloadReader) -> None:
         self._keys, self._values = keys, values
 
     def read(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> EventRecord:

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import AvroPart, LookupSchema
-from airflow_provider_mysql_cdc.cdc.verify.envelope_events import EnvelopeEvents, PartReader
+from airflow_provider_mysql_cdc.cdc.verify.envelope_events import EnvelopeEvents, PayloadReader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader
 from airflow_provider_mysql_cdc.cdc.verify.json_events import JsonWithSchemas, PlainJson
 from airflow_provider_mysql_cdc.cdc.verify.ticdc_events import TicdcEvents
@@ -34,7 +34,7 @@ def event_reader(cfg: ConnectorConfig, topic: str, lookup_schema: LookupSchema) 
     return EnvelopeEvents(*(_part_reader(cfg, part, lookup_schema) for part in F.PARTS))
 
 
-def _part_reader(cfg: ConnectorConfig, part: F.ConverterPart, lookup_schema: LookupSchema) -> PartReader:
+def _part_reader(cfg: ConnectorConfig, part: F.ConverterPart, lookup_schema: LookupSchema) -> PayloadReader:
     registry = cfg.registry_settings(part)
     if registry is not None:
         return AvroPart(part, lookup_schema, guids=bool(registry.guids_for))

@@ -6,6 +6,7 @@ that moment ends at the views' position. So the topics hold exactly what the vie
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -40,6 +41,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
@@ -91,8 +93,8 @@ def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     request = VerifyRequest.from_json(spec.options)
 
     def verify_after_batch(context: BatchContext) -> dict[str, int]:
-        with named_errors(context.cfg):
-            return _VerifyRound(context, request, spec.run).verify()
+        with named_errors(context.cfg), contextlib.closing(SchemaTexts(context.cfg)) as schema_texts:
+            return _VerifyRound(context, request, spec.run, schema_texts).verify()
 
     other_work = drain_driver.OtherWork(
         verify_after_batch, lambda cfg, ledger: False, end_uncaptured_scans, ends_run=True
@@ -107,6 +109,7 @@ class _VerifyRound:
     context: BatchContext
     request: VerifyRequest
     run: str
+    schema_texts: SchemaTexts
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _batch: StartedBatch | None = None
     _counts: dict[str, int] = field(default_factory=dict)
@@ -181,6 +184,7 @@ class _VerifyRound:
             PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
             # The batch is continued, and shortened, by a drain.
             SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
+            self.schema_texts.handler(),
             NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
             RECORDS_UNREADABLE.handled_by(self._add_unreadable),
             TABLE_UNREAD.handled_by(self._add_unread),

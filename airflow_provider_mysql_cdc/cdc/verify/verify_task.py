@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_v
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
+from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
@@ -44,8 +45,8 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, history_entry, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.plain_json_reader import PlainJsonReader
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
@@ -186,7 +187,8 @@ class _PartReader:
     def _reader(self, topic: str) -> EventReader:
         reader = self._readers.get(topic)
         if reader is None:
-            reader = self._readers[topic] = PlainJsonReader()
+            reader = event_reader(self.cfg, topic, ask_driver_for_texts(self.channel))
+            self._readers[topic] = reader
         return reader
 
     def _read_rows(self, chunk: SnapshotChunk, formats: RecordFormats | None) -> Iterator[Block]:
@@ -203,8 +205,8 @@ class _PartReader:
         with stored_dates_allowed(self.conn, chunk.kinds):
             for block in stream_blocks(self.conn, sql, where):
                 emitter.emit_block(block, 0, {})
-                for key, value, partition, _ in collector.records:
-                    self._blocks.add(row_entry(compared, reader.read(key, value), partition))
+                for key, value, partition, headers in collector.records:
+                    self._blocks.add(row_entry(compared, reader.read(key, value, headers), partition))
                 collector.records.clear()
                 yield from self._blocks.take_full()
                 rows += block.rows
@@ -267,7 +269,7 @@ class _PartReader:
         bounds = {part.partition: (part.start, part.end)}
         for record in read_between(self.cfg.kafka_settings(), part.topic, bounds, timeout_s=READ_TIMEOUT_S):
             try:
-                self._add_event(tables, reader.read(record.key, record.value), record)
+                self._add_event(tables, reader.read(record.key, record.value, record.headers), record)
             except UnreadableRecord as error:
                 unreadable += 1
                 if len(examples) < MAX_UNREADABLE_EXAMPLES:

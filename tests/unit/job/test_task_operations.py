@@ -26,7 +26,12 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     WindowStart,
 )
 from airflow_provider_mysql_cdc.cdc.job import shared_operations as shared
-from airflow_provider_mysql_cdc.cdc.job.shared_operations import PropertiesKey, SchemaIdRequest
+from airflow_provider_mysql_cdc.cdc.job.shared_operations import (
+    PropertiesKey,
+    SchemaIdRequest,
+    SchemaText,
+    SchemaTextRequest,
+)
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import Arrival, BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
@@ -74,6 +79,20 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
         {"op": "schema", **SCHEMA},
         SchemaId(7, "g"),
         {"id": 7, "guid": "g"},
+    ),
+    (
+        shared.SCHEMA_TEXT,
+        SchemaTextRequest("value", "7"),
+        {"op": "schema-text", "part": "value", "id": "7"},
+        SchemaText("{}"),
+        {"text": "{}"},
+    ),
+    (
+        shared.SCHEMA_TEXT,
+        SchemaTextRequest("key", "g"),
+        {"op": "schema-text", "part": "key", "id": "g"},
+        SchemaText(None),
+        {"text": None},
     ),
     (READY, Arrival("ready"), {"op": "ready", "stage": "ready"}, EMPTY, {}),
     (AGAIN, Arrival("again1"), {"op": "ready", "stage": "again1"}, EMPTY, {}),
