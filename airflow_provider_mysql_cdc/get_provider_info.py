@@ -31,7 +31,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "mysql_cdc", "schema_registry", "spark_submit")],
-        "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental")],
+        "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental", "verify")],
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "triggers": [_modules("triggers", "binlog", "incremental", "job")],
         "connection-types": [_connection_type(), _registry_type()],
@@ -124,9 +124,9 @@ def _options() -> dict[str, Any]:
     return {
         "spark_jobs_folder": {
             "description": (
-                "Folder with this provider's Spark applications (snapshot_tables.py, drain_binlog.py). "
-                "If empty, the applications that are installed with the package are used. In Kubernetes cluster mode, "
-                "a folder inside the image, for example local:///opt/mysql_cdc."
+                "Folder with this provider's Spark applications (snapshot_tables.py, drain_binlog.py, "
+                "verify_topics.py). If empty, the applications that are installed with the package are used. In "
+                "Kubernetes cluster mode, a folder inside the image, for example local:///opt/mysql_cdc."
             ),
             "version_added": __version__,
             "type": "string",
@@ -156,6 +156,13 @@ def _options() -> dict[str, Any]:
             "version_added": __version__,
             "type": "string",
             "example": "@hourly",
+            "default": "none",
+        },
+        "verify_schedule": {
+            "description": "Cron expression of the DAG mysql_cdc_verify; none disables its schedule.",
+            "version_added": __version__,
+            "type": "string",
+            "example": "@weekly",
             "default": "none",
         },
         "backfill_schedule": {

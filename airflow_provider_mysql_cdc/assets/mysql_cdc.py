@@ -1,5 +1,7 @@
 """Assets of pipelines and their tables: ``mysql-cdc://host:port/prefix`` and ``mysql-cdc://host:port/prefix/db.table``.
 
+``mysql-cdc://host:port/prefix/verification`` gets an event for each verification.
+
 A DAG that is scheduled on a table's asset runs when a task has written records of that table:
 
     DAG("report", schedule=table_asset("mysql.example", "shop", "sales", "orders"), ...)
@@ -17,6 +19,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 SCHEME = "mysql-cdc"
 MYSQL_PORT = 3306
+VERIFICATION = "verification"
+"""Last part of the URI of a pipeline's verifications; that of a table has a dot."""
 
 
 def pipeline_uri(host: str, prefix: str, port: int = MYSQL_PORT) -> str:
@@ -42,6 +46,17 @@ def table_uri(host: str, prefix: str, db: str, table: str, port: int = MYSQL_POR
         port: The server's port.
     """
     return f"{pipeline_uri(host, prefix, port)}/{TableId(db, table).path()}"
+
+
+def verification_uri(host: str, prefix: str, port: int = MYSQL_PORT) -> str:
+    """Return the URI of a pipeline's verifications.
+
+    Args:
+        host: The MySQL server's name or address, as in the connection.
+        prefix: topic.prefix.
+        port: The server's port.
+    """
+    return f"{pipeline_uri(host, prefix, port)}/{VERIFICATION}"
 
 
 def pipeline_asset(host: str, prefix: str, port: int = MYSQL_PORT) -> Any:
@@ -72,6 +87,19 @@ def table_asset(host: str, prefix: str, db: str, table: str, port: int = MYSQL_P
     return Asset(table_uri(host, prefix, db, table, port))
 
 
+def verification_asset(host: str, prefix: str, port: int = MYSQL_PORT) -> Any:
+    """Return the asset of a pipeline's verifications; the extra of its events has the verdict.
+
+    Args:
+        host: The MySQL server's name or address, as in the connection.
+        prefix: topic.prefix.
+        port: The server's port.
+    """
+    from airflow.sdk import Asset
+
+    return Asset(verification_uri(host, prefix, port))
+
+
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Return a URI of the scheme in its normal form; Airflow calls this for every asset of the scheme.
 
@@ -85,7 +113,9 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     if not uri.hostname or not 1 <= len(path) <= 2:
         raise ValueError(f"{uri.geturl()}: write {SCHEME}://host:port/prefix or {SCHEME}://host:port/prefix/db.table")
     sanitized = pipeline_uri(uri.hostname, unquote(path[0]), uri.port or MYSQL_PORT)
-    if len(path) == 2:
+    if path[1:] == [VERIFICATION]:
+        sanitized += f"/{VERIFICATION}"
+    elif len(path) == 2:
         db, _, table = path[1].partition(".")
         if not db or not table or "." in table:
             raise ValueError(

@@ -37,7 +37,8 @@
         ├── LedgerMismatchError     stored offset and ledger contradict each other
         │   └── ForeignLedgerError  the ledger topic is another stream's or another program's
         ├── DamagedRecordError      a stored record is not of the form it was written in
-        └── NoOffsetError           nothing to start from
+        ├── NoOffsetError           nothing to start from
+        └── DifferencesFoundError   a verification found topics that differ from their tables
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-_DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain)\b")
+_DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain|verify)\b")
 # A DAG folder has the DAGs that somebody put there.
 _DAG_SOURCE = " (DAGs of airflow_provider_mysql_cdc.example_dags)"
 _MESSAGE = re.compile(
@@ -329,6 +330,12 @@ class NoOffsetError(StateError):
     """There is no offset and the configuration forbids to choose one."""
 
     advice = "Run mysql_cdc_snapshot first, or set snapshot.mode so that a drain may begin without one."
+
+
+class DifferencesFoundError(StateError):
+    """A verification that has to fail on differences found topics that differ from their tables."""
+
+    advice = "Find out what changed the rows or records; repair them with mysql_cdc_verify (a dry run first)."
 
 
 def _tree(base: type[CdcError]) -> list[type[CdcError]]:

@@ -111,7 +111,7 @@ def application_name(mode: str, context: Any) -> str:
     It consists of lower-case letters, digits and hyphens, which YARN, Kubernetes and event logs all accept.
 
     Args:
-        mode: ``drain`` or ``snapshot``.
+        mode: ``drain``, ``snapshot`` or ``verify``.
         context: Airflow's context.
     """
     ti = context["ti"]

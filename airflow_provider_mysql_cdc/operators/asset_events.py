@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri
+from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri, verification_uri
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
@@ -18,6 +18,9 @@ EVENT_ALIAS = AssetAlias("mysql_cdc")
 """Outlet of every task that can move an offset. Airflow creates an event for each asset among the outlets whenever a
 task succeeds, also when it did nothing. For an alias it creates only the events that the task adds, and their assets
 need not be known before the task runs."""
+
+MAX_EVENT_TABLES = 100
+"""Names of tables with differences in the event of a verification."""
 
 
 def add_run_events(
@@ -52,6 +55,21 @@ def add_run_events(
     for table, rows in tally.tables.items():
         if rows and table != OTHERS_LABEL:
             add_asset_event(context, f"{pipeline}/{table}", {**batch_range, "records": rows})
+
+
+def add_verification_event(context: Any, cfg: ConnectorConfig, summary: Mapping[str, Any]) -> None:
+    """Add the event of a verification; its extra has the verdict and the totals.
+
+    Args:
+        context: Airflow's context.
+        cfg: The connector's configuration.
+        summary: Counts of the verification (``verify_outcome.verify_summary``).
+    """
+    settings = cfg.connection_settings()
+    uri = verification_uri(settings.host, cfg.topic_prefix, settings.port)
+    different = [table for table, counts in summary["tables"].items() if counts["findings"]]
+    totals = {name: value for name, value in summary.items() if name not in ("tables", "tables_omitted")}
+    add_asset_event(context, uri, {**totals, "different": different[:MAX_EVENT_TABLES]})
 
 
 def add_asset_event(context: Any, asset: Asset | str, extra: Mapping[str, Any]) -> None:

@@ -6,22 +6,17 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.common import parse_seconds
-from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
+from airflow_provider_mysql_cdc.operators.give_way import run_or_give_way
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
     from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
-
-
-MAX_RACES = 3
-"""How often another run may start first before that is an error; each time may cost a start of Spark."""
 
 
 def drain_binlog(task: MySqlCdcDrainOperator, run: JobRun) -> dict[str, Any]:
@@ -34,7 +29,6 @@ def drain_binlog(task: MySqlCdcDrainOperator, run: JobRun) -> dict[str, Any]:
     Raises:
         AirflowSkipException: The task is to be skipped, because no job was started.
     """
-    from airflow_provider_mysql_cdc.cdc.job.run_lock import LOCK_LOST
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 
     skip_when_nothing_new = parse_bool(task.skip_when_nothing_new, "skip_when_nothing_new")
@@ -52,17 +46,8 @@ def drain_binlog(task: MySqlCdcDrainOperator, run: JobRun) -> dict[str, Any]:
             on_idle=idle_reasons.append,
         )
 
-    deadline = time.monotonic() + parse_seconds(task.run_for)
-    for attempts_left in reversed(range(MAX_RACES)):
-        try:
-            result = run.run_or_defer(plan_batch, deadline)
-        except (AirflowException, CdcError) as error:
-            if not attempts_left or not is_other_run_error(error) or LOCK_LOST in str(error):
-                raise
-            run.log("Another run has started first: %s; planning again", error)
-        else:
-            return _with_reason(run, result, idle_reasons, skip_when_nothing_new) if idle_reasons else result
-    raise AssertionError("the last attempt returns or raises")
+    result = run_or_give_way(run, plan_batch, time.monotonic() + parse_seconds(task.run_for))
+    return _with_reason(run, result, idle_reasons, skip_when_nothing_new) if idle_reasons else result
 
 
 def _with_reason(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 IDLE_POLL_S = 5.0
 """Seconds between two checks for new work while ``run_for`` lasts."""
+DRAINING_MODES = frozenset({"drain", "verify"})
+"""Modes in which batches are drained, so that the stored offset moves while the job runs."""
 PlanJob = Callable[[float], "PreparedJob | None"]
 """Plans a job that may run for so many seconds; None when there is nothing to do."""
 
@@ -36,15 +38,17 @@ class JobKind:
     """Describe what differs between the operators that run Spark jobs.
 
     Args:
-        mode: ``drain`` or ``snapshot``; part of the application's name.
+        mode: ``drain``, ``snapshot`` or ``verify``; part of the application's name.
         application: File name of the Spark application.
         run: Does the work of a task: takes the operator with its rendered arguments and its ``JobRun``, and returns the
             task's result.
+        complete: Adds to the result of a job that has ended while the task was deferred; takes the result too.
     """
 
     mode: str
     application: str
     run: Callable[[Any, JobRun], dict[str, Any]]
+    complete: Callable[[Any, JobRun, dict[str, Any]], dict[str, Any]] = lambda task, run, result: result
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class JobRun:
         Args:
             spec: The job.
         """
-        with following_ledger(self.cfg, self.store, self.log) if spec.mode == "drain" else nullcontext():
+        with following_ledger(self.cfg, self.store, self.log) if spec.mode in DRAINING_MODES else nullcontext():
             failure = self.spark.submit(spec)
         self.handle.raise_if_killed()
         return failure

@@ -63,7 +63,7 @@ def check_run_arguments(names: Iterable[str], opened: Iterable[str]) -> None:
         raise ConfigError(
             "the run sets arguments of the operator that a run may not set",
             where=", ".join(refused),
-            why="they decide where the job runs, which code it loads and who gets its secrets",
+            why="they decide where the job runs, which code it loads, who gets its secrets and where files are written",
             remedy="set them as text in the DAG file, or in the Spark connection; the DAG's author can let runs set "
             "single ones with the operator's argument run_arguments=[...]",
         )

@@ -241,7 +241,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
                 self._driver_handle.output_error = earlier.relay_output(self.log.info)
             job = earlier.job if earlier is not None else ""
             spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
-            result = run.settle(spec, None)
+            result = self.job_kind.complete(self, run, run.settle(spec, None))
             run.task_result.mark_reported()
             return result
         except CdcError as error:

@@ -30,9 +30,10 @@ from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_sna
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate"
-AROUND_JOB = ("settle_offset", "prepare_drain", "prepare_snapshot")
+AROUND_JOB = ("settle_offset", "prepare_drain", "prepare_snapshot", "prepare_verify")
 PASSWORD = "pa55-of-mysql"
 KAFKA_PASSWORD = "pa55-of-kafka"
 
@@ -161,6 +162,22 @@ class FakePipeline(ModuleType):
     ) -> FakeJob | None:
         self.again = again
         return self._job("snapshot", cfg, store, owner, 0.0)
+
+    def prepare_verify(
+        self,
+        cfg: ConnectorConfig,
+        store: Any,
+        owner: str,
+        log: Any,
+        request: VerifyRequest,
+        *,
+        on_idle: Callable[[IdleReason], None],
+    ) -> FakeJob | None:
+        job = self._job("verify", cfg, store, owner, 0.0)
+        if job is None:
+            on_idle(self.idle)
+            return None
+        return FakeJob(replace(job.spec, options=request.to_json()))
 
     def may_have_work(self, *_: Any) -> bool:
         """Have the next plan asked for at once."""

@@ -206,6 +206,7 @@ def shipped(name: str) -> DAG:
         ("mysql_cdc_pipeline", {}),
         ("mysql_cdc_adhoc_snapshot", {"tables": ["a.b"]}),
         ("mysql_cdc_reset_offset", {"confirm": "shop"}),
+        ("mysql_cdc_verify", {}),
     ],
 )
 def test_the_forms_of_the_package_s_dags_refuse_it(

@@ -76,6 +76,7 @@ def _facts(result: VerifyResult) -> Iterator[tuple[str, str]]:
     yield "run", result.run
     yield "asked for tables", ", ".join(request.tables) or "all captured"
     yield "keys", "all" if request.sample_percent >= 100 else f"a sample of {request.sample_percent:g} %"
+    yield "history of each key", "checked" if request.history else "not checked"
     yield "repair", str(request.repair)
     yield "tables", f"{totals.tables:,}, {totals.different:,} of them with differences"
     yield "rows", f"{totals.rows:,}"

@@ -115,6 +115,7 @@ def _circumstances(result: VerifyResult) -> str:
             f"{time_text(result.started_ms)}, {duration_s:,.0f} s",
             f"tables: {printable(', '.join(request.tables)) or 'all captured'}",
             "all keys" if request.sample_percent >= 100 else f"{request.sample_percent:g} % of the keys",
+            *(["the history of each key too"] if request.history else []),
             f"repair: {request.repair}",
             f"run {printable(result.run)}",
         ]

@@ -58,6 +58,7 @@ def test_the_dags_are_there_under_their_file_names(dags: dict[str, dict[str, obj
             "mysql_cdc_reset_offset",
             "mysql_cdc_adhoc_snapshot",
             "mysql_cdc_backfill",
+            "mysql_cdc_verify",
         }
         == {p.stem for p in DAGS}
     )

@@ -1,0 +1,117 @@
+"""What a verification has found: its result in the ledger, what of it is shown, and the error that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, StateError
+from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
+from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
+from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import count_verdicts, left_differences, most_different
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, TableVerdict, VerifyResult
+
+MAX_SUMMARY_TABLES = 1_000
+"""Tables in the summary, which Airflow stores in its database."""
+_MAX_LISTED = 5
+
+
+def verification_of_run(cfg: ConnectorConfig, owner: str, run_id: str) -> VerifyResult:
+    """Return the result that a job has written, without the values that must not be shown.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        run_id: Id of the run, as in the job's spec.
+
+    Raises:
+        StateError: There is none.
+    """
+    ledger = read_ledger(cfg, owner)
+    result = None if ledger is None else read_verify_result(ledger, run_id)
+    if result is None:
+        raise StateError(
+            "the verification ended without a result",
+            where=f"topic.prefix={cfg.topic_prefix}, run {run_id}",
+            why="the ledger has no verdicts of this run; another verification may have replaced them",
+            remedy="read the driver's log, and run the task again; it compares anew",
+            retriable=True,
+        )
+    return hide_values(cfg, result)
+
+
+def verify_summary(result: VerifyResult) -> dict[str, Any]:
+    """Return the counts as plain JSON of bounded size, without examples.
+
+    Args:
+        result: The result.
+    """
+    totals = count_verdicts(result)
+    by_name = sorted((verdict for verdict in result.tables if verdict.clean), key=lambda verdict: verdict.table)
+    listed = [*most_different(result), *by_name][:MAX_SUMMARY_TABLES]
+    return {
+        "run": result.run,
+        "offset": result.offset.to_json(),
+        "equal": result.equal,
+        "clean": result.clean,
+        "sample_percent": result.request.sample_percent,
+        "repair": str(result.request.repair),
+        "tables_compared": totals.tables,
+        "tables_different": totals.different,
+        "rows": totals.rows,
+        "records": totals.records,
+        "findings": {str(kind): count for kind, count in totals.findings.items()},
+        "repaired": {str(kind): count for kind, count in totals.repaired.items()},
+        "tables": {verdict.table: _table_summary(verdict) for verdict in listed},
+        "tables_omitted": len(result.tables) - len(listed),
+    }
+
+
+def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
+    """Return the error that says which differences are left; None when there is none, or all were repaired.
+
+    Args:
+        result: The result.
+    """
+    left = [(verdict, counts) for verdict in most_different(result) if (counts := left_differences(verdict))]
+    if not left:
+        return None
+    listed = [f"{verdict.table}: {counts_text(counts)}" for verdict, counts in left[:_MAX_LISTED]]
+    more = [f"and {len(left) - _MAX_LISTED:,} more"] if len(left) > _MAX_LISTED else []
+    return DifferencesFoundError(
+        f"{len(left):,} of {len(result.tables):,} tables differ from their topics",
+        where="; ".join([*listed, *more]),
+        why=f"topic.prefix={result.prefix} was compared at {result.offset.file}:{result.offset.pos}; the report in "
+        "this log has examples",
+        remedy=_remedy(result, [kind for _, counts in left for kind in counts]),
+    )
+
+
+def _table_summary(verdict: TableVerdict) -> dict[str, Any]:
+    return {
+        "rows": verdict.rows,
+        "records": verdict.records,
+        "findings": {str(kind): count for kind, count in verdict.findings.items()},
+        "repaired": {str(kind): count for kind, count in verdict.repaired.items()},
+        "not_judged": len(verdict.unknown),
+    }
+
+
+def _remedy(result: VerifyResult, kinds: Sequence[str]) -> str:
+    repair = {
+        RepairMode.NO: "run mysql_cdc_verify with repair=dry-run, then with repair=yes",
+        RepairMode.DRY_RUN: "run mysql_cdc_verify with repair=yes",
+        RepairMode.YES: "read in the log why rows were not repaired, then run mysql_cdc_verify with repair=yes again",
+    }[result.request.repair]
+    advice = ["find out what has changed them (docs/verify.md lists causes)"]
+    if STATE_DIFFERENCES.intersection(kinds):
+        advice.append(f"to write the rows as they are now, {repair}")
+    if not STATE_DIFFERENCES.issuperset(kinds):
+        advice.append(
+            "doubled, reordered, misplaced and unreadable records stay in a topic; docs/verify.md says what to do"
+        )
+    return "; ".join(advice)

@@ -1,0 +1,79 @@
+"""The files of a verification's report, in a folder that the author of the DAG names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+
+_FILE_MODE = 0o640
+
+
+def require_report_folder(folder: str) -> None:
+    """Create the folder if it is missing, and check that files can be written into it.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _folder_error(folder, error.strerror or str(error)) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _folder_error(folder, "this account may not write into it")
+
+
+def write_report_files(folder: str, result: VerifyResult) -> list[str]:
+    """Write the report as JSON and as an HTML page, and return the paths.
+
+    Args:
+        folder: The folder.
+        result: The result, without values that must not be shown.
+
+    Raises:
+        ConfigError: They cannot be written.
+    """
+    from airflow_provider_mysql_cdc.cdc.verify.report_html import report_html
+
+    prefix = re.sub(r"[^\w-]", "_", result.prefix)
+    started = datetime.fromtimestamp(result.started_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    texts = {
+        "json": json.dumps(result.to_json(), indent=1, ensure_ascii=False, default=str) + "\n",
+        "html": report_html(result),
+    }
+    require_report_folder(folder)
+    return [_write(Path(folder) / f"verify-{prefix}-{started}.{ending}", text) for ending, text in texts.items()]
+
+
+def _write(path: Path, text: str) -> str:
+    """Write a file as a whole; what reads it at the same time sees the old file or the new one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "wb") as out:
+            # A name with half of a surrogate pair has no UTF-8.
+            out.write(text.encode("utf-8", "backslashreplace"))
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise _folder_error(str(path.parent), error.strerror or str(error)) from error
+    return str(path)
+
+
+def _folder_error(folder: str, why: str) -> ConfigError:
+    return ConfigError(
+        "the report of the verification cannot be written",
+        where=f"report_dir={folder}",
+        why=why,
+        remedy="name a folder that the account of the Airflow worker may write into; the report is in this log too",
+    )

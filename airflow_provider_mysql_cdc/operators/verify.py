@@ -1,0 +1,175 @@
+"""The operator that compares tables with their topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowSkipException
+
+from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
+from airflow_provider_mysql_cdc.operators.asset_events import add_verification_event
+from airflow_provider_mysql_cdc.operators.common import run_key
+from airflow_provider_mysql_cdc.operators.give_way import run_or_give_way
+from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
+from airflow_provider_mysql_cdc.operators.report_files import require_report_folder, write_report_files
+from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+
+
+def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
+    """Drain, compare and report.
+
+    Args:
+        task: The operator, with rendered arguments.
+        run: Its jobs.
+
+    Raises:
+        AirflowSkipException: Another run of the stream is active, so nothing was compared.
+        TaskFailedError: Differences are left, and the task is to fail on them.
+    """
+    from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
+
+    request = _checked_request(task, run)
+    idle_reasons: list[IdleReason] = []
+
+    def plan_verification(_: float) -> PreparedJob | None:
+        idle_reasons.clear()
+        return prepare_verify(run.cfg, run.store, run.owner, run.log, request, on_idle=idle_reasons.append)
+
+    result = run_or_give_way(run, plan_verification, time.monotonic())
+    if idle_reasons:
+        # Batches of earlier tries and runs are reported by the next run: Airflow drops the events of a skipped task.
+        run.context["ti"].xcom_push(key="return_value", value=result | {"reason": idle_reasons[0].text})
+        raise AirflowSkipException(idle_reasons[0].text)
+    return report_verification(task, run, result)
+
+
+def _checked_request(task: MySqlCdcVerifyOperator, run: JobRun) -> VerifyRequest:
+    """Check the arguments before anything connects."""
+    from airflow_provider_mysql_cdc.cdc.operate.verify_arguments import parse_request
+
+    parse_bool(task.fail_on_difference, "fail_on_difference")
+    if task.report_dir:
+        require_report_folder(task.report_dir)
+    return parse_request(
+        tables=task.tables,
+        sample_percent=task.sample_percent,
+        repair=task.repair,
+        examples=task.examples,
+        show_values=parse_bool(task.show_values, "show_values"),
+        history=parse_bool(task.history, "history"),
+    )
+
+
+def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[str, Any]) -> dict[str, Any]:
+    """Read the verdicts of a job that has ended, write the reports, and return the task's result with their counts.
+
+    Args:
+        task: The operator.
+        run: Its jobs.
+        result: The result of the drain before the comparison.
+
+    Raises:
+        TaskFailedError: Differences are left, and the task is to fail on them.
+    """
+    from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import (
+        differences_error,
+        verification_of_run,
+        verify_summary,
+    )
+    from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
+
+    verification = verification_of_run(run.cfg, run.owner, run_key(run.context))
+    run.log("%s", report_text(verification))
+    summary = verify_summary(verification)
+    complete = result | {"verification": summary}
+    error = differences_error(verification) if parse_bool(task.fail_on_difference, "fail_on_difference") else None
+    if error is not None:
+        # Airflow stores what a task returns, and a task that fails returns nothing.
+        run.context["ti"].xcom_push(key="return_value", value=complete)
+    if task.report_dir:
+        paths = write_report_files(task.report_dir, verification)
+        run.log("The report was written to %s.", " and ".join(paths))
+    if error is not None:
+        raise error
+    add_verification_event(run.context, run.cfg, summary)
+    return complete
+
+
+class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
+    """Compare captured tables with their topics, and repair differences where that is wanted.
+
+    The stream is drained first. Then each topic, folded by key, is compared with its table at one position of the
+    binlog, while the source goes on: rows that are missing in the topic, rows that the table does not have (ghosts),
+    rows that differ, and records that are unreadable or in a wrong partition. The report is in the task's
+    log; the result has the counts. While another run of the stream is active the task is skipped, and nothing is
+    compared.
+
+    Args:
+        tables: Names ``database.table`` or regular expressions for them; one, a list, or a list's JSON text; none means
+            all captured tables. (templated)
+        sample_percent: Share of the keys that is compared, above 0 and at most 100. (templated)
+        repair: ``no``, ``dry-run`` or ``yes``: missing and differing rows are written again, ghosts are deleted. The
+            property ``repair.max.rows`` limits it. (templated)
+        examples: Examples of each kind of difference in the report, per table. (templated)
+        show_values: Whether the report has values of rows; those of masked and hashed columns are never shown.
+            (templated)
+        history: Whether the events of each key are also checked one after the other: doubled and reordered events,
+            deletes without a tombstone. (templated)
+        fail_on_difference: Whether the task fails when differences are left. (templated)
+        report_dir: Folder on the worker for the report as JSON and as an HTML page; None writes no files. The author of
+            the DAG chooses it, never a run. (templated)
+        kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``.
+
+    Raises:
+        AirflowFailException: A retry will not help; the text names the error and what to do.
+        AirflowException: A retry can help.
+    """
+
+    template_fields: Sequence[str] = (
+        *MySqlCdcSparkOperator.template_fields,
+        "tables",
+        "sample_percent",
+        "repair",
+        "examples",
+        "show_values",
+        "history",
+        "fail_on_difference",
+        "report_dir",
+    )
+    author_arguments = MySqlCdcSparkOperator.author_arguments | {"report_dir"}
+    rejected_arguments: ClassVar[Mapping[str, str]] = {
+        **MySqlCdcSparkOperator.rejected_arguments,
+        "run_for": "the task drains once, and runs until the tables are compared",
+    }
+    job_kind = JobKind("verify", "verify_topics.py", verify_tables, report_verification)
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | str = (),
+        sample_percent: float | str = 100,
+        repair: str = "no",
+        examples: int | str = 10,
+        show_values: bool | str = True,
+        history: bool | str = False,
+        fail_on_difference: bool | str = False,
+        report_dir: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.sample_percent = sample_percent
+        self.repair = repair
+        self.examples = examples
+        self.show_values = show_values
+        self.history = history
+        self.fail_on_difference = fail_on_difference
+        self.report_dir = report_dir
