@@ -7,6 +7,8 @@ one of ours.
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +18,11 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ForeignLedgerError, SchemaError
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ForeignLedgerError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
@@ -170,3 +175,65 @@ def test_two_streams_share_no_ledger(pipeline: Pipeline, root: Any, database: st
     assert content(pipeline, topic) == before
     with pytest.raises(ForeignLedgerError):
         kafka_clients.ledger(other.cfg).read()
+
+
+def signal_of(pipeline: Pipeline) -> None:
+    send_signal(pipeline.cfg, checked_signal(pipeline.cfg, "log", {"message": "m"}))
+
+
+def job_error_of(pipeline: Pipeline) -> None:
+    spec = JobSpec("drain", pipeline.cfg.properties(), {}, pipeline.owner, id="one")
+    write_job_error(spec, StateError("the job failed"), pipeline.log)
+
+
+def driver_of(pipeline: Pipeline) -> None:
+    with JobLedger(pipeline.cfg):
+        pass
+
+
+@pytest.mark.parametrize("first_record", [signal_of, job_error_of, driver_of])
+@pytest.mark.req("TOPIC-08")
+def test_a_ledger_belongs_to_the_stream_of_its_first_record(
+    pipeline: Pipeline, root: Any, database: str, first_record: Any
+) -> None:
+    topic = pipeline.properties["ledger.topic"] = f"{database}_ledger"
+    kafka_clients.ledger(pipeline.cfg).ensure()
+    other = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.cfg.topic_prefix}2"}, MemoryOffsetStore())
+    first_record(pipeline)
+    before = content(pipeline, topic)
+    assert before[0][0] == f"owner/{pipeline.cfg.topic_prefix}".encode()
+    for run in (other.snapshot, other.drain, lambda: signal_of(other), lambda: driver_of(other)):
+        with pytest.raises(ForeignLedgerError, match=rf"belongs to topic\.prefix={pipeline.cfg.topic_prefix}, not to"):
+            run()
+    job_error_of(other)
+    assert content(pipeline, topic) == before
+    assert pipeline.snapshot().complete
+
+
+@pytest.mark.req("TOPIC-08")
+def test_streams_that_begin_in_one_ledger_at_the_same_moment_are_told_apart(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    topic = pipeline.properties["ledger.topic"] = f"{database}_ledger"
+    kafka_clients.ledger(pipeline.cfg).ensure()
+    prefix = pipeline.cfg.topic_prefix
+    cfgs = [Pipeline(pipeline.properties | {"topic.prefix": f"{prefix}{n}"}, MemoryOffsetStore()).cfg for n in range(6)]
+    start = threading.Barrier(len(cfgs))
+
+    def claim(cfg: ConnectorConfig) -> str:
+        ledger = kafka_clients.ledger(cfg)
+        ledger.exists()
+        start.wait()
+        try:
+            ledger.claim()
+        except ForeignLedgerError as error:
+            return error.what
+        return cfg.topic_prefix
+
+    with ThreadPoolExecutor(len(cfgs)) as pool:
+        results = list(pool.map(claim, cfgs))
+    owner = content(pipeline, topic)[0][0].decode().removeprefix("owner/")  # type: ignore[union-attr]
+    assert results.count(owner) == 1
+    assert sum(f"belongs to topic.prefix={owner}, not to" in result for result in results) == len(cfgs) - 1
+    claims = dict(content(pipeline, topic))
+    assert [key for key, value in claims.items() if value] == [f"owner/{owner}".encode()]

@@ -80,6 +80,11 @@ class MemoryKafka:
                     seen.append(record)
         return seen
 
+    def append(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """Write a record outside of any transaction to partition 0."""
+        log = self.logs[topic, 0]
+        log.append((_Transaction("committed"), TopicRecord(0, len(log), key, value, 0)))
+
     def expire(self, transactional_id: str) -> None:
         """Let the transaction of an id time out: the broker aborts it and bumps the epoch."""
         producer = self.producers[transactional_id]

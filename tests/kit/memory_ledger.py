@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerValues
+from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
@@ -12,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 
 
@@ -38,6 +41,15 @@ class MemoryLedger:
         """Create the topic when it is missing."""
         self._kafka.create(self.topic)
 
+    def claim(self) -> None:
+        """Record whose the ledger is; see ``Ledger.claim``."""
+
+        def write(key: str, value: bytes | None) -> None:
+            self._kafka.append(self.topic, key.encode(), value)
+
+        if self.topic in self._kafka.topic_ids:
+            claim_ledger(self._prefix, self.peek, write)
+
     def read(
         self,
         timeout_s: float = 60.0,
@@ -61,12 +73,17 @@ class MemoryLedger:
             seen = build_ledger_state(everything, require_parts=False)
             self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))
             records = self._kafka.committed(self.topic, wait=True)
-        return build_ledger_state({(r.key or b"").decode(): r.value for r in records}, topic_id)
+        return self._own_state(records, topic_id)
 
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; see ``Ledger.peek``."""
         records = self._kafka.committed(self.topic)
-        return build_ledger_state({(r.key or b"").decode(): r.value for r in records})
+        return self._own_state(records)
+
+    def _own_state(self, records: Iterable[TopicRecord], topic_id: str | None = None) -> LedgerState:
+        state = build_ledger_state(LedgerValues().with_records(records).values, topic_id)
+        require_own_prefix(self.topic, self._prefix, state)
+        return state
 
     def fence(self, writers: Iterable[int | str]) -> None:
         """Fence writers; twin of ``fence.fence``."""

@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
-from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import require_own_prefix, require_own_records
+from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix, require_own_records
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.fence import fence
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
@@ -139,6 +140,21 @@ class Ledger:
     def exists(self) -> bool:
         """Return whether the topic exists."""
         return self.topic in partition_counts(self._admin(), [self.topic])
+
+    def claim(self) -> None:
+        """Record that the ledger is this stream's, before its first other record; see ``claim_ledger``.
+
+        Raises:
+            SinkError: Kafka refuses or does not answer.
+            ForeignLedgerError: The ledger belongs to another topic.prefix or another program (TOPIC-08).
+        """
+        if not self.exists():
+            return
+
+        def write(key: str, value: bytes | None) -> None:
+            write_plain(self._settings, [SideRecord(self.topic, key.encode(), value)])
+
+        claim_ledger(self._prefix, self.peek, write)
 
     def read(
         self,

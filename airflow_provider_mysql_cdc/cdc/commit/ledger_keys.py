@@ -5,6 +5,8 @@ The texts are stored: a ledger is read by later versions, so they do not change.
 
 from __future__ import annotations
 
+OWNER_PREFIX = "owner/"
+"""A stream that claims the ledger before it writes anything else; ``topic.prefix`` follows. The first one owns it."""
 PLAN_KEY = "plan"
 """The plan in force (``plan.BatchPlan``)."""
 PART_PREFIX = "plan/"
@@ -58,6 +60,11 @@ REPAIR_PREFIX = "repair/"
 """What a verification has repaired in a table: who, when, how many; the run and the table's name follow."""
 JOB_ERROR_PREFIX = "error/"
 """The error that a job ended with; a number follows."""
+
+
+def owner_key(prefix: str) -> str:
+    """Return the key of a stream's claim."""
+    return f"{OWNER_PREFIX}{prefix}"
 
 
 def writer_key(writer: int) -> str:

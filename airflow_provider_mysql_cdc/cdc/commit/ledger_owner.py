@@ -1,13 +1,19 @@
-"""Check that the ledger topic holds this stream's records only, so that nothing is added to the topic of others."""
+"""Check that the ledger topic holds this stream's records only, so that nothing is added to the topic of others.
+
+A stream claims the ledger before it writes anything else. A claim is a record without a transaction, under a key of its
+own, and is written once: of two streams that begin in one empty topic at the same moment, both read both claims, and
+the first one owns the ledger.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from airflow_provider_mysql_cdc.cdc.commit import ledger_keys as keys
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import ForeignLedgerError
 from airflow_provider_mysql_cdc.cdc.model.record_owner import connect_record, describe_record
 
@@ -49,7 +55,7 @@ def require_own_records(topic: str, values: LedgerValues) -> None:
 
 
 def require_own_prefix(topic: str, prefix: str, state: LedgerState) -> None:
-    """Check that the plan in force is this stream's.
+    """Check that the ledger was claimed by this stream, and that the plan in force is its own.
 
     Args:
         topic: The ledger topic.
@@ -59,8 +65,8 @@ def require_own_prefix(topic: str, prefix: str, state: LedgerState) -> None:
     Raises:
         ForeignLedgerError: It is another stream's (TOPIC-08).
     """
-    ledger_prefix = state.plan.prefix if state.plan else ""
-    if ledger_prefix not in ("", prefix):
+    prefixes = (state.owner, state.plan.prefix if state.plan else "")
+    if ledger_prefix := next((p for p in prefixes if p not in ("", prefix)), ""):
         raise ForeignLedgerError(
             f"the ledger belongs to topic.prefix={ledger_prefix}, not to {prefix}",
             where=f"topic {topic}",
@@ -68,6 +74,29 @@ def require_own_prefix(topic: str, prefix: str, state: LedgerState) -> None:
             remedy=f"set topic.prefix back to {ledger_prefix}; or set another ledger.topic for the new one "
             "and take a new snapshot",
         )
+
+
+def claim_ledger(prefix: str, peek: Callable[[], LedgerState], write: Callable[[str, bytes | None], None]) -> None:
+    """Record that the ledger is this stream's, unless it says so already; ledgers of older versions say so by a plan.
+
+    Args:
+        prefix: ``topic.prefix``.
+        peek: Returns the ledger, or raises ``ForeignLedgerError``.
+        write: Writes the value of a key at once, outside of any transaction.
+
+    Raises:
+        ForeignLedgerError: It is another stream's or program's; of this stream nothing is left in it.
+    """
+    state = peek()
+    if state.owner or state.plan is not None:
+        return
+    key = keys.owner_key(prefix)
+    write(key, encode({"prefix": prefix}))
+    try:
+        peek()
+    except ForeignLedgerError:
+        write(key, None)
+        raise
 
 
 def _is_foreign(key: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     CHUNK_PREFIX,
     OUTCOME_KEY,
+    OWNER_PREFIX,
     PART_PREFIX,
     PLAN_KEY,
     SCHEMA_KEY_PREFIX,
@@ -65,6 +66,8 @@ def build_ledger_state(
     chunk_records, signals = _pop_prefix(parsed.values, CHUNK_PREFIX), _pop_prefix(parsed.values, SIGNAL_PREFIX)
     return LedgerState(
         plan=_read_plan(records.get(PLAN_KEY), parsed.parts, where, require_parts=require_parts),
+        # A claim is written once, so the claims are in the order in which they were made.
+        owner=next(iter(_pop_prefix(parsed.values, OWNER_PREFIX)), ""),
         markers={m.writer: m for m in parsed.markers},
         chunks=chunk_records,
         snapshot=parsed.values.pop(SNAPSHOT_KEY, None),

@@ -72,6 +72,7 @@ class LedgerState:
         signals: Values of ``signal/...`` keys, the key without that prefix: signals that the driver has not processed.
         schemas: Ids of Avro key schemas, by ``schema_id_records.schema_key_name``.
         verdicts: The last verdict about each table as JSON text, by its name (``verify.verdict_records``).
+        owner: ``topic.prefix`` of the stream that has claimed the ledger first; empty in ledgers of older versions.
     """
 
     plan: BatchPlan | None = None
@@ -87,6 +88,7 @@ class LedgerState:
     signals: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     schemas: Mapping[str, RecordedSchemaId] = field(default_factory=dict)
     verdicts: Mapping[str, bytes] = field(default_factory=dict)
+    owner: str = ""
 
     @property
     def empty(self) -> bool:

@@ -22,6 +22,9 @@ class LedgerStore(Protocol):
     def ensure(self) -> None:
         """Create the topic when it is missing; otherwise check it."""
 
+    def claim(self) -> None:
+        """Record that the ledger is this stream's, before its first other record."""
+
     def read(
         self,
         timeout_s: float = 60.0,

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ForeignLedgerError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -100,13 +101,11 @@ def write_job_error(spec: JobSpec, error: CdcError, log: Log) -> None:
     """
     if not spec.id:
         return
-    if isinstance(error, ForeignLedgerError):
-        log("the error is not written to the ledger topic, which is not this stream's; the operator reads that there")
-        return
     try:
         cfg = _ledger_config(spec.properties)
         value = {"job": spec.id, "owner": spec.owner, "error": error.to_json(), "ts_ms": time.time_ns() // 1_000_000}
         record = SideRecord(cfg.ledger_topic, job_error_key(spec.owner).encode(), encode(value))
+        kafka_clients.ledger(cfg).claim()  # nothing is written into another stream's ledger
         write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
     except CdcError as write_error:
         log(f"the error could not be written to the ledger: {type(write_error).__name__}: {write_error.message()}")

@@ -70,6 +70,11 @@ class JobLedger:
 
     def __enter__(self) -> JobLedger:
         self._ledger.__enter__()
+        try:
+            self._ledger.claim()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -113,7 +113,7 @@ def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
             why="no snapshot and no drain of this topic.prefix has run yet, or the topic was deleted",
             remedy="run mysql_cdc_snapshot or mysql_cdc_drain first, or correct topic.prefix and ledger.topic",
         )
-    kafka_clients.ledger(cfg).peek()  # nothing is written into another stream's ledger
+    kafka_clients.ledger(cfg).claim()  # nothing is written into another stream's ledger
     key = signal.ledger_key(uuid.uuid5(_KEY_NAMESPACE, signal.id).hex)
     sent = replace(signal, sent_ms=time.time_ns() // 1_000_000)
     write_plain(cfg.kafka_settings(), [SideRecord(cfg.ledger_topic, key.encode(), encode(sent.to_json()))])

@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from kit.memory_kafka import MemoryKafka
+from kit.memory_ledger import MemoryLedger
 from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerValues
-from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import require_own_prefix, require_own_records
+from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix, require_own_records
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.errors import ERROR_TYPES, ForeignLedgerError
 
@@ -19,7 +21,8 @@ def values(*keys: str, value: bytes | None = b"{}") -> LedgerValues:
 
 
 OWN = ("plan", "plan/3", "snapshot-table/d.t", "writer/0", "chunk/d.t/0", "topic/t", "error/12", "told",
-       "unchecked/d.t", "incremental/state", "signal/airflow/x", "signal-offset", "signals-taken")  # fmt: skip
+       "unchecked/d.t", "incremental/state", "signal/airflow/x", "signal-offset", "signals-taken",
+       "owner/p")  # fmt: skip
 
 
 def test_every_key_of_the_ledger_is_its_own() -> None:
@@ -55,3 +58,52 @@ def test_the_plan_of_another_stream_is_named() -> None:
         require_own_prefix("l", "shop", LedgerState(plan=replace(plan(), prefix=prefix)))
     with pytest.raises(ForeignLedgerError, match=r"belongs to topic\.prefix=other, not to shop"):
         require_own_prefix("l", "shop", LedgerState(plan=replace(plan(), prefix="other")))
+
+
+@pytest.mark.req("TOPIC-08")
+def test_the_first_stream_owns_a_ledger_before_anything_is_planned() -> None:
+    kafka = MemoryKafka()
+    first, second = MemoryLedger(kafka, "l", "first"), MemoryLedger(kafka, "l", "second")
+    first.claim()
+    assert not kafka.logs["l", 0]  # there is no topic yet
+    first.ensure()
+    first.claim(), first.claim()
+    assert [r.key for r in kafka.committed("l")] == [b"owner/first"]
+    for use in (second.claim, second.peek, second.read):
+        with pytest.raises(ForeignLedgerError, match=r"belongs to topic\.prefix=first, not to second"):
+            use()
+    assert len(kafka.committed("l")) == 1 and first.peek().owner == "first"
+
+
+@pytest.mark.req("TOPIC-08")
+def test_of_two_streams_that_claim_at_the_same_moment_the_first_one_stays() -> None:
+    kafka = MemoryKafka()
+    first, second = MemoryLedger(kafka, "l", "first"), MemoryLedger(kafka, "l", "second")
+    first.ensure()
+    reads: list[LedgerState] = []
+
+    def peek() -> LedgerState:
+        reads.append(second.peek())
+        if len(reads) == 1:
+            first.claim()
+        return reads[-1]
+
+    with pytest.raises(ForeignLedgerError, match=r"belongs to topic\.prefix=first"):
+        claim_ledger("second", peek, lambda key, value: kafka.append("l", key.encode(), value))
+    assert [(r.key, r.value is None) for r in kafka.committed("l")] == [
+        (b"owner/first", False),
+        (b"owner/second", False),
+        (b"owner/second", True),
+    ]
+    first.claim()
+    assert first.peek().owner == "first" and len(kafka.committed("l")) == 3
+
+
+def test_a_ledger_of_an_older_version_is_not_claimed() -> None:
+    kafka = MemoryKafka()
+    ledger = MemoryLedger(kafka, "l", "p")
+    ledger.ensure()
+    ledger.begin(replace(plan(), prefix="p"))
+    count = len(kafka.committed("l"))
+    ledger.claim()
+    assert len(kafka.committed("l")) == count and ledger.peek().owner == ""

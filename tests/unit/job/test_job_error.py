@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,6 +42,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | None]:
             records[key.decode()] = value
 
     monkeypatch.setattr(last_words, "write_plain", write)
+    monkeypatch.setattr(last_words.kafka_clients, "ledger", lambda cfg: Mock())
     return records
 
 
@@ -109,6 +111,7 @@ def test_an_error_that_cannot_be_reported_hides_nothing(monkeypatch: pytest.Monk
         raise SinkConnectionError("no broker answers")
 
     monkeypatch.setattr(last_words, "write_plain", refuse)
+    monkeypatch.setattr(last_words.kafka_clients, "ledger", lambda cfg: Mock())
     lines: list[str] = []
     assert type(end(spec_of(), BinlogPurgedError("gone"), lines)) is BinlogPurgedError
     assert "no broker answers" in lines[0]

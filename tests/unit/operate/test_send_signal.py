@@ -42,7 +42,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     monkeypatch.setattr(send_signal, "make_admin", lambda settings: None)
     monkeypatch.setattr(send_signal, "partition_counts", lambda admin, topics: dict.fromkeys(topics, 1))
     monkeypatch.setattr(send_signal, "write_plain", write)
-    monkeypatch.setattr(kafka_clients, "ledger", lambda _: SimpleNamespace(peek=LedgerState))
+    monkeypatch.setattr(kafka_clients, "ledger", lambda _: SimpleNamespace(claim=LedgerState))
     return records
 
 
