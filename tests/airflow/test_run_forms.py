@@ -91,10 +91,9 @@ def run_form(properties: dict[str, Any], **arguments: Any) -> str:
             task_id="send",
             signal_type="log",
             data={"message": "x"},
-            channel="source",
             signal_id="s",
             properties="{{ params.properties | tojson }}",
-            **arguments,
+            **{"channel": "source"} | arguments,
         )
     operator.render_template_fields({"dag": dag, "params": {"properties": properties}})
     with pytest.raises(Exception) as caught:
@@ -323,3 +322,28 @@ def test_a_form_s_text_is_never_rendered_as_a_template(fakes: Any, monkeypatch: 
     (signal,) = stream.sent
     (condition,) = json.loads(signal.data)["additional-conditions"]
     assert condition["filter"].startswith("`{{ conn.mysql_cdc_default.password }}` >= ")
+
+
+def test_a_form_s_kafka_connection_gets_no_account_of_another_connection(
+    own: Listener, other: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers, or brokers of signals, of the connection that the form names; or its account for those of the stream."""
+    account = {"sasl.mechanism": "PLAIN", "sasl.username": "cdc", "sasl.password": PASSWORD}
+    account["security.protocol"] = "SASL_PLAINTEXT"
+    stream = {"topic.prefix": "shop", "signal.enabled.channels": "airflow,kafka", "signal.kafka.topic": "signals"}
+    stream_account = {f"kafka.{name}": value for name, value in account.items()}
+    other_brokers = {"bootstrap.servers": other.address}
+    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("airflow", stream_account, other_brokers),
+        ("kafka", stream_account, other_brokers),
+        ("airflow", {"kafka.bootstrap.servers": own.address}, account | other_brokers),
+        ("kafka", {"signal.kafka.bootstrap.servers": own.address}, account | other_brokers),
+    ]
+    for channel, extra, form_connection in cases:
+        mysql = {"conn_type": "mysql_cdc", "host": "127.0.0.1", "port": own.port, "login": "cdc", "password": "x"}
+        monkeypatch.setenv("AIRFLOW_CONN_MYSQL_CDC_DEFAULT", json.dumps(mysql | {"extra": stream | extra}))
+        monkeypatch.setenv("AIRFLOW_CONN_FORM", json.dumps({"conn_type": "kafka", "extra": form_connection}))
+        error = run_form({}, channel=channel, kafka_conn_id="form")
+        assert error.startswith("TaskFailedError ConfigError: brokers and account of Kafka come from"), error
+        assert "(connection form)" in error and "(connection mysql_cdc_default)" in error and PASSWORD not in error
+        assert (own.connected, other.connected) == (0, 0)

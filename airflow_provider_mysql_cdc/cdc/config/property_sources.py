@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config import read_properties
 from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
+from airflow_provider_mysql_cdc.cdc.config.kafka_account import require_own_brokers
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -71,8 +72,11 @@ class ResolvedProperties:
         """Check the properties and return the configuration.
 
         Raises:
-            ConfigError: With every problem and the place of each property.
+            ConfigError: With every problem and the place of each property; or the account of Kafka is not of the place
+                that its brokers come from.
         """
+        private_labels = frozenset(source.label for source in self.sources if source.is_private)
+        require_own_brokers(self.properties, self.origins, private_labels)
         result = read_properties.read_properties(self.properties, self.describe_sources)
         if result.problems:
             raise config_error(self._hide_values(result.problems), self.origins)
