@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import orjson
+
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
@@ -12,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row,
 from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
+_WITH_SCHEMA = frozenset({"schema", "payload"})
 _POSITION_BITS = 44
 """Bits of an order for the position in a file; MySQL's files may grow beyond 4 GiB with a large transaction."""
 
@@ -26,9 +29,35 @@ def source_order(source: Row) -> int:
     if not isinstance(file, str) or not isinstance(pos, int):
         return 0
     try:
-        return (file_number(file) << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
+        return position_order(file_number(file), pos)
     except ValueError:
         return 0
+
+
+def position_order(file: int, pos: int) -> int:
+    """Return a place in the binlog as a number of 64 bits.
+
+    Args:
+        file: Number of the file.
+        pos: Position in it.
+    """
+    return (file << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def key_bytes_of(key: bytes) -> bytes:
+    """Return the canonical bytes of a key in JSON, with or without its schema.
+
+    Args:
+        key: The record's key.
+
+    Raises:
+        UnreadableRecord: It is not a key.
+    """
+    try:
+        document = orjson.loads(key)
+        return row_bytes(document["payload"] if document.keys() == _WITH_SCHEMA else document)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UnreadableRecord(f"the key cannot be read: {error}") from None
 
 
 def event_entries(compared: ComparedTable, record: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:

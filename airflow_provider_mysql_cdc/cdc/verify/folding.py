@@ -239,7 +239,11 @@ class BucketFold:
             self._judge_values(found, state.row, event_row)
 
     def _judge_values(self, found: FoundDifference, row: bytes, event_row: bytes) -> None:
-        difference = self._compare(found.table, row_values(row), row_values(event_row))
+        try:
+            difference = self._compare(found.table, row_values(row), row_values(event_row))
+        except ValueError:
+            self._note(replace(found, kind=DifferenceKind.UNREADABLE, event_row=None))
+            return
         counts = self._counts(found.table)
         counts.partial += difference.partial
         for column in difference.columns:

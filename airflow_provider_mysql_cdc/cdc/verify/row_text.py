@@ -36,6 +36,20 @@ def row_values(text: bytes) -> dict[str, Any]:
     return values
 
 
+def same_value(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, of which either may be carried as its digest.
+
+    Args:
+        one: A value, as ``row_values`` returns it.
+        other: Another.
+    """
+    return bool(one == other) or (_is_digest(one) != _is_digest(other) and _shortened(one) == _shortened(other))
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(DIGEST_MARK)
+
+
 def _shortened(value: Any) -> Any:
     if isinstance(value, (int, float)) or value is None:
         return value

@@ -59,6 +59,7 @@ from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResu
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
+from airflow_provider_mysql_cdc.cdc.verify.row_text import same_value
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
@@ -372,5 +373,5 @@ def _estimated_rows(conn: Any, table: TableId) -> int:
 
 def _compare_values(table: int, row: Mapping[str, Any], event_row: Mapping[str, Any]) -> RowDifference:
     """Compare the columns that the event has."""
-    columns = tuple(name for name, value in row.items() if name in event_row and event_row[name] != value)
+    columns = tuple(name for name, value in row.items() if name in event_row and not same_value(event_row[name], value))
     return RowDifference(columns, partial=any(name not in event_row for name in row))

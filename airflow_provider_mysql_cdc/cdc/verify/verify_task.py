@@ -12,13 +12,10 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns, selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, write_batch
-from airflow_provider_mysql_cdc.cdc.drain.row_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_view
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import snapshot_source
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import OPENED
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_view
@@ -29,12 +26,10 @@ from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
-from airflow_provider_mysql_cdc.cdc.model.records import Headers, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_between
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
-from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowEmitter, make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
@@ -44,9 +39,12 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
     tables_by_topic,
 )
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, history_entry, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import can_slice
+from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
+from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
@@ -59,7 +57,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
 
 READ_TIMEOUT_S = 120.0
 """Seconds without a record of a topic after which a task fails."""
-MAX_UNREADABLE_EXAMPLES = 20
+MAX_EXAMPLES = 20
 """Places of unreadable records that a task reports of one part of a topic."""
 
 
@@ -131,23 +129,6 @@ def compared_tables(
     }
 
 
-class _RecordCollector:
-    """Take the place of a producer, and keep the records."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[bytes | None, bytes | None, int, Headers]] = []
-
-    def produce(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers = ()
-    ) -> None:
-        """Keep a record."""
-        self.records.append((key, value, partition, headers))
-
-    def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
-        """Keep records."""
-        self.records += [(key, value, partition, headers) for key, value, *_ in records]
-
-
 @dataclass(slots=True)
 class _PartReader:
     """Read parts of tables and topics until the driver has none left."""
@@ -162,14 +143,15 @@ class _PartReader:
     unreadable: Mapping[TableId, str]
     _blocks: EntryBlocks = field(init=False)
     _by_topic: Mapping[str, TopicTables] = field(init=False)
-    _by_number: Mapping[int, ComparedTable] = field(init=False)
+    _entries: Mapping[int, TableEntries] = field(init=False)
+    _rows: dict[int, RowRecords] = field(default_factory=dict)
     _readers: dict[str, EventReader] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
         self._by_topic = tables_by_topic(self.tables.values())
-        self._by_number = {compared.number: compared for compared in self.tables.values()}
+        self._entries = {compared.number: self._table_entries(compared) for compared in self.tables.values()}
 
     def run(self) -> Iterator[Block]:
         """Yield the blocks of all parts that this task gets."""
@@ -183,6 +165,14 @@ class _PartReader:
             else:
                 yield from self._blocks.take_rest()
                 return
+
+    def _table_entries(self, compared: ComparedTable) -> TableEntries:
+        # The place in the binlog tells which event of a key is later where they are in several partitions, and which
+        # ones a TRUNCATE deletes.
+        truncates = "t" not in table_options.decoder_options(self.cfg).skipped_ops
+        ordered = truncates or self.plan.partitions.get(compared.topic, 1) > 1
+        slices = can_slice(self.cfg, compared.table)
+        return TableEntries(compared, self._reader(compared.topic), slices=slices, ordered=ordered)
 
     def _reader(self, topic: str) -> EventReader:
         reader = self._readers.get(topic)
@@ -199,18 +189,28 @@ class _PartReader:
             self._unread.add(chunk.table)
             self.channel.call(TABLE_UNREAD, UnreadTable(chunk.table.db, chunk.table.table, reason))
             return
-        reader, collector = self._reader(compared.topic), _RecordCollector()
-        emitter, sql = self._emitter(compared, chunk, formats, collector)
-        where, started, rows = f"verification of {chunk.id}", time.monotonic(), 0
+        entries, records = self._entries[compared.number], self._row_records(compared, formats)
+        sql = rows_sql(compared.table.id, records.columns, chunk_condition(chunk), ())
+        started, rows = time.monotonic(), 0
         with stored_dates_allowed(self.conn, chunk.kinds):
-            for block in stream_blocks(self.conn, sql, where):
-                emitter.emit_block(block, 0, {})
-                for key, value, partition, headers in collector.records:
-                    self._blocks.add(row_entry(compared, reader.read(key, value, headers), partition))
-                collector.records.clear()
+            for block in stream_blocks(self.conn, sql, f"verification of {chunk.id}"):
+                for row in records.of_block(block):
+                    self._blocks.add(entries.of_row(row))
                 yield from self._blocks.take_full()
                 rows += block.rows
                 self._keep_rate(started, rows)
+        if records.errors:
+            examples = tuple((f"table {chunk.table}", error.message()) for error in records.errors[:MAX_EXAMPLES])
+            self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(compared.topic, len(records.errors), examples))
+            records.errors.clear()
+
+    def _row_records(self, compared: ComparedTable, formats: RecordFormats | None) -> RowRecords:
+        records = self._rows.get(compared.number)
+        if records is None:
+            partitions = self.plan.partitions.get(compared.topic, 1)
+            records = RowRecords(self.cfg, compared.table, partitions, formats, self.plan.end)
+            self._rows[compared.number] = records
+        return records
 
     def _keep_rate(self, started: float, rows: int) -> None:
         """Wait where this task has read more rows than its share of the limit."""
@@ -229,63 +229,39 @@ class _PartReader:
             return error.why
         return f"its structure differs from the server's: {difference}" if difference else ""
 
-    def _emitter(
-        self, compared: ComparedTable, chunk: SnapshotChunk, formats: RecordFormats | None, sink: Any
-    ) -> tuple[RowEmitter, str]:
-        cfg, table = self.cfg, compared.table
-        required = {
-            *selected_columns(table, table_options.table_options(cfg, table)),
-            *key_columns(table, row_key_options(table)),
-        }
-        columns = tuple(column for column in table.columns if column in required)
-        partitions = self.plan.partitions.get(compared.topic, 1)
-        route = make_snapshot_route(cfg, formats, table, partitions, columns)
-        rows = route.text_rows
-        source_texts = snapshot_source(cfg, table.id, writes_avro=rows.writes_avro)
-
-        def fill(context: Any, marker: str) -> None:
-            source_texts.fill(context, self.plan.end, time.time_ns() // 1_000_000, marker, (0, None))
-            if cfg.is_ticdc:
-                context.transaction = "0"
-
-        emitter = RowEmitter(
-            cfg=cfg,
-            table=table,
-            decode=rows.decode,
-            partial_rows=route.partial_rows,
-            fill=fill,
-            source_texts=source_texts,
-            where=f"verification of {chunk.id}",
-            target=EmitTarget(sink, route.topic, partitions, [], self.index, rows.record_format, rows.id_headers),
-            counts={},
-            id_prefix="",
-            row_id_prefix="",
-        )
-        return emitter, rows_sql(table.id, columns, chunk_condition(chunk), ())
-
     def _read_records(self, part: TopicRange) -> Iterator[Block]:
-        reader, tables = self._reader(part.topic), self._by_topic[part.topic]
+        reader, tables, only = self._reader(part.topic), self._by_topic[part.topic], self._only_table(part.topic)
         unreadable, examples = 0, list[tuple[str, str]]()
         bounds = {part.partition: (part.start, part.end)}
         for record in read_between(self.cfg.kafka_settings(), part.topic, bounds, timeout_s=READ_TIMEOUT_S):
             try:
-                self._add_event(tables, reader.read(record.key, record.value, record.headers), record)
+                if only is None or (entry := only.of_value(record)) is None:
+                    self._add_event(tables, reader.read(record.key, record.value, record.headers), record)
+                else:
+                    self._blocks.add(entry)
             except UnreadableRecord as error:
                 unreadable += 1
-                if len(examples) < MAX_UNREADABLE_EXAMPLES:
+                if len(examples) < MAX_EXAMPLES:
                     examples.append((f"{part.topic}[{record.partition}]@{record.offset}", str(error)))
             yield from self._blocks.take_full()
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
 
+    def _only_table(self, topic: str) -> TableEntries | None:
+        """Return the entries of a topic's only table, whose events need not be read to find their table."""
+        numbers = list(self._by_topic[topic].tables.values())
+        if len(numbers) != 1 or numbers[0] in self.inputs.history_tables:
+            return None
+        return self._entries[numbers[0]]
+
     def _add_event(self, tables: TopicTables, event: EventRecord, record: TopicRecord) -> None:
         number = tables.number_of(event)
         if number is None:
             return
-        compared = self._by_number[number]
-        for entry in event_entries(compared, event, record.partition, record.offset):
+        entries = self._entries[number]
+        for entry in entries.of_event(event, record.partition, record.offset):
             self._blocks.add(entry)
         if number in self.inputs.history_tables:
-            step = history_entry(compared, event, (record.partition, record.offset), record.headers)
+            step = history_entry(entries.compared, event, (record.partition, record.offset), record.headers)
             if step is not None:
                 self._blocks.add(step)

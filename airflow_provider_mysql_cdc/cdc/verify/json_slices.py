@@ -1,0 +1,85 @@
+"""Take the parts that a comparison needs out of an event's JSON text, without reading the text.
+
+The bytes of ``after`` of two events of equal rows under one structure are equal, so they are compared as they are;
+where they differ, the comparison reads them. What has another layout is read as a whole (``event_readers``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+
+_BEFORE, _PAYLOAD_BEFORE = b'{"before":', b',"payload":{"before":'
+_NEW_ROW = b'{"before":null,"after":{'
+_SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
+_PAYLOAD = b',"payload":'
+_OPERATION = re.compile(rb'"op":"([a-z])"')
+_FILE_AND_POS = re.compile(rb'"file":"[^"]*?\.?(\d+)","pos":(\d+)')
+_MEMBER_NAMES = frozenset({"before", "after", "source"})
+MAX_SLICE_BYTES = 4096
+"""Longest text of a row that is carried as it is; a longer one is read, and long values become digests."""
+
+
+class EventSlice(NamedTuple):
+    """Hold the parts of an event's text.
+
+    Args:
+        op: Its operation.
+        after: Text of the row after it; empty when there is none.
+        file_number: Number of the binlog file; 0 where it is not known.
+        pos: Position in it.
+    """
+
+    op: str
+    after: bytes
+    file_number: int
+    pos: int
+
+
+def can_slice(cfg: ConnectorConfig, table: Table) -> bool:
+    """Return whether events of a table are JSON whose members can be found by their names.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+    """
+    if cfg.is_ticdc or cfg.is_avro("key") or cfg.is_avro("value"):
+        return False
+    return not any(column.name.lower() in _MEMBER_NAMES for column in table.columns)
+
+
+def slice_event(value: bytes, *, ordered: bool) -> EventSlice | None:
+    """Return the parts of an event; None where the text has another layout.
+
+    A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
+
+    Args:
+        value: The record's value.
+        ordered: Whether the place in the binlog is wanted.
+    """
+    start = 0
+    if not value.startswith(_BEFORE):
+        start = value.find(_PAYLOAD_BEFORE) + len(_PAYLOAD)
+        if start < len(_PAYLOAD):
+            return None
+    source = value.find(_SOURCE, start)
+    if source < 0:
+        return None
+    if value.startswith(_NEW_ROW, start):
+        after = value[start + len(_NEW_ROW) - 1 : source]
+    elif value.endswith(_NO_AFTER, start, source):
+        after = b""
+    else:
+        begin = value.find(_AFTER_ROW, start, source)
+        if begin < 0:
+            return None
+        after = value[begin + len(_AFTER_ROW) - 1 : source]
+    operation = _OPERATION.search(value, source)
+    if operation is None or (after and not after.endswith(b"}")) or len(after) > MAX_SLICE_BYTES:
+        return None
+    place = _FILE_AND_POS.search(value, source) if ordered else None
+    file_number, pos = (0, 0) if place is None else (int(place[1]), int(place[2]))
+    return EventSlice(operation[1].decode(), after, file_number, pos)

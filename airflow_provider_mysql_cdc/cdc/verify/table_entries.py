@@ -1,0 +1,64 @@
+"""Make the entries of one table: of the events of its topic, and of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, position_order, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event
+from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
+
+
+class TableEntries:
+    """Make the entries of one table.
+
+    Args:
+        compared: The table.
+        reader: Reads the records of its topic.
+        slices: Whether events are JSON that need not be read (``json_slices.can_slice``).
+        ordered: Whether the places of events in the binlog are wanted.
+    """
+
+    def __init__(self, compared: ComparedTable, reader: EventReader, *, slices: bool, ordered: bool) -> None:
+        self.compared, self._reader = compared, reader
+        self._slices, self._ordered = slices and compared.own_key, ordered
+
+    def of_value(self, record: TopicRecord) -> FoldEntry | None:
+        """Return the entry of an event that need not be read; None for any other.
+
+        Args:
+            record: The record.
+        """
+        if not self._slices or record.key is None or record.value is None:
+            return None
+        event = slice_event(record.value, ordered=self._ordered)
+        if event is None or event.op not in _ROW_OPERATIONS:
+            return None
+        return self._sliced_entry(record, event)
+
+    def _sliced_entry(self, record: TopicRecord, event: EventSlice) -> FoldEntry:
+        assert record.key is not None
+        order = position_order(event.file_number, event.pos)
+        kind = EntryKind.ALIVE if event.after else EntryKind.DEAD
+        key = key_bytes_of(record.key)
+        return FoldEntry(self.compared.number, kind, record.partition, record.offset, order, key, event.after)
+
+    def of_event(self, event: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
+        """Yield the entries of an event that was read; errors as for ``event_entries``."""
+        return event_entries(self.compared, event, partition, offset)
+
+    def of_row(self, row: WrittenRow) -> FoldEntry:
+        """Return the entry of a row; errors as for ``row_entry``."""
+        key, value, partition, headers = row
+        if self._slices and key is not None and value is not None:
+            event = slice_event(value, ordered=False)
+            if event is not None and event.after:
+                return FoldEntry(self.compared.number, EntryKind.ROW, partition, 0, 0, key_bytes_of(key), event.after)
+        return row_entry(self.compared, self._reader.read(key, value, headers), partition)
+
+
+_ROW_OPERATIONS = frozenset("crud")
