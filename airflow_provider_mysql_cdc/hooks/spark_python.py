@@ -25,6 +25,9 @@ _INHERITED = re.compile(
     r"|KUBECONFIG|KUBERNETES_SERVICE_\w+|(AWS|AZURE|GOOGLE|CLOUDSDK)_\w+"
     r"|(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY"
 )
+# Spark 4.3 imports pandas where it is installed, as with Airflow's Spark provider, and warns of version 3 in each
+# process that imports pyspark. Nothing here uses it.
+_WARNINGS = {"PYTHONWARNINGS": "ignore:PySpark does not yet fully support pandas:FutureWarning"}
 EXECUTOR_PYTHON, DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
@@ -44,7 +47,7 @@ def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) 
         env["SPARK_HOME"] = home
     bins = [f"{env['SPARK_HOME']}/bin"] if "SPARK_HOME" in env else []
     env["PATH"] = _join_paths([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
-    return {**env, **(extra or {})}
+    return {**_WARNINGS, **env, **(extra or {})}
 
 
 def require_programs(binary: str, env: Mapping[str, str]) -> None:

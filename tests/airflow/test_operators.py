@@ -142,6 +142,7 @@ def test_the_driver_gets_a_clean_environment(fakes: Any, run: Run) -> None:
     env = submit.record["env"]
     assert not [name for name in env if name.startswith("AIRFLOW")]
     assert env["MY_SETTING"] == "1"
+    assert env["PYTHONWARNINGS"] == "ignore:PySpark does not yet fully support pandas:FutureWarning"
     assert env["PYSPARK_PYTHON"]
     assert str(Path(__file__).resolve().parents[2]) in env["PYTHONPATH"].split(os.pathsep)
 
