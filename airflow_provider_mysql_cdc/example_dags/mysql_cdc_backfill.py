@@ -30,7 +30,8 @@ Each run is an incremental snapshot of the rows whose *column* is in its data in
 
 Airflow runs a backfill only while the DAG is not paused. Then the schedule (`[mysql_cdc] backfill_schedule`, daily)
 also creates runs: they read the tables in the Airflow Variable `mysql_cdc_backfill`
-(`{"tables": [...], "column": "...", "time_zone": "..."}`) and do nothing without it.
+(`{"tables": [...], "column": "...", "time_zone": "..."}`) and do nothing without it. A run that is triggered by hand
+with a logical date has the last whole interval before it (at 11:00 with `@hourly`: 10:00 to 11:00).
 
 **Time zones.** The interval is compared in UTC, which is exact for TIMESTAMP whatever the server's time zone. DATETIME
 has no time zone; enter the one in which the application writes. In the hour that is repeated when daylight saving time
