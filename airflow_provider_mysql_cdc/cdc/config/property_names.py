@@ -25,9 +25,10 @@ _USER_NAMED_PREFIXES = ("snapshot.select.statement.overrides.", "topic.creation.
 _SALTED_NAME = re.compile(
     r"(.*?(?:mask|hash)\.(?:hash\.)?(?:v2\.)?[^.]*\.(?:with\.salt\.)?).+", re.DOTALL | re.IGNORECASE
 )
-_HASH_PROPERTY = re.compile(r"col\w*[._-].*(?:hash|salt)", re.DOTALL | re.IGNORECASE)
+_HASH_PROPERTY = re.compile(r"col[^\W_]*[._-].*(?:hash|salt)", re.DOTALL | re.IGNORECASE)
 # A private key, or a password inside a longer text (a JAAS line, a URL with an account), under whatever name.
-_SECRET_TEXT = re.compile(r"PRIVATE KEY-----|passw(?:or)?d\s*=|\w+://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+# Forms hold texts of any length, so each pattern here takes time in proportion to it.
+_SECRET_TEXT = re.compile(r"PRIVATE KEY-----|passw(?:or)?d\s*=|\w://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 
 HIDDEN = "***"
 
@@ -58,7 +59,7 @@ def redact(name: str, value: str) -> str:
 
 def hide_salt(name: str) -> str:
     """Return a property name as it may be shown: the salt of a hash becomes ``***``."""
-    return _SALTED_NAME.sub(rf"\1{HIDDEN}", name) if _HASH_PROPERTY.match(name) else name
+    return name if (salt := salt_of(name)) is None else name[: -len(salt)] + HIDDEN
 
 
 def salt_of(name: str) -> str | None:

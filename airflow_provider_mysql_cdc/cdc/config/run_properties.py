@@ -41,7 +41,7 @@ def check_run_properties(names: Iterable[str], opened: Collection[str], conn_id:
     if refused:
         raise ConfigError(
             "the run sets properties that a run may not set",
-            where=", ".join(map(hide_salt, refused)),
+            where=", ".join(map(_shown, refused)),
             why="they decide where the stream goes, who connects, which code or SQL runs, or which columns are hidden",
             remedy=f"set them in the connection {conn_id}, or in the DAG file as text of the operator's properties; "
             "its author can let runs set single ones with the operator's argument run_properties=[...]",
@@ -50,3 +50,9 @@ def check_run_properties(names: Iterable[str], opened: Collection[str], conn_id:
 
 def _accepted(opened: bool) -> tuple[SetBy, ...]:
     return (SetBy.RUN, SetBy.AUTHOR) if opened else (SetBy.RUN,)
+
+
+def _shown(name: str) -> str:
+    """Return a name as an error shows it: in quotes where it could not be seen otherwise."""
+    text = hide_salt(name)
+    return text if text.isprintable() and text and text == text.strip() else repr(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from airflow_provider_mysql_cdc.cdc.config import kafka_names
 from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.converters import load_converter
-from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret, is_secret, salt_of, scrub
+from airflow_provider_mysql_cdc.cdc.config.property_names import (
+    hide_salt,
+    holds_secret,
+    is_secret,
+    redact,
+    salt_of,
+    scrub,
+)
 from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
 from airflow_provider_mysql_cdc.cdc.config.reference import render
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -133,7 +141,7 @@ def everything(cfg: ConnectorConfig) -> str:
         cfg.connection_settings(), cfg.values,
         JobSpec("drain", cfg.properties(), {}, "o"), cfg.families.columns.rules, [cfg[f] for f in F.ALL],
         *(cfg.kafka_settings(role) for role in (None, "producer", "consumer", "admin")),
-        clients.common_settings(cfg.kafka_settings()), clients.producer_settings(cfg.kafka_settings(), "t", 60_000),
+        clients.common_settings(cfg.kafka_settings()), clients.producer_settings(cfg.kafka_settings(), "t", 20_000),
     ]  # fmt: skip
     return "\n".join(f"{o!r} {o}" for o in objects)
 
@@ -216,3 +224,15 @@ class Telling:
 def test_scrubbing_takes_wrapped_and_plain_secrets_out() -> None:
     given = {"sasl.password": Secret("a1b2"), "ssl.key.pem": "x\ny", "host": "h", "database.password": ""}
     assert scrub("a1b2 'x\\ny' x\ny h", given) == "*** '***' *** h"
+
+
+@pytest.mark.parametrize("repeated", ["x", "_", "col", "a://", "://a:", "passwd ", "hash.", "col.hash", "mask.hash."])
+def test_a_form_s_long_text_is_judged_in_proportion_to_its_length(repeated: str) -> None:
+    """A megabyte of letters once kept a task busy for hours."""
+    text = repeated * (20_000 // len(repeated))
+    began = time.process_time()
+    for name in (text, f"col{text}", f"col.hash{text}", f"column.mask.hash.{text}"):
+        redact("table.include.list", name)
+        hide_salt(name)
+        holds_secret(name)
+    assert time.process_time() - began < 1.0
