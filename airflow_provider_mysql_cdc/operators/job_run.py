@@ -157,10 +157,15 @@ class JobRun:
             AirflowException: The job has failed, or the ledger or the offset store cannot be reached.
         """
         from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+        from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
 
         job = JobEnd(failure, self.handle.error())
+        verifies = spec.mode == "verify"
         try:
-            outcome = settle_offset(self.cfg, self.store, self.log, spec)
+            outcome = (settle_verification if verifies else settle_offset)(self.cfg, self.store, self.log, spec)
+            if verifies and (failure or job.driver_error):
+                # The verdicts that are there may be those of an earlier try.
+                outcome = replace(outcome, complete=False)
         except CdcError as error:
             raise job.unsettled_exception(error) from (failure or error)
         if (exception := job.exception(outcome)) is not None:

@@ -33,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate"
-AROUND_JOB = ("settle_offset", "prepare_drain", "prepare_snapshot", "prepare_verify")
+AROUND_JOB = ("settle_offset", "settle_verification", "prepare_drain", "prepare_snapshot", "prepare_verify")
 PASSWORD = "pa55-of-mysql"
 KAFKA_PASSWORD = "pa55-of-kafka"
 
@@ -197,6 +197,9 @@ class FakePipeline(ModuleType):
     def planned(self) -> list[str]:
         """Return the owners of all plans asked for, one for each try."""
         return [owner for name, owner in self.calls if name != "settle"]
+
+    def settle_verification(self, cfg: ConnectorConfig, store: Any, log: Any, spec: JobSpec) -> FakeOutcome:
+        return self.settle_offset(cfg, store, log, spec)
 
     def settle_offset(self, cfg: ConnectorConfig, store: Any, log: Any, spec: JobSpec) -> FakeOutcome:
         self.calls.append(("settle", ""))

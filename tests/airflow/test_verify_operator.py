@@ -190,6 +190,15 @@ def test_a_job_without_verdicts_of_its_run_is_no_success(
     assert "the verification ended without a result" in log_of(capfd)
 
 
+def test_a_driver_that_died_is_no_success_although_verdicts_of_an_earlier_try_are_there(
+    fakes: Any, verdicts: Verdicts, run: Run
+) -> None:
+    submit, _ = fakes
+    submit.set(code=137)
+    ti = run()
+    assert (ti.state, ti.try_number, ti.xcom_pull(task_ids="verify")) == ("failed", 2, None)
+
+
 def test_the_verdict_is_read_also_after_a_deferral(
     fakes: Any, verdicts: Verdicts, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,8 +58,9 @@ class BatchContext:
         require_lock: Raises when this run has lost its lock.
         weights: Records per topic in the batch.
         drain_more: Drains one more batch, and returns its records by topic; None where nothing new is logged.
-        release_lock: Frees this run's lock, so that other runs may drain; nothing is written to the ledger afterwards,
-            and the other work has to end the run (``OtherWork.ends_run``).
+        release_lock: Frees the stream's lock, so that other runs may drain; nothing is written to the ledger afterwards
+            with the driver's transactional id, and the other work has to end the run (``OtherWork.ends_run``). From
+            then on ``require_lock`` raises when another driver of this run has started.
     """
 
     cfg: ConnectorConfig
@@ -150,9 +151,6 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         with JobLedger(cfg, spec.run or taskless_run_id()) as job:
             heartbeats = Heartbeats(cfg, conn, job, lock.require)
 
-            def free_lock() -> None:
-                lock.close()
-
             def complete_batch(planned: PlannedBatch) -> dict[str, int]:
                 return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
 
@@ -162,7 +160,9 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
                 counts = complete_batch(planned)
                 drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
                 other_counts = other_work.run_after_batch(
-                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, free_lock)
+                    BatchContext(
+                        cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, lock.release_prefix
+                    )
                 )
                 for topic, n in (*counts.items(), *other_counts.items()):
                     totals[topic] = totals.get(topic, 0) + n

@@ -5,6 +5,9 @@ cleanup is needed. When the driver's host vanishes, MySQL would learn of it from
 holder sends heartbeats, and the server closes a connection that has sent none for the time of the lease
 (``wait_timeout``). The lock needs no privilege. Kafka's fencing remains the guarantee; this lock refuses a second run
 early, before it produces anything, and a run that has lost it stops before its next step.
+
+A second lock has the owner in its name: by it others know whose run it is, and that its driver runs. A driver that only
+compares any more frees the first one and keeps the second.
 """
 
 from __future__ import annotations
@@ -40,12 +43,15 @@ class RunLock:
         conn: The connection that holds it; nothing else uses it.
         prefix: topic.prefix.
         lease_s: Seconds without a heartbeat after which the server frees it.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
     """
 
-    def __init__(self, conn: Any, prefix: str, lease_s: float) -> None:
+    def __init__(self, conn: Any, prefix: str, lease_s: float, owner: str = "") -> None:
         self._conn, self._prefix, self._interval_s = conn, prefix, lease_s / HEARTBEATS_PER_LEASE
+        self._owner_lock = _owner_lock(prefix, owner)
+        self._checked_lock = lock_name(prefix)
         self._lost_reason: str | None = None
-        self._stopped = threading.Event()
+        self._stopped, self._sharing, self._shared, self._woken = (threading.Event() for _ in range(4))
         self._thread = threading.Thread(target=self._send_heartbeats, name="cdc-run-lock", daemon=True)
         self._thread.start()
 
@@ -63,6 +69,15 @@ class RunLock:
                 remedy="nothing if another run is active; otherwise run the task again: it continues from the markers",
             )
 
+    def release_prefix(self) -> None:
+        """Free the lock of the prefix, so that other runs may start; ``require`` checks the owner's lock from now on.
+
+        A server that does not answer keeps it; then other runs start when this one has ended.
+        """
+        self._sharing.set()
+        self._woken.set()
+        self._shared.wait(self._interval_s)
+
     def close(self) -> None:
         """Stop the heartbeats and free the lock, which otherwise ends with the connection.
 
@@ -71,6 +86,7 @@ class RunLock:
         longer than the interval of two heartbeats.
         """
         self._stopped.set()
+        self._woken.set()
         self._thread.join(self._interval_s)
         if self._thread.is_alive():
             # pymysql's close waits for a read that another thread has started, so that thread is woken.
@@ -80,9 +96,13 @@ class RunLock:
 
     def _send_heartbeats(self) -> None:
         query = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
-        while not self._stopped.wait(self._interval_s):
+        while not self._await_next():
             try:
-                if fetch_all(self._conn, query, (lock_name(self._prefix),))[0][0] == 1:
+                if self._sharing.is_set() and not self._shared.is_set():
+                    fetch_all(self._conn, "SELECT RELEASE_LOCK(%s)", (lock_name(self._prefix),))
+                    self._checked_lock = self._owner_lock
+                    self._shared.set()
+                if fetch_all(self._conn, query, (self._checked_lock,))[0][0] == 1:
                     continue
                 self._lost_reason = "the server no longer counts it as the holder"
             except (CdcError, pymysql.MySQLError, OSError, ValueError) as error:
@@ -90,6 +110,12 @@ class RunLock:
             return
         with contextlib.suppress(CdcError, pymysql.MySQLError, OSError, ValueError):
             fetch_all(self._conn, "SELECT RELEASE_ALL_LOCKS()")
+
+    def _await_next(self) -> bool:
+        """Wait for the next heartbeat; return whether there is none, because the run has ended."""
+        self._woken.wait(self._interval_s)
+        self._woken.clear()
+        return self._stopped.is_set()
 
 
 @contextlib.contextmanager
@@ -108,7 +134,7 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iter
     lease_s = max(settings.silence_timeout_s, 1.0)
     with connect(settings) as conn:
         acquire(conn, prefix, owner, lease_s)
-        lock = RunLock(conn, prefix, lease_s)
+        lock = RunLock(conn, prefix, lease_s, owner)
         try:
             yield lock
         finally:
@@ -134,7 +160,7 @@ def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
 
 
 def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
-    """Return the id of the connection with which a run holds the lock; None when it does not hold it.
+    """Return the id of the connection with which a run's driver holds the owner's lock; None when no driver runs.
 
     Args:
         conn: An open connection.
@@ -144,9 +170,22 @@ def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
     Raises:
         SourceError: The server refuses or does not answer.
     """
-    query = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
-    holder, own_holder = fetch_all(conn, query, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
-    return None if holder is None or holder != own_holder else int(holder)
+    holder = fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (_owner_lock(prefix, owner),))[0][0]
+    return None if holder is None else int(holder)
+
+
+def holds_prefix(conn: Any, prefix: str, connection_id: int) -> bool:
+    """Return whether a connection holds the lock of a prefix.
+
+    Args:
+        conn: An open connection.
+        prefix: topic.prefix.
+        connection_id: The connection's id.
+
+    Raises:
+        SourceError: The server refuses or does not answer.
+    """
+    return bool(fetch_all(conn, "SELECT IS_USED_LOCK(%s) <=> %s", (lock_name(prefix), connection_id))[0][0])
 
 
 def require_sole_run(settings: ConnectionSettings, prefix: str, owner: str) -> None:
@@ -208,7 +247,7 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
         query = "SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)"
         acquired, holder = fetch_all(conn, query, (name, wait_s, name))[0]
         if acquired == 1:
-            fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (own_name,))
+            _acquire_owner_lock(conn, own_name)
             return
         if holder is None or fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (own_name,))[0][0] != holder:
             continue
@@ -217,6 +256,15 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
             fetch_all(conn, "SELECT GET_LOCK(%s, 10)", (own_name,))
             return
     raise _in_progress(prefix, holder)
+
+
+def _acquire_owner_lock(conn: Any, own_name: str) -> None:
+    """Take the owner's lock; an older attempt that has freed the prefix and compares still holds it, and is ended."""
+    acquired, holder = fetch_all(conn, "SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (own_name, own_name))[0]
+    if acquired != 1:
+        if holder is not None:
+            end_connection(conn, int(holder))
+        fetch_all(conn, "SELECT GET_LOCK(%s, 10)", (own_name,))
 
 
 def end_connection(conn: Any, connection_id: int) -> None:

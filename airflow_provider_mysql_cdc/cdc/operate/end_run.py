@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
 def driver_running(cfg: ConnectorConfig, owner: str) -> bool:
-    """Return whether a driver of a run holds the stream's run lock, as it does from its first step to its last.
+    """Return whether a driver of a run holds its owner's lock, as it does from its first step to its last.
 
     Args:
         cfg: The connector's configuration.
@@ -23,7 +23,7 @@ def driver_running(cfg: ConnectorConfig, owner: str) -> bool:
 
 
 def lock_connection(cfg: ConnectorConfig, owner: str) -> int | None:
-    """Return the MySQL connection id that holds the stream's run lock for a driver of a run; it identifies the driver.
+    """Return the MySQL connection id that holds the owner's lock for a driver of a run; it identifies the driver.
 
     Args:
         cfg: The connector's configuration.
@@ -55,7 +55,8 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
     Its plan is written to the ledger once more, as a new attempt without a driver. This fences the running one: its
     writers cannot commit, it cannot plan or report, and it ends with ``FencedError`` at its next step. Then the server
     kills the connection that holds its run lock, so that another run can start. Committed batches stay, and a later run
-    continues after them.
+    continues after them. A driver that only compares any more has freed the stream; another run may drain it, which is
+    not fenced, and the driver ends when it finds that its connection is gone.
 
     Args:
         cfg: The connector's configuration.
@@ -73,7 +74,8 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
             log(f"{'no' if holder is None else 'another'} driver of {owner} is running")
             return False
         try:
-            _fence_writers(cfg, owner)
+            if run_lock.holds_prefix(conn, cfg.topic_prefix, holder):
+                _fence_writers(cfg, owner)
         finally:
             run_lock.end_connection(conn, holder)
     log(f"the driver of {owner} is fenced and can no longer write; its run lock is released")

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, StateError
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
+from airflow_provider_mysql_cdc.cdc.operate.settle_verification import beside_other_runs
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
@@ -31,7 +32,7 @@ def verification_of_run(cfg: ConnectorConfig, owner: str, run_id: str) -> Verify
     Raises:
         StateError: There is none.
     """
-    ledger = read_ledger(cfg, owner)
+    ledger = beside_other_runs(cfg, lambda: read_ledger(cfg, owner))
     result = None if ledger is None else read_verify_result(ledger, run_id)
     if result is None:
         raise StateError(

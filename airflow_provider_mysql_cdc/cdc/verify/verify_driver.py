@@ -317,6 +317,7 @@ class _VerifyRound:
             self.request,
             build_verdicts(comparison, self.request),
         )
+        context.require_lock()  # otherwise a later try of the run is comparing
         write_verdicts(context.cfg, context.job.read(), result)
         unequal = [verdict.table for verdict in result.tables if not verdict.equal]
         context.log(

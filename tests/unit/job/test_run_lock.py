@@ -43,6 +43,12 @@ class Server:
             self._row = (got, self.holders[given[0]])[: sql.count("(%s")]
         elif "RELEASE_ALL_LOCKS" in sql:
             self.holders.clear()
+        elif "RELEASE_LOCK" in sql:
+            self.holders.pop(given[0], None)
+        elif "CONNECTION_ID" in sql:
+            self._row = (int(self.holders.get(given[0]) == self.me),)
+        elif "<=>" in sql:
+            self._row = (int(self.holders.get(given[0]) == given[1]),)
         elif "IS_USED_LOCK" in sql:
             self._row = (self.holders.get(given[0]),)
 
@@ -202,3 +208,46 @@ def test_a_run_that_has_lost_its_lock_finds_out(
     with pytest.raises(RunInProgressError, match="lost its lock") as caught:
         lock.require()
     assert text in caught.value.why and answers == []
+
+
+OWNER, OTHER = "dag/run/task/-1", "dag/other/task/-1"
+
+
+def test_a_driver_that_only_compares_lets_other_runs_start_and_is_still_known_to_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, seen = Server(1), list[Any]()
+
+    def compare(lock: RunLock) -> None:
+        lock.release_prefix()
+        other = Server(2, server.holders)
+        acquire(other, "p", OTHER)
+        seen.append(run_lock.lock_connection(server, "p", OWNER))
+        seen.append(run_lock.holds_prefix(server, "p", 1))
+        seen.append(run_lock.holds_prefix(server, "p", 2))
+        lock._woken.set()
+        lock._thread.join(0.2)
+        lock.require()
+
+    run(monkeypatch, server, compare, 60.0)
+    assert seen == [1, False, True]
+    assert run_lock.lock_connection(server, "p", OWNER) is None
+
+
+def test_a_later_try_ends_a_driver_of_its_own_run_that_compares_and_that_one_finds_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, later = Server(1), list[Server]()
+
+    def compare(lock: RunLock) -> None:
+        lock.release_prefix()
+        later.append(Server(2, server.holders))
+        acquire(later[0], "p", OWNER)
+        lock._woken.set()
+        lock._thread.join(30)
+        with pytest.raises(RunInProgressError, match="lost its lock"):
+            lock.require()
+
+    run(monkeypatch, server, compare, 60.0)
+    assert killed(later[0]) == [1]
+    assert set(server.holders.values()) == {2} and len(server.holders) == 2, "a run frees only its own locks"

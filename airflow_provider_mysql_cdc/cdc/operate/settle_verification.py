@@ -1,0 +1,69 @@
+"""Settle a verification, beside which other runs of the stream may drain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
+from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
+from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
+
+RETRY_INTERVAL_S = 2.0
+MIN_PATIENCE_S = 60.0
+"""Seconds for which the ledger is read again at least, while the open transaction of another run hides its end."""
+
+T = TypeVar("T")
+
+
+def settle_verification(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec) -> JobOutcome:
+    """Move the stored offset as after a drain, and say whether the verdicts were written.
+
+    A batch of another run that is not complete says nothing about the verification; that run moves the offset itself.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        log: Receives one line of text.
+        spec: The job that was submitted.
+
+    Raises:
+        CdcError: As ``settle_offset``.
+    """
+
+    def settle() -> JobOutcome:
+        outcome = settle_offset(cfg, store, log, spec)
+        ledger = read_ledger(cfg, spec.owner)
+        written = ledger is not None and read_verify_result(ledger, spec.run) is not None
+        return replace(outcome, complete=written and outcome.error is None)
+
+    return beside_other_runs(cfg, settle)
+
+
+def beside_other_runs(cfg: ConnectorConfig, read: Callable[[], T]) -> T:
+    """Return what a function returns; call it again while an active run of the stream is in its way.
+
+    Args:
+        cfg: The connector's configuration.
+        read: The function.
+
+    Raises:
+        RunInProgressError, OffsetConflictError: The other run is in the way for longer than its transactions last.
+    """
+    deadline = time.monotonic() + max(MIN_PATIENCE_S, 2 * cfg[F.COMMIT_INTERVAL_MS] / 1000)
+    while True:
+        try:
+            return read()
+        except (RunInProgressError, OffsetConflictError):
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(RETRY_INTERVAL_S)

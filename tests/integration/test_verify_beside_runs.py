@@ -1,0 +1,113 @@
+"""A verification that compares while other runs of its stream drain: who sees its driver, who ends it, how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run
+from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
+from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
+from airflow_provider_mysql_cdc.cdc.verify import verify_task
+from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
+
+HEARTBEAT_S = 0.5
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    found = Pipeline(properties | {"source.silence.timeout.ms": str(int(HEARTBEAT_S * 4000))})
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1), (2)")
+    found.snapshot()
+    return found
+
+
+def while_comparing(monkeypatch: pytest.MonkeyPatch, then: Any) -> None:
+    """Call a function once, when the driver of a verification has begun to compare."""
+    read_records, calls = verify_task.read_between, list[int]()
+
+    def read_later(*args: Any, **kwargs: Any) -> Any:
+        if not calls:
+            calls.append(1)
+            then()
+        return read_records(*args, **kwargs)
+
+    monkeypatch.setattr(verify_task, "read_between", read_later)
+
+
+def test_its_driver_is_known_to_run_while_another_run_drains_and_its_verdict_counts(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, seen = replace(pipeline, owner="test/other/task/-1"), list[Any]()
+
+    def drain_and_plan() -> None:
+        execute(root, f"INSERT INTO `{database}`.t VALUES (3)")
+        seen.append(driver_running(pipeline.cfg, pipeline.owner))
+        drained = other.drain()
+        seen.append(drained is not None and drained.complete)
+        execute(root, f"INSERT INTO `{database}`.t VALUES (4)")
+        other.prepare("drain")
+        seen.append(driver_running(pipeline.cfg, pipeline.owner))
+
+    while_comparing(monkeypatch, drain_and_plan)
+    spec = pipeline.verify_spec()
+    run_verify(spec, ThreadRunner(pipeline.slots), pipeline.log)
+    assert seen == [True, True, True] and not driver_running(pipeline.cfg, pipeline.owner)
+    state = pipeline.store.load()
+    assert state is not None and state.pending is not None and state.pending.owner == other.owner
+    assert settle_verification(pipeline.cfg, pipeline.store, pipeline.log, spec).complete
+    result = verification_of_run(pipeline.cfg, pipeline.owner, spec.run)
+    assert result.clean and [verdict.rows for verdict in result.tables] == [2]
+
+
+class Gate(ThreadRunner):
+    """Holds the tasks of a batch back until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def run(self, *args: Any, **kwargs: Any) -> list[Any]:
+        self.reached.set()
+        assert self.open.wait(60)
+        return super().run(*args, **kwargs)
+
+
+def test_it_is_ended_from_elsewhere_without_fencing_the_run_that_drains(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, gate, ended = replace(pipeline, owner="test/other/task/-1"), Gate(), list[Any]()
+
+    def drive(spec: JobSpec) -> None:
+        try:
+            ended.append(run_drain(spec, gate, other.log))
+        except CdcError as error:
+            ended.append(error)
+
+    def end_it() -> None:
+        execute(root, f"INSERT INTO `{database}`.t VALUES (3)")
+        thread = threading.Thread(target=drive, args=(other.prepare("drain").spec,))
+        thread.start()
+        assert gate.reached.wait(60)
+        assert end_run(pipeline.cfg, pipeline.owner, pipeline.log)
+        gate.open.set()
+        thread.join(60)
+        time.sleep(3 * HEARTBEAT_S)
+
+    while_comparing(monkeypatch, end_it)
+    spec = pipeline.verify_spec()
+    with pytest.raises(RunInProgressError, match="lost its lock"):
+        run_verify(spec, ThreadRunner(pipeline.slots), pipeline.log)
+    assert ended == [{other.table_topic("t"): 1}]
+    assert len(other.records("t")) == 3
+    assert not settle_verification(pipeline.cfg, pipeline.store, pipeline.log, spec).complete, "it wrote no verdict"
