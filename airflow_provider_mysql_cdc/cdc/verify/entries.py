@@ -133,7 +133,7 @@ def read_entries(blocks: Iterable[bytes]) -> Iterator[FoldEntry]:
     Args:
         blocks: Blocks of one bucket.
     """
-    size = _HEADER.size
+    size, kinds = _HEADER.size, tuple(EntryKind)
     for block in blocks:
         pos, end = 0, len(block)
         while pos < end:
@@ -141,7 +141,5 @@ def read_entries(blocks: Iterable[bytes]) -> Iterator[FoldEntry]:
             pos += size
             key_end = pos + key_size
             value_end = key_end + value_size
-            yield FoldEntry(
-                table, EntryKind(kind), partition, offset, order, block[pos:key_end], block[key_end:value_end]
-            )
+            yield FoldEntry(table, kinds[kind], partition, offset, order, block[pos:key_end], block[key_end:value_end])
             pos = value_end

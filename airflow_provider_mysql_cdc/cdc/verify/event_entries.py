@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -14,6 +15,8 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row,
 from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
+_ONE_NUMBER = re.compile(rb'\{"[ !#-\[\]-~]*":(?:0|-?[1-9][0-9]{0,17})\}')
+"""A key of one whole number, which is canonical as it is."""
 _WITH_SCHEMA = frozenset({"schema", "payload"})
 _POSITION_BITS = 44
 """Bits of an order for the position in a file; MySQL's files may grow beyond 4 GiB with a large transaction."""
@@ -53,6 +56,8 @@ def key_bytes_of(key: bytes) -> bytes:
     Raises:
         UnreadableRecord: It is not a key.
     """
+    if _ONE_NUMBER.fullmatch(key) is not None:
+        return key
     try:
         document = orjson.loads(key)
         return row_bytes(document["payload"] if document.keys() == _WITH_SCHEMA else document)

@@ -10,12 +10,12 @@ import re
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
-_BEFORE, _PAYLOAD_BEFORE = b'{"before":', b',"payload":{"before":'
+_BEFORE = b'{"before":'
 _NEW_ROW = b'{"before":null,"after":{'
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
-_PAYLOAD = b',"payload":'
 _OPERATION = re.compile(rb'"op":"([a-z])"')
 _FILE_AND_POS = re.compile(rb'"file":"[^"]*?\.?(\d+)","pos":(\d+)')
 _MEMBER_NAMES = frozenset({"before", "after", "source"})
@@ -39,32 +39,36 @@ class EventSlice(NamedTuple):
     pos: int
 
 
-def can_slice(cfg: ConnectorConfig, table: Table) -> bool:
-    """Return whether events of a table are JSON whose members can be found by their names.
+def value_prefix(cfg: ConnectorConfig, table: Table) -> bytes | None:
+    """Return what values of a table's events begin with, before their members; None where these are not looked for.
+
+    An event with another schema is of an earlier structure, and has to be read.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
     """
     if cfg.is_ticdc or cfg.is_avro("key") or cfg.is_avro("value"):
-        return False
-    return not any(column.name.lower() in _MEMBER_NAMES for column in table.columns)
+        return None
+    if any(column.name.lower() in _MEMBER_NAMES for column in table.columns):
+        return None
+    schema = table_options.envelope_text(cfg, table, table_options.table_options(cfg, table)).value_schema
+    return b"" if schema is None else f'{{"schema":{schema},"payload":'.encode()
 
 
-def slice_event(value: bytes, *, ordered: bool) -> EventSlice | None:
+def slice_event(value: bytes, prefix: bytes, *, ordered: bool) -> EventSlice | None:
     """Return the parts of an event; None where the text has another layout.
 
     A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
 
     Args:
         value: The record's value.
+        prefix: What values of the table's present structure begin with (``value_prefix``).
         ordered: Whether the place in the binlog is wanted.
     """
-    start = 0
-    if not value.startswith(_BEFORE):
-        start = value.find(_PAYLOAD_BEFORE) + len(_PAYLOAD)
-        if start < len(_PAYLOAD):
-            return None
+    start = len(prefix)
+    if not value.startswith(prefix) or not value.startswith(_BEFORE, start):
+        return None
     source = value.find(_SOURCE, start)
     if source < 0:
         return None

@@ -19,13 +19,13 @@ class TableEntries:
     Args:
         compared: The table.
         reader: Reads the records of its topic.
-        slices: Whether events are JSON that need not be read (``json_slices.can_slice``).
+        prefix: What values in JSON begin with, where they need not be read (``json_slices.value_prefix``).
         ordered: Whether the places of events in the binlog are wanted.
     """
 
-    def __init__(self, compared: ComparedTable, reader: EventReader, *, slices: bool, ordered: bool) -> None:
+    def __init__(self, compared: ComparedTable, reader: EventReader, *, prefix: bytes | None, ordered: bool) -> None:
         self.compared, self._reader = compared, reader
-        self._slices, self._ordered = slices and compared.own_key, ordered
+        self._prefix, self._ordered = prefix if compared.own_key else None, ordered
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
         """Return the entry of an event that need not be read; None for any other.
@@ -33,9 +33,9 @@ class TableEntries:
         Args:
             record: The record.
         """
-        if not self._slices or record.key is None or record.value is None:
+        if self._prefix is None or record.key is None or record.value is None:
             return None
-        event = slice_event(record.value, ordered=self._ordered)
+        event = slice_event(record.value, self._prefix, ordered=self._ordered)
         if event is None or event.op not in _ROW_OPERATIONS:
             return None
         return self._sliced_entry(record, event)
@@ -54,8 +54,8 @@ class TableEntries:
     def of_row(self, row: WrittenRow) -> FoldEntry:
         """Return the entry of a row; errors as for ``row_entry``."""
         key, value, partition, headers = row
-        if self._slices and key is not None and value is not None:
-            event = slice_event(value, ordered=False)
+        if self._prefix is not None and key is not None and value is not None:
+            event = slice_event(value, self._prefix, ordered=False)
             if event is not None and event.after:
                 return FoldEntry(self.compared.number, EntryKind.ROW, partition, 0, 0, key_bytes_of(key), event.after)
         return row_entry(self.compared, self._reader.read(key, value, headers), partition)

@@ -42,7 +42,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import can_slice
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
@@ -171,8 +171,8 @@ class _PartReader:
         # ones a TRUNCATE deletes.
         truncates = "t" not in table_options.decoder_options(self.cfg).skipped_ops
         ordered = truncates or self.plan.partitions.get(compared.topic, 1) > 1
-        slices = can_slice(self.cfg, compared.table)
-        return TableEntries(compared, self._reader(compared.topic), slices=slices, ordered=ordered)
+        prefix = value_prefix(self.cfg, compared.table)
+        return TableEntries(compared, self._reader(compared.topic), prefix=prefix, ordered=ordered)
 
     def _reader(self, topic: str) -> EventReader:
         reader = self._readers.get(topic)
