@@ -62,6 +62,7 @@ LONGEST = {
     "test_soak": 110,
     "test_driver_kills": 40,
     "test_big_transaction": 50,
+    "test_new_user": 120,
     "test_live_airflow": 60,
     "test_real_pipeline": 30,
     "test_spark_cluster": 60,

@@ -96,12 +96,20 @@ class Airflow:
         say: Takes progress lines.
         dags_folder: Folder of its DAGs.
         dags: DAGs to wait for and to unpause.
+        programs: Folder of the programs of the environment in which it runs; None for this one, with the checkout.
     """
 
     def __init__(
-        self, home: Path, say: Progress, dags_folder: Path = REPOSITORY / "dags", dags: tuple[str, ...] = DAGS
+        self,
+        home: Path,
+        say: Progress,
+        dags_folder: Path = REPOSITORY / "dags",
+        dags: tuple[str, ...] = DAGS,
+        programs: Path | None = None,
     ) -> None:
         self.home, self._say, self._dags_folder, self._dags = home, say, dags_folder, dags
+        self.programs = programs or Path(sys.executable).parent
+        self._modules = {} if programs else {"PYTHONPATH": str(REPOSITORY)}
         self._record = home / "process.json"
         self._log = home / "standalone.log"
         self._started: processes.Started | None = None
@@ -141,14 +149,15 @@ class Airflow:
             taken |= {ports.any_free(taken)}
         self.port, *log_ports = sorted(taken)
         self.environment = env = {**self._environment(log_ports, connections, java_home), **(more or {})}
-        command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
+        command = [str(self.programs / "airflow"), "standalone"]
         self._started = processes.spawn(command, self._record, self._log, "standalone", env)
 
     def _environment(self, log_ports: list[int], connections: Mapping[str, str], java_home: str) -> dict[str, str]:
         inherited = {
-            n: v for n, v in os.environ.items() if not n.startswith(("AIRFLOW", "MYSQL_CDC", "SPARK", "PYSPARK"))
+            n: v
+            for n, v in os.environ.items()
+            if not n.startswith(("AIRFLOW", "MYSQL_CDC", "SPARK", "PYSPARK", "PYTHON"))
         }
-        bins = str(Path(sys.executable).parent)
         sections: dict[str, dict[str, object]] = {
             "core": {
                 "dags_folder": self._dags_folder,
@@ -182,8 +191,8 @@ class Airflow:
             **{f"AIRFLOW_CONN_{name.upper()}": text for name, text in connections.items()},
             "AIRFLOW_HOME": str(self.home),
             "JAVA_HOME": java_home,
-            "PATH": os.pathsep.join([bins, inherited.get("PATH", os.defpath)]),
-            "PYTHONPATH": str(REPOSITORY),
+            "PATH": os.pathsep.join([str(self.programs), inherited.get("PATH", os.defpath)]),
+            **self._modules,
             "TMPDIR": str(self.home / "tmp"),
             # Everything is on this host; a proxy of the environment must not be used for it.
             "NO_PROXY": "*",
