@@ -15,7 +15,14 @@ from pipelinelib.pipeline import Pipeline
 from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    SourceAuthError,
+    SourceConnectionError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
 from airflow_provider_mysql_cdc.cdc.model.finding import Finding
 from airflow_provider_mysql_cdc.cdc.operate.check_source import source_findings
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
@@ -114,8 +121,8 @@ def account(root: Any, unique: str, database: str, properties: dict[str, str]) -
 
 
 def statements(text: str) -> list[str]:
-    """Return the GRANT statements of a text, as one who pastes them sees them."""
-    return re.findall(r"GRANT [^;]+;", text)
+    """Return the SQL statements of a text, as one who pastes them sees them."""
+    return re.findall(r"(?:GRANT|SET DEFAULT ROLE|DROP USER) [^;]+;", text)
 
 
 @pytest.mark.req("SETUP-10")
@@ -231,3 +238,135 @@ def test_lists_that_match_nothing(account: dict[str, str], database: str) -> Non
     assert len(warned) == 2
     assert rf"{database}\.orders_.*" in warned[0] and "match no table" in warned[0]
     assert "nowhere_at_all" in warned[1] and "match no database" in warned[1]
+
+
+def remedies(account: dict[str, str]) -> list[str]:
+    """Return the statements of all findings about privileges before a snapshot."""
+    cfg = Pipeline(account).cfg
+    with connect(cfg.connection_settings()) as conn:
+        found = source_findings(conn, cfg, snapshot=True)
+    return list(dict.fromkeys(text for finding in found for text in statements(finding.fix)))
+
+
+def test_a_role_that_is_not_active(root: Any, account: dict[str, str], unique: str) -> None:
+    role, user = f"`{unique}_role`@`%`", f"`{unique}`@`%`"
+    everything = f"{', '.join(NEEDED)} ON *.*"
+    execute(root, f"CREATE ROLE {role}", f"GRANT {everything} TO {role}", f"REVOKE {everything} FROM {user}")
+    execute(root, f"GRANT {role} TO {user}")
+    try:
+        with pytest.raises(SourcePrivilegeError, match="not active"):
+            Pipeline(account).snapshot()
+        pasted = remedies(account)
+        assert pasted[0] == f"SET DEFAULT ROLE ALL TO '{unique}'@'%';"
+        execute(root, pasted[0])
+        assert remedies(account) == []
+        pipeline = Pipeline(account)
+        assert pipeline.snapshot().complete and len(pipeline.records("t")) == 2
+    finally:
+        execute(root, f"DROP ROLE {role}")
+
+
+def test_privileges_on_single_columns(root: Any, account: dict[str, str], unique: str, database: str) -> None:
+    """Such a table can be read, and SHOW CREATE TABLE is refused."""
+    execute(root, f"REVOKE SELECT ON *.* FROM `{unique}`@`%`", f"GRANT SELECT (id) ON `{database}`.t TO `{unique}`@`%`")
+    pipeline = Pipeline(account)
+    with pytest.raises(SourcePrivilegeError, match="may not read 1 captured") as caught:
+        prepare_snapshot(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log)
+    execute(root, *statements(caught.value.remedy))
+    assert pipeline.snapshot().complete and len(pipeline.records("t")) == 2
+
+
+@pytest.fixture
+def user(unwise: PrivateServer, properties: dict[str, str], database: str) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Return a root connection to a server of our own, and the properties of an account with the privileges."""
+    with unwise.connect() as conn:
+        execute(
+            conn,
+            "CREATE USER u@'%' IDENTIFIED BY 'pw'",
+            f"GRANT {', '.join(NEEDED)} ON *.* TO u@'%'",
+            f"CREATE DATABASE `{database}`",
+            f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)",
+            f"INSERT INTO `{database}`.t VALUES (1), (2)",
+        )
+        yield conn, properties | unwise.properties() | {"database.user": "u", "database.password": "pw"}
+        execute(conn, "DROP USER u@'%'")
+
+
+def test_a_partial_revoke(user: tuple[Any, dict[str, str]], database: str) -> None:
+    conn, account = user
+    execute(conn, f"CREATE DATABASE `{database}_2`", f"CREATE TABLE `{database}_2`.t (id INT PRIMARY KEY)")
+    account["database.include.list"] = f"{database},{database}_2"
+    execute(conn, "SET GLOBAL partial_revokes = ON", f"REVOKE SELECT ON `{database}_2`.* FROM u@'%'")
+    try:
+        assert remedies(account) == [f"GRANT SELECT ON `{database}_2`.* TO 'u'@'%';"]
+        pipeline = Pipeline(account)
+        assert pipeline.snapshot().complete
+        said = [line for line in pipeline.lines if f"{database}_2" in line and line.startswith("WARNING: ")]
+        assert ["SELECT is revoked" in line or "match no database" in line for line in said] == [True, True]
+        execute(conn, *remedies(account))
+        assert remedies(account) == []
+    finally:
+        execute(conn, "GRANT SELECT ON *.* TO u@'%'", "SET GLOBAL partial_revokes = OFF")
+
+
+def test_an_anonymous_account_in_the_way(user: tuple[Any, dict[str, str]]) -> None:
+    conn, account = user
+    execute(conn, "CREATE USER ''@'127.0.0.1' IDENTIFIED BY 'pw'")
+    with pytest.raises(SourceAuthError, match="for the anonymous account"):
+        Pipeline(account).snapshot()
+    pasted = remedies(account)
+    assert pasted == ["DROP USER ''@'127.0.0.1';"]
+    execute(conn, *pasted)
+    assert Pipeline(account).snapshot().complete
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended", "error", "text", "can_retry"),
+    [
+        ("SET GLOBAL offline_mode = ON", "SET GLOBAL offline_mode = OFF", SourceConnectionError, "offline", True),
+        (
+            "SET GLOBAL init_connect = 'SELECT 1 FROM nowhere.nothing'",
+            "SET GLOBAL init_connect = ''",
+            SourceSettingError,
+            "init_connect fails",
+            False,
+        ),
+        (
+            "SET GLOBAL require_secure_transport = ON",
+            "SET GLOBAL require_secure_transport = OFF",
+            SourceAuthError,
+            "takes encrypted connections only",
+            False,
+        ),
+        (
+            "ALTER USER u@'%' PASSWORD EXPIRE",
+            "ALTER USER u@'%' IDENTIFIED BY 'pw'",
+            SourceAuthError,
+            "has expired",
+            False,
+        ),
+        ("ALTER USER u@'%' ACCOUNT LOCK", "ALTER USER u@'%' ACCOUNT UNLOCK", SourceAuthError, "is locked", False),
+        (
+            "ALTER USER u@'%' WITH MAX_QUERIES_PER_HOUR 1",
+            "ALTER USER u@'%' WITH MAX_QUERIES_PER_HOUR 0",
+            SourceConnectionError,
+            "a limit of the MySQL account",
+            True,
+        ),
+        ("ALTER USER u@'%' REQUIRE X509", "ALTER USER u@'%' REQUIRE NONE", SourceAuthError, "refuses", False),
+    ],
+)
+def test_a_server_that_takes_no_connection(
+    user: tuple[Any, dict[str, str]], broken: str, mended: str, error: type[CdcError], text: str, can_retry: bool
+) -> None:
+    conn, account = user
+    settings = Pipeline(account | {"database.ssl.mode": "disabled"}).cfg.connection_settings()
+    execute(conn, broken)
+    try:
+        with pytest.raises(CdcError) as caught, connect(settings):
+            pass
+    finally:
+        execute(conn, mended)
+    assert type(caught.value) is error and text in caught.value.what and caught.value.can_retry is can_retry
+    with connect(settings):
+        pass

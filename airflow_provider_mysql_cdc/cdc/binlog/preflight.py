@@ -12,17 +12,19 @@ from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import (
     read_cascading_keys,
 )
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account, read_login
 from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import is_own_client, registered_clients
 from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ServerIdInUseError,
+    SourceAuthError,
     SourcePrivilegeError,
     SourceSettingError,
 )
 from airflow_provider_mysql_cdc.cdc.model.finding import ERROR, WARNING, Finding
+from airflow_provider_mysql_cdc.cdc.model.table import quote_name
 
 _SHORT_RETENTION_S = 24 * 3600
 _SHORT_WAIT_TIMEOUT_S = 3600
@@ -69,10 +71,17 @@ def read_facts(conn: Any, address: str) -> ServerFacts:
     """
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
-    grants = Grants.parse(str(row[0]) for row in fetch_all(conn, "SHOW GRANTS"))
+    grants = Grants.read(conn)
     replicas = registered_clients(conn) if grants.has("REPLICATION SLAVE") else ()
-    account = read_account(conn)
-    return ServerFacts(address, variables, grants, replicas, account=account)
+    return ServerFacts(
+        address,
+        variables,
+        grants,
+        replicas,
+        account=read_account(conn),
+        all_grants=grants.with_roles(conn),
+        login=read_login(conn),
+    )
 
 
 def find_problems(facts: ServerFacts, requirements: RunRequirements) -> list[Finding]:
@@ -93,13 +102,24 @@ def _grant(facts: ServerFacts, privilege: str) -> str:
 
 
 def _missing_privilege(facts: ServerFacts, privileges: str, phase: str, purpose: str) -> Finding:
-    return _error_finding(
-        SourcePrivilegeError,
-        facts,
-        f"the account lacks {privileges}",
-        f"it is needed {phase}: {purpose}",
-        _grant(facts, privileges.partition(" or ")[0]),
-    )
+    names, why = privileges.split(" or "), f"it is needed {phase}: {purpose}"
+    fix = _grant(facts, names[0])
+    if facts.all_grants is not None and any(map(facts.all_grants.has_in_any_scope, names)):
+        why += "; a role has it that the account was granted, and that is not active"
+        fix = f"SET DEFAULT ROLE ALL TO {facts.account};"
+    return _error_finding(SourcePrivilegeError, facts, f"the account lacks {privileges}", why, fix)
+
+
+def _anonymous(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
+    if facts.is_anonymous:
+        yield _error_finding(
+            SourceAuthError,
+            facts,
+            f"MySQL takes {facts.login} for the anonymous account {facts.account}",
+            "of the accounts that fit, the one with the more specific host counts before the one with a name",
+            f"DROP USER {facts.account}; or create {facts.login} as an account of its own, with the privileges of "
+            "docs/install.md",
+        )
 
 
 def _log_bin(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
@@ -182,6 +202,8 @@ def _partial_json(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
 
 def _privileges(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
     grants = facts.grants
+    if facts.is_anonymous:
+        return
     if not grants.has("REPLICATION SLAVE"):
         yield _missing_privilege(facts, "REPLICATION SLAVE", "always", "to read the binlog (SETUP-06)")
     if not grants.has("REPLICATION CLIENT"):
@@ -208,9 +230,23 @@ def _privileges(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
         )
 
 
+def _partial_revokes(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
+    names = [name for name in facts.grants.unreadable_databases if requirements.captures_database(name)]
+    if requirements.snapshot and names:
+        grants = " ".join(f"GRANT SELECT ON {quote_name(name)}.* TO {facts.account};" for name in names)
+        yield Finding(
+            WARNING,
+            f"SELECT is revoked on databases that may be captured: {', '.join(names)}",
+            "their tables are invisible to the snapshot, and the stream has their changes (SETUP-03)",
+            f"{grants} or database.exclude.list",
+        )
+
+
 def _locks(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
     grants = facts.grants
     if not requirements.snapshot or not requirements.takes_locks or grants.has("RELOAD", "FLUSH_TABLES"):
+        return
+    if facts.is_anonymous:
         return
     if not requirements.table_locks:
         yield _missing_privilege(
@@ -342,7 +378,9 @@ _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] 
     _row_image,
     _row_metadata,
     _partial_json,
+    _anonymous,
     _privileges,
+    _partial_revokes,
     _locks,
     _server_ids,
     _recommended_settings,

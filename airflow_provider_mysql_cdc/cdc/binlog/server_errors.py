@@ -48,7 +48,46 @@ class ErrorTemplate(NamedTuple):
 _AUTH = ErrorTemplate(
     SourceAuthError,
     "MySQL refuses the account",
-    "check database.user, database.password and the hosts the account may come from",
+    "check database.user, database.password and the hosts the account may come from (another account of the same name, "
+    "or an anonymous one, may fit this host better); one with REQUIRE SSL or X509 needs database.ssl.mode=required, "
+    "and database.ssl.cert with X509",
+)
+_EXPIRED = ErrorTemplate(
+    SourceAuthError,
+    "the password of the MySQL account has expired",
+    "set another one (ALTER USER ... IDENTIFIED BY) and store it in the connection",
+)
+_LOCKED = ErrorTemplate(
+    SourceAuthError,
+    "the MySQL account is locked",
+    "ALTER USER ... ACCOUNT UNLOCK; where failed logins have locked it, find first who has a wrong password",
+)
+_HOST_BLOCKED = ErrorTemplate(
+    SourceAuthError,
+    "MySQL blocks this host after many broken connections",
+    "find what breaks them (a port check, a proxy); then TRUNCATE TABLE performance_schema.host_cache",
+)
+_TLS_REQUIRED = ErrorTemplate(
+    SourceAuthError, "MySQL takes encrypted connections only", "set database.ssl.mode to required or a stricter mode"
+)
+_OFFLINE = ErrorTemplate(
+    SourceConnectionError,
+    "MySQL is in offline mode",
+    "run the task again when offline_mode is OFF, which administrators set for maintenance",
+)
+_ACCOUNT_LIMIT = ErrorTemplate(
+    SourceConnectionError,
+    "a limit of the MySQL account is used up",
+    "wait, or raise the limit that the server names (ALTER USER ... WITH MAX_USER_CONNECTIONS, "
+    "MAX_CONNECTIONS_PER_HOUR, MAX_QUERIES_PER_HOUR or MAX_UPDATES_PER_HOUR; max_user_connections of the server)",
+)
+_INIT_CONNECT = ErrorTemplate(
+    SourceSettingError,
+    "the server's init_connect fails for this account, so each connection is closed",
+    "correct init_connect of the server, whose error log has the statement's error, or grant what the statement needs",
+)
+_DEADLOCK = ErrorTemplate(
+    SourceError, "MySQL ended a statement because of a deadlock", "run the task again", retriable=True
 )
 _PRIVILEGE = ErrorTemplate(
     SourcePrivilegeError,
@@ -58,7 +97,7 @@ _PRIVILEGE = ErrorTemplate(
 _BUSY = ErrorTemplate(
     SourceConnectionError,
     "MySQL takes no further connection",
-    "wait, or raise max_connections (of the server) or MAX_USER_CONNECTIONS (of the account)",
+    "wait, or raise max_connections of the server",
 )
 _UNREACHABLE = ErrorTemplate(
     SourceConnectionError,
@@ -132,13 +171,21 @@ _QUERY_TIMEOUT = ErrorTemplate(
 )
 _STATEMENT_REFUSED = ErrorTemplate(SourceError, "MySQL refused a statement", "see the server's message")
 
-# Access denied, anonymous, password expired, account locked, host unknown or blocked, plugin missing.
+# Access denied, anonymous, host unknown, plugin missing.
 _BY_CODE: dict[int, ErrorTemplate] = {
-    **dict.fromkeys((1045, 1698, 1820, 1862, 3118, 1130, 1129, 1251, 1524, 2054, 2059, 2061, 3159, 4151), _AUTH),
+    **dict.fromkeys((1045, 1698, 1130, 1251, 1524, 2054, 2059, 2061, 4151), _AUTH),
+    **dict.fromkeys((1820, 1862), _EXPIRED),
+    # 3955: FAILED_LOGIN_ATTEMPTS.
+    **dict.fromkeys((3118, 3955), _LOCKED),
+    1129: _HOST_BLOCKED,
+    3159: _TLS_REQUIRED,
+    3032: _OFFLINE,
+    1213: _DEADLOCK,
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _PRIVILEGE),
-    **dict.fromkeys((1040, 1203, 1226), _BUSY),
+    **dict.fromkeys((1040, 1135), _BUSY),
+    **dict.fromkeys((1203, 1226), _ACCOUNT_LIMIT),
     **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
-    **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3169, 4031), _LOST),
+    **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3168, 3169, 4031), _LOST),
     TLS_ERROR: _TLS,
     1205: _LOCK_TIMEOUT,
     3024: _QUERY_TIMEOUT,
@@ -147,8 +194,8 @@ _BY_CODE: dict[int, ErrorTemplate] = {
     1373: _PURGED,
 }
 
-# Parts of the texts that come with 1236, in lower case; the first that occurs counts.
-_BY_TEXT: tuple[tuple[str, ErrorTemplate], ...] = (
+# Parts of the texts that come with a number, in lower case; the first that occurs counts.
+_DUMP_TEXTS: tuple[tuple[str, ErrorTemplate], ...] = (
     ("same server_uuid", _SERVER_ID_IN_USE),
     ("same server_id", _SERVER_ID_IN_USE),
     ("could not find first log file", _PURGED),
@@ -176,6 +223,9 @@ _BY_TEXT: tuple[tuple[str, ErrorTemplate], ...] = (
 )
 
 
+_BY_TEXT = {DUMP_ERROR: _DUMP_TEXTS, 1184: (("init_connect", _INIT_CONNECT),)}
+
+
 def error_template(code: int, text: str) -> ErrorTemplate:
     """Return what a server or client error means.
 
@@ -183,10 +233,8 @@ def error_template(code: int, text: str) -> ErrorTemplate:
         code: MySQL's error number.
         text: Its text.
     """
-    if code == DUMP_ERROR:
-        lower = text.lower()
-        return next((m for part, m in _BY_TEXT if part in lower), _STATEMENT_REFUSED)
-    return _BY_CODE.get(code, _STATEMENT_REFUSED)
+    lower, by_code = text.lower(), _BY_CODE.get(code, _STATEMENT_REFUSED)
+    return next((template for part, template in _BY_TEXT.get(code, ()) if part in lower), by_code)
 
 
 def is_gtid_mode_mismatch(error: SourceError) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
@@ -23,6 +23,8 @@ class ServerFacts:
         replicas: Registered replication clients.
         unlogged_keys: Foreign keys of captured tables whose cascades the server does not log.
         account: The account as GRANT takes it.
+        all_grants: Its privileges with all its roles active; None where it has none.
+        login: User and host of the connection, in the same form.
     """
 
     address: str
@@ -31,6 +33,13 @@ class ServerFacts:
     replicas: tuple[RegisteredClient, ...] = ()
     unlogged_keys: tuple[CascadingKey, ...] = ()
     account: str = "the account"
+    all_grants: Grants | None = None
+    login: str = "the account"
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the server has taken the connection for that of an account without a name."""
+        return self.account.startswith("''@")
 
     def is_on(self, name: str) -> bool:
         """Return whether a switch is on."""
@@ -49,6 +58,7 @@ class RunRequirements:
         client_name: ``topic.prefix``.
         table_locks: Whether the snapshot may lock table by table where the global lock is refused.
         undrained_s: Seconds since the last batch was committed, if there are changes after it; otherwise None.
+        captures_database: Whether the lists let a database's tables be captured.
     """
 
     snapshot: bool
@@ -58,6 +68,7 @@ class RunRequirements:
     table_locks: bool = True
     client_name: str = ""
     undrained_s: float | None = None
+    captures_database: Callable[[str], bool] = field(default=lambda _: True, compare=False)
 
     @classmethod
     def from_config(cls, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: float | None = None) -> RunRequirements:
@@ -71,4 +82,5 @@ class RunRequirements:
             table_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "minimal_percona_no_table_locks",
             client_name=cfg.topic_prefix,
             undrained_s=undrained_s,
+            captures_database=cfg.captures_database,
         )

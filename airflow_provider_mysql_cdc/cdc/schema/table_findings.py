@@ -64,7 +64,7 @@ def _unreadable(conn: Any, captured: Sequence[TableId]) -> Iterator[Finding]:
             SourcePrivilegeError(
                 f"the account may not read {len(denied)} captured table(s)",
                 where=_names([str(table) for table in denied]),
-                why="it has another privilege on them, so that they are listed, but not SELECT",
+                why="it has another privilege on them, so that they are listed, but not SELECT on the whole table",
                 remedy=select_grants(conn, denied),
             )
         )
@@ -79,6 +79,8 @@ def _denied_tables(conn: Any, tables: Sequence[TableId]) -> list[TableId]:
             for table in tables:
                 try:
                     cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 0")
+                    # With privileges on single columns only, a table can be read and not be shown.
+                    cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")
                 except pymysql.MySQLError as error:
                     code = error.args[:1][0]
                     if code in ACCESS_DENIED:
@@ -99,10 +101,10 @@ def _not_visible(conn: Any, cfg: ConnectorConfig, captured: Sequence[TableId]) -
 
 def _unmatched(conn: Any, cfg: ConnectorConfig, visible: Sequence[TableId]) -> Iterator[Finding]:
     """Yield the entries of the include lists that match nothing that the account can see."""
-    databases = [str(row[0]) for row in fetch_all(conn, "SELECT schema_name FROM information_schema.schemata")]
+    databases = sorted({table.db for table in visible})
     lists = (
         (F.TABLE_INCLUDE_LIST, [str(table) for table in visible], "table"),
-        (F.DATABASE_INCLUDE_LIST, databases, "database"),
+        (F.DATABASE_INCLUDE_LIST, databases, "database with a table"),
     )
     for field, names, kind in lists:
         entries = list(islice(_without_match(cfg[field].compiled, names), _MAX_UNMATCHED))
@@ -110,8 +112,9 @@ def _unmatched(conn: Any, cfg: ConnectorConfig, visible: Sequence[TableId]) -> I
             yield Finding(
                 WARNING,
                 f"entries of {field.name} match no {kind}: {_names(entries)}",
-                f"a {kind} of that name does not exist, or the account has no privilege on it",
-                f"correct the entry (a regular expression on the whole name); nothing, if the {kind} is created later",
+                f"no {kind} has such a name, or the account has no privilege on it",
+                "correct the entry (a regular expression on the whole name), or grant SELECT; nothing, if it is to be "
+                "created later",
             )
 
 

@@ -118,6 +118,7 @@ class Server:
             "SHOW GRANTS": [(SEED_GRANT,)],
             "SHOW REPLICAS": [(7, "replica-7", "u-7")],
             "SELECT CURRENT_USER()": [("cdc@%",)],
+            "SELECT USER()": [("cdc@app-1",)],
         }[sql.partition(" WHERE")[0]]
         self.description = [("Server_Id",), ("Host",), ("Replica_UUID",)]
 
@@ -134,7 +135,7 @@ def test_the_server_is_asked_for_all_that_is_checked() -> None:
     found = read_facts(Server(), "db:3306")
     assert found.variables == VARIABLES | ASKED
     assert found.is_on("log_bin") and found.replicas == (RegisteredClient(7, "replica-7", "u-7"),)
-    assert found.account == "'cdc'@'%'"
+    assert (found.account, found.login) == ("'cdc'@'%'", "'cdc'@'app-1'")
     assert find_problems(found, RunRequirements(snapshot=True, include_query=True)) == []
 
 
@@ -236,10 +237,57 @@ def test_select_on_some_databases_is_a_warning() -> None:
 
 
 def test_grants_of_roles_and_revokes_are_no_privileges() -> None:
-    grants = Grants.parse(["GRANT `reader`@`%` TO `cdc`@`%`", "REVOKE SELECT ON `mysql`.* FROM `cdc`@`%`"])
-    assert grants == Grants()
+    grants = Grants.parse(["GRANT `a ON b`@`%`,`c``d`@`%` TO `cdc`@`%`", "REVOKE SELECT ON `x``y`.* FROM `cdc`@`%`"])
+    assert grants == Grants(roles="`a ON b`@`%`,`c``d`@`%`", unreadable_databases=("x`y",))
+    assert Grants.parse(["REVOKE INSERT ON `x`.* FROM `cdc`@`%`"]) == Grants()
     assert Grants.parse(["GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION"]).has("REPLICATION SLAVE")
     assert Grants.parse(["GRANT USAGE ON *.* TO x", "GRANT SELECT ON `d`.* TO x"]).has_in_any_scope("SELECT")
+
+
+@pytest.mark.parametrize(
+    ("role", "fix"),
+    [
+        ("GRANT REPLICATION SLAVE ON *.* TO x", "SET DEFAULT ROLE ALL TO the account;"),
+        ("GRANT INSERT ON *.* TO x", "GRANT REPLICATION SLAVE ON *.* TO the account;"),
+    ],
+)
+def test_a_role_that_is_not_active_is_the_remedy_for_what_it_has(role: str, fix: str) -> None:
+    asked = replace(facts(without("REPLICATION SLAVE")), all_grants=Grants.parse([role]))
+    finding = only(find_problems(asked, DRAIN))
+    assert finding.fix == fix and ("not active" in finding.why) == fix.startswith("SET")
+
+
+def test_the_server_adds_up_the_roles() -> None:
+    conn = SimpleNamespace(asked=[])
+
+    class Cursor(Server):
+        def execute(self, sql: str, values: Any) -> None:
+            conn.asked.append(sql)
+            self.answer = [("GRANT RELOAD ON *.* TO `cdc`@`%`",)]
+
+    conn.cursor = Cursor
+    plain = Grants.parse([SEED_GRANT])
+    assert plain.with_roles(conn) is plain and conn.asked == []
+    assert Grants(roles="`r`@`%`").with_roles(conn).has("RELOAD")
+    assert conn.asked == ["SHOW GRANTS FOR CURRENT_USER() USING `r`@`%`"]
+
+
+def test_databases_on_which_select_is_revoked_are_named() -> None:
+    grants = Grants.parse([SEED_GRANT, "REVOKE SELECT ON `d``2`.* FROM `cdc`@`%`"])
+    asked = replace(facts(), grants=grants)
+    finding = only(find_problems(asked, SNAPSHOT))
+    assert finding.error is None and finding.what.endswith(": d`2")
+    assert finding.fix.startswith("GRANT SELECT ON `d``2`.* TO the account;")
+    assert find_problems(asked, replace(SNAPSHOT, captures_database=lambda name: name != "d`2")) == []
+    assert find_problems(asked, DRAIN) == []
+
+
+def test_an_anonymous_account_gets_no_grants() -> None:
+    """The statements would give them to everybody without an account."""
+    asked = replace(facts("GRANT USAGE ON *.* TO ``@`10.%`"), account="''@'10.%'", login="'cdc'@'10.0.0.7'")
+    finding = only(find_problems(asked, SNAPSHOT))
+    assert isinstance(finding.error, SourceAuthError) and finding.fix.startswith("DROP USER ''@'10.%'; or create 'cdc'")
+    assert "GRANT" not in finding.fix
 
 
 @pytest.mark.req("STRM-02")

@@ -65,6 +65,19 @@ def test_the_text_decides_what_ended_a_dump(text: str, error: type[SourceError])
     [
         (1045, SourceAuthError, False),
         (3118, SourceAuthError, False),
+        (3955, SourceAuthError, False),
+        (1862, SourceAuthError, False),
+        (1129, SourceAuthError, False),
+        (3159, SourceAuthError, False),
+        (3032, SourceConnectionError, True),
+        (1226, SourceConnectionError, True),
+        (1203, SourceConnectionError, True),
+        (1135, SourceConnectionError, True),
+        (3168, SourceConnectionError, True),
+        (1184, SourceConnectionError, True),
+        (1317, SourceConnectionError, True),
+        (4031, SourceConnectionError, True),
+        (1213, SourceError, True),
         (1227, SourcePrivilegeError, False),
         (1142, SourcePrivilegeError, False),
         (1040, SourceConnectionError, True),
@@ -81,6 +94,12 @@ def test_the_number_decides_otherwise(code: int, error: type[SourceError], retri
     found = from_exception(pymysql.OperationalError(code, "text"), "db:3306")
     assert type(found) is error and found.can_retry is retriable
     assert f"MySQL error {code}: text" in found.why
+
+
+def test_a_failing_init_connect_is_no_broken_connection() -> None:
+    text = "Aborted connection 40 to db: 'unconnected' user: 'u' host: 'h' (init_connect command failed)"
+    found = from_exception(pymysql.OperationalError(1184, text), "db:3306")
+    assert type(found) is SourceSettingError and "init_connect" in found.what and not found.can_retry
 
 
 def test_a_query_that_took_too_long_is_no_broken_connection() -> None:
