@@ -166,6 +166,56 @@ class RangeFaultPoints:
     after_commit: str
 
 
+def create_emitter(
+    cfg: ConnectorConfig,
+    table: Table,
+    route: SnapshotRoute,
+    position: ViewPosition,
+    target: EmitTarget,
+    counts: dict[str, int],
+    *,
+    where: str,
+    id_prefix: str,
+    row_id_prefix: str,
+    marker: str,
+) -> RowEmitter:
+    """Return what produces the rows of one table.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        route: How its rows become records.
+        position: What the source block says.
+        target: Where the records are produced.
+        counts: Records by topic; dead letters are added.
+        where: The rows, for error messages.
+        id_prefix: See ``RowRange``.
+        row_id_prefix: See ``RowRange``.
+        marker: See ``RowRange``.
+    """
+    source_texts = snapshot_source(cfg, table.id, writes_avro=route.text_rows.writes_avro)
+
+    def fill(context: EventContext, row_marker: str) -> None:
+        source_texts.fill(context, position.offset, position.ts_ms, row_marker, position.last_transaction)
+        if position.commit_ts is not None:
+            context.transaction = str(position.commit_ts)
+
+    return RowEmitter(
+        cfg=cfg,
+        table=table,
+        decode=route.text_rows.decode,
+        partial_rows=route.partial_rows,
+        fill=fill,
+        source_texts=source_texts,
+        where=where,
+        target=target,
+        counts=counts,
+        id_prefix=id_prefix,
+        row_id_prefix=row_id_prefix,
+        marker=marker,
+    )
+
+
 class _ProgressReporter:
     """Report progress every ``PROGRESS_ROWS`` rows."""
 
@@ -276,25 +326,14 @@ class RangeWriter:
                 self.report_line(nulled_warning(table, value, row_range.where))
 
     def _emitter(self, row_range: RowRange, counts: dict[str, int]) -> RowEmitter:
-        select = row_range.select
-        route, position = select.make_route(), row_range.position()
+        route = row_range.select.make_route()
         rows = route.text_rows
-        source_texts = snapshot_source(self.cfg, select.table.id, writes_avro=rows.writes_avro)
-
-        def fill(context: EventContext, marker: str) -> None:
-            source_texts.fill(context, position.offset, position.ts_ms, marker, position.last_transaction)
-            if position.commit_ts is not None:
-                context.transaction = str(position.commit_ts)
-
-        return RowEmitter(
-            cfg=self.cfg,
-            table=select.table,
-            decode=rows.decode,
-            partial_rows=route.partial_rows,
-            fill=fill,
-            source_texts=source_texts,
-            where=row_range.where,
-            target=EmitTarget(
+        return create_emitter(
+            self.cfg,
+            row_range.select.table,
+            route,
+            row_range.position(),
+            EmitTarget(
                 self.sink,
                 route.topic,
                 route.partitions,
@@ -303,7 +342,8 @@ class RangeWriter:
                 rows.record_format,
                 rows.id_headers,
             ),
-            counts=counts,
+            counts,
+            where=row_range.where,
             id_prefix=row_range.id_prefix,
             row_id_prefix=row_range.row_id_prefix,
             marker=row_range.marker,

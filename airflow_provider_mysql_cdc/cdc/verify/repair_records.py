@@ -1,0 +1,105 @@
+"""The ledger records of repairs: who has repaired which table in which run, at which position, and how much.
+
+A record is written in the Kafka transactions of the repair itself, and counts what all of them have written. So an
+attempt that ends in between leaves no doubt about what is repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPAIR_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRecord:
+    """Say what a run has repaired in a table.
+
+    Args:
+        run: Id of the run.
+        table: ``database.table``.
+        topic: Its topic.
+        owner: Who repaired: ``dag_id/run_id/task_id/map_index``.
+        offset: The position at which the table was read last.
+        ts_ms: When the last transaction of the repair was written, milliseconds since 1970.
+        repaired: Number of differences that are repaired, by kind, of all attempts of the run.
+    """
+
+    run: str
+    table: str
+    topic: str
+    owner: str
+    offset: BinlogOffset
+    ts_ms: int
+    repaired: Mapping[DifferenceKind, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Return its key in the ledger."""
+        return repair_key(self.run, self.table)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "run": self.run,
+            "table": self.table,
+            "topic": self.topic,
+            "owner": self.owner,
+            "offset": self.offset.to_json(),
+            "ts_ms": self.ts_ms,
+            "repaired": {str(kind): count for kind, count in self.repaired.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> RepairRecord:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = as_members(data)
+        kinds = {str(kind): kind for kind in DifferenceKind}
+        counts = record.each_member("repaired", Members.integer)
+        return cls(
+            record.text("run"),
+            record.text("table"),
+            record.text("topic"),
+            record.text("owner"),
+            BinlogOffset.from_json(record.object("offset")),
+            record.integer("ts_ms"),
+            {kinds[name]: count for name, count in counts.items() if name in kinds},
+        )
+
+
+def repair_key(run: str, table: str) -> str:
+    """Return the key of a record in the ledger.
+
+    Args:
+        run: Id of the run.
+        table: ``database.table``.
+    """
+    return f"{REPAIR_PREFIX}{run}/{table}"
+
+
+def read_repairs(ledger: LedgerState, run: str = "") -> list[RepairRecord]:
+    """Return what was repaired, in the order of time.
+
+    Args:
+        ledger: The ledger.
+        run: Id of a run; empty for all.
+
+    Raises:
+        DamagedRecordError: This package has not written a record.
+    """
+    repairs = []
+    for key, value in ledger.other_records.items():
+        if key.startswith(REPAIR_PREFIX):
+            with record_location(f"key {key}"):
+                repairs.append(RepairRecord.from_json(value))
+    return sorted((repair for repair in repairs if run in ("", repair.run)), key=lambda repair: repair.ts_ms)

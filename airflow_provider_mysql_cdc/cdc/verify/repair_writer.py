@@ -1,0 +1,232 @@
+"""Write repairs to Kafka, in transactions with the ledger record that counts them.
+
+A missing or differing row is written as a row of an incremental snapshot, a ghost as a delete event with its tombstone
+(``ghost_delete``); each with a header that names the run. The writer has joined the plan of a batch that ends at the
+position of the view in which the rows were read. Only its attempt can write until the next batch begins, so no later
+change is overtaken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.records import Header
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import ViewPosition, create_emitter
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowEmitter, SnapshotRoute, out_of_time
+from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import MARKER, GhostDeletes
+from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+_Key = TypeVar("_Key")
+MAX_TRANSACTION_REPAIRS = 1000
+"""Repairs in one Kafka transaction; ``commit.bytes`` and ``commit.interval.ms`` limit it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRepair:
+    """Hold a row to be written.
+
+    Args:
+        kind: MISSING or DIFFERING.
+        packet: The row in MySQL's text protocol.
+    """
+
+    kind: DifferenceKind
+    packet: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TableRepair:
+    """Hold what is to be repaired in one table.
+
+    Args:
+        table: The table.
+        route: How its rows become records.
+        ghosts: The topic's last record of each ghost.
+        rows: The rows to be written.
+    """
+
+    table: Table
+    route: SnapshotRoute
+    ghosts: Sequence[TopicRecord] = ()
+    rows: Sequence[RowRepair] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the number of differences."""
+        return len(self.ghosts) + len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairIdentity:
+    """Say who repairs.
+
+    Args:
+        run: Id of the run.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        earlier: What earlier attempts of the run have repaired, by table.
+    """
+
+    run: str
+    owner: str
+    earlier: Mapping[str, RepairRecord] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RepairWriter:
+    """Write the repairs of tables.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The plan that the writer has joined.
+        index: The writer's index.
+        sink: The transactional producer.
+        position: What source blocks say.
+        headers: Headers of every record.
+        identity: Who repairs.
+        lookup_schema: Returns the text of an Avro schema.
+        report_line: Called with lines of text.
+        counts: Records by topic, of committed transactions.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    sink: TransactionalWriter
+    position: ViewPosition
+    headers: list[Header]
+    identity: RepairIdentity
+    lookup_schema: LookupSchema
+    report_line: Log
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def write(self, repair: TableRepair) -> dict[DifferenceKind, int]:
+        """Write the repairs of a table; return how many differences are repaired, by kind.
+
+        Ghosts are deleted first: with ``message.key.columns`` a row that is written may have the key of a ghost.
+
+        Args:
+            repair: What is to be repaired.
+
+        Raises:
+            CdcError: A record cannot be written; what is committed before is counted in the ledger.
+        """
+        faults.fault_point("repair.rows_read", self.index)
+        repaired: dict[DifferenceKind, int] = {}
+        done = 0
+        while done < repair.size:
+            counts: dict[str, int] = {}
+            try:
+                written, end = self._produce(repair, done, counts)
+                self._commit(repair, _added(repaired, written))
+            except RecordTooLargeError as error:
+                self.report_line(reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error))
+                continue
+            repaired, done = _added(repaired, written), end
+            self.counts = _added(self.counts, counts)
+        return repaired
+
+    def _produce(
+        self, repair: TableRepair, start: int, counts: dict[str, int]
+    ) -> tuple[dict[DifferenceKind, int], int]:
+        """Produce repairs until a transaction is large or old enough; return their number, and the next one."""
+        written: dict[DifferenceKind, int] = {}
+        deletes, emitter = self._ghost_deletes(), self._emitter(repair, counts, start)
+        ghosts = len(repair.ghosts)
+        for number in range(start, min(start + MAX_TRANSACTION_REPAIRS, repair.size)):
+            if number < ghosts:
+                kind, records = DifferenceKind.GHOST, self._delete(repair, repair.ghosts[number], deletes)
+            else:
+                row = repair.rows[number - ghosts]
+                left_out = emitter.left_out
+                emitter.emit_row(row.packet, MARKER)
+                kind, records = row.kind, 1 - (emitter.left_out - left_out)
+            if records:
+                written[kind] = written.get(kind, 0) + 1
+                counts[repair.route.topic] = counts.get(repair.route.topic, 0) + records
+            if self.sink.should_commit or out_of_time(self.cfg, self.sink):
+                return written, number + 1
+        return written, min(start + MAX_TRANSACTION_REPAIRS, repair.size)
+
+    def _delete(self, repair: TableRepair, last: TopicRecord, deletes: GhostDeletes) -> int:
+        """Produce the records that delete a ghost; return their number, 0 where it cannot be deleted."""
+        try:
+            records = list(deletes.records(repair.route.topic, last))
+        except UnreadableRecord as error:
+            place = f"{repair.route.topic}[{last.partition}]@{last.offset}"
+            self.report_line(f"the row of {repair.table.id} at {place} cannot be deleted: {error}")
+            return 0
+        for record in records:
+            self.sink.produce(repair.route.topic, record.key, record.value, record.partition, record.headers)
+        return len(records)
+
+    def _ghost_deletes(self) -> GhostDeletes:
+        id_prefix = self._id_prefix if self.cfg[F.CDC_ID_HEADER] else None
+        return GhostDeletes(self.cfg, self.position, self.headers, self.lookup_schema, id_prefix)
+
+    @property
+    def _id_prefix(self) -> str:
+        return f"repair/{self.plan.epoch}/{self.identity.run}"
+
+    def _emitter(self, repair: TableRepair, counts: dict[str, int], start: int) -> RowEmitter:
+        route, where = repair.route, f"repair of {repair.table.id}"
+        rows = route.text_rows
+        target = EmitTarget(
+            self.sink,
+            route.topic,
+            route.partitions,
+            self.headers,
+            self.index,
+            rows.record_format,
+            rows.id_headers,
+        )
+        return create_emitter(
+            self.cfg,
+            repair.table,
+            route,
+            self.position,
+            target,
+            counts,
+            where=where,
+            id_prefix=self._id_prefix,
+            row_id_prefix=f"{where}, {start}",
+            marker=MARKER,
+        )
+
+    def _commit(self, repair: TableRepair, repaired: Mapping[DifferenceKind, int]) -> None:
+        table = str(repair.table.id)
+        earlier = self.identity.earlier.get(table)
+        record = RepairRecord(
+            self.identity.run,
+            table,
+            repair.route.topic,
+            self.identity.owner,
+            self.position.offset,
+            time.time_ns() // 1_000_000,
+            _added({} if earlier is None else earlier.repaired, repaired),
+        )
+        side = ledger_record(self.cfg, record.key, record.to_json())
+        self.sink.produce(side.topic, side.key, side.value, 0)
+        faults.fault_point("repair.before_commit", self.index)
+        self.sink.commit()
+        faults.fault_point("repair.after_commit", self.index)
+
+
+def _added(left: Mapping[_Key, int], right: Mapping[_Key, int]) -> dict[_Key, int]:
+    return {key: left.get(key, 0) + right.get(key, 0) for key in (*left, *(k for k in right if k not in left))}
