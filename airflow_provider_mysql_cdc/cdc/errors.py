@@ -4,6 +4,7 @@
 
     CdcError
     ├── ConfigError                 wrong or unknown property; never retriable
+    │   └── RepairLimitError        more rows differ than a repair may write
     ├── SourceError                 the MySQL side
     │   ├── SourceConnectionError   cannot reach or stay connected; retriable
     │   ├── SourceAuthError         wrong account or password
@@ -120,6 +121,12 @@ class ConfigError(CdcError):
     """A property is wrong, missing or unknown (FAULT-02)."""
 
     advice = "Correct the property, argument or connection that the message names."
+
+
+class RepairLimitError(ConfigError):
+    """More rows differ than a repair may write; none of them is written."""
+
+    advice = "Find out why so many rows differ; then verify again with repair=yes and a higher repair.max.rows."
 
 
 class SourceError(CdcError):

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.mysql_types import TEMPORAL_FAMILIES
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.key_conditions import UnsearchableValue, value_condition
+from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK
 
 KeyFields = Mapping[str, Any]
 """The fields that identify a row, by name, as records hold them."""
@@ -100,6 +101,8 @@ class SuspectRows:
             try:
                 if column.name not in self._in_key and self._options.treatment(column).change is not None:
                     raise UnsearchableValue("records show it masked, hashed or truncated")
+                if isinstance(value, str) and value.startswith(DIGEST_MARK):
+                    raise UnsearchableValue("it is so long that only its digest is known")
                 parts.append(value_condition(column, self._options, value))
             except UnsearchableValue as reason:
                 self.unsearchable.setdefault(column.name, str(reason))

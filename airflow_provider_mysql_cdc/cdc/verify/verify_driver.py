@@ -18,6 +18,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
@@ -59,7 +60,9 @@ from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResu
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
+from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found, repair_found
 from airflow_provider_mysql_cdc.cdc.verify.row_text import same_value
+from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
@@ -93,14 +96,20 @@ def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     """
     request = VerifyRequest.from_json(spec.options)
 
+    rounds: list[_VerifyRound] = []
+
     def verify_after_batch(context: BatchContext) -> dict[str, int]:
         with named_errors(context.cfg), contextlib.closing(SchemaTexts(context.cfg)) as schema_texts:
-            return _VerifyRound(context, request, spec.run, schema_texts).verify()
+            rounds.append(_VerifyRound(context, request, spec.run, schema_texts))
+            return rounds[-1].verify()
 
     other_work = drain_driver.OtherWork(
         verify_after_batch, lambda cfg, ledger: False, end_uncaptured_scans, ends_run=True
     )
-    return drain_driver.run_drain(spec, runner, log, other_work)
+    counts = drain_driver.run_drain(spec, runner, log, other_work)
+    for each in rounds:
+        counts = add_counts(counts, each.repair(spec, runner, log))
+    return counts
 
 
 @dataclass(slots=True)
@@ -118,6 +127,9 @@ class _VerifyRound:
     _queue: PartQueue | None = None
     _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
+    _compared: dict[str, Bounds] = field(default_factory=dict)
+    _result: VerifyResult | None = None
+    _suspects: tuple[TableSuspects, ...] = ()
     _unread: dict[TableId, str] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
 
@@ -155,10 +167,14 @@ class _VerifyRound:
             StageLeader(context.cfg, barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
             inputs,
             self._handlers(barrier),
-            Shuffle(buckets, _ReduceBucket(self.request.examples, rules)),
+            Shuffle(buckets, _ReduceBucket(most_found(context.cfg, self.request), rules)),
         )
-        self._write_verdicts(merge_results(results, self.request.examples))
+        self._write_verdicts(merge_results(results, most_found(context.cfg, self.request)))
         return self._counts
+
+    def repair(self, spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
+        """Repair what was found, if it was asked for; return records by topic."""
+        return {} if self._result is None else repair_found(spec, runner, log, self._result, self._suspects)
 
     def _task_count(self) -> int:
         parallelism = self.context.cfg[F.SNAPSHOT_PARALLELISM]
@@ -265,7 +281,7 @@ class _VerifyRound:
                 context.log(f"verification: {name} was dropped or renamed meanwhile")
         ranges = []
         for topic in sorted({compared.topic for compared in self._tables.values()}):
-            bounds = self._bounds(topic)
+            bounds = self._compared[topic] = self._bounds(topic)
             self._facts[topic] = self._topic_facts(topic, bounds)
             ranges += topic_ranges(topic, bounds)
         chunk_rows = context.cfg[F.SNAPSHOT_CHUNK_ROWS]
@@ -318,6 +334,8 @@ class _VerifyRound:
             build_verdicts(comparison, self.request),
         )
         context.require_lock()  # otherwise a later try of the run is comparing
+        self._suspects = collect_suspects(self._tables.values(), found.found, unjudged, self._compared)
+        self._result = result
         write_verdicts(context.cfg, context.job.read(), result)
         unequal = [verdict.table for verdict in result.tables if not verdict.equal]
         context.log(

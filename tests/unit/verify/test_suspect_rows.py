@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, Va
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify import suspect_rows
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values
 from airflow_provider_mysql_cdc.cdc.verify.suspect_rows import SuspectRows
 
 pytestmark = pytest.mark.quick
@@ -130,6 +131,9 @@ def test_values_that_cannot_be_turned_back_are_named_and_bound_nothing() -> None
     assert reason(column("SET", enum_values=("a", "")), "a") == "several members have one text"
     assert "none of the members" in reason(column("ENUM", enum_values=("é",)), "e")
     assert condition(column("ENUM", enum_values=("a",)), "gone") == "FALSE"
+    text = column("VARCHAR", charset="latin1", collation="latin1_bin")
+    long_key = row_values(row_bytes({"k": "x" * 3000}))["k"]
+    assert reason(text, long_key) == "it is so long that only its digest is known"
 
 
 def test_only_values_of_the_key_are_as_the_table_has_them() -> None:

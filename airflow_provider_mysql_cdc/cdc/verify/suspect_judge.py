@@ -1,0 +1,259 @@
+"""Read suspects once more, in a view at whose position the stream is, and keep those that are to be repaired.
+
+An event behind the records that the comparison has read has mended its row already: it says what the row is since then.
+Such suspects are dropped, and so are those that the view shows otherwise than the comparison has. The next verification
+judges them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_between
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, make_snapshot_route
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_rows
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, TopicTables
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RowRepair, TableRepair
+from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, read_columns
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values, same_value
+from airflow_provider_mysql_cdc.cdc.verify.suspect_rows import SuspectRows
+from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, Suspect, TableSuspects
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+READ_TIMEOUT_S = 120.0
+"""Seconds without a record of a topic after which a task fails."""
+MAX_GAP_RECORDS = 10_000
+"""Offsets between two records that are read rather than skipped: a skip costs a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTable:
+    """Hold what is to be repaired in a table.
+
+    Args:
+        repair: The repairs.
+        dropped: Number of suspects that are no longer to be repaired.
+        reasons: Why suspects cannot be repaired, one sentence each.
+    """
+
+    repair: TableRepair
+    dropped: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _ViewRow:
+    """Hold a row of the view."""
+
+    packet: bytes
+    value: bytes
+
+
+@dataclass(slots=True)
+class SuspectJudge:
+    """Judge the suspects of tables.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch at whose end the view and the stream are.
+        conn: The connection that holds the view.
+        formats: The formats of records; None when all of them are JSON.
+        reader_of: Returns the reader of a topic.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    conn: Any
+    formats: RecordFormats | None
+    reader_of: Callable[[str], EventReader]
+    _bounds: dict[str, Bounds] = field(default_factory=dict)
+
+    def judge(self, compared: ComparedTable, suspects: TableSuspects, tables: TopicTables) -> JudgedTable:
+        """Return what is to be repaired in a table.
+
+        Args:
+            compared: The table at the position of the view.
+            suspects: Its suspects.
+            tables: The tables of its topic.
+
+        Raises:
+            CdcError: The source or Kafka cannot be read.
+        """
+        judge = _judge_keyless if compared.keyless else _judge_keyed
+        return judge(_TableReader(self, compared, tables), suspects)
+
+    def bounds(self, topic: str) -> Bounds:
+        """Return first offset and end of a topic's partitions; the same at each call."""
+        known = self._bounds.get(topic)
+        if known is None:
+            partitions = range(self.plan.partitions.get(topic, 1))
+            admin = make_admin(self.cfg.kafka_settings())
+            known = self._bounds[topic] = end_offsets(admin, topic, partitions, stable=True)
+        return known
+
+    def read(self, topic: str, bounds: Bounds) -> Iterator[TopicRecord]:
+        """Yield records of a topic."""
+        return read_between(self.cfg.kafka_settings(), topic, bounds, timeout_s=READ_TIMEOUT_S)
+
+
+class _TableReader:
+    """Read rows and events of one table."""
+
+    def __init__(self, judge: SuspectJudge, compared: ComparedTable, tables: TopicTables) -> None:
+        cfg, table = judge.cfg, compared.table
+        self.compared, self._judge, self._tables = compared, judge, tables
+        self._columns, self._options = read_columns(cfg, table), table_options.table_options(cfg, table)
+        partitions = judge.plan.partitions.get(compared.topic, 1)
+        self.route: SnapshotRoute = make_snapshot_route(cfg, judge.formats, table, partitions, self._columns)
+        self._reader = judge.reader_of(compared.topic)
+        self.reasons: list[str] = []
+
+    def rows(self, suspects: Iterable[Suspect]) -> dict[bytes, list[_ViewRow]]:
+        """Return the rows of suspects in the view, by identity; equal rows of a table without a key are all there."""
+        wanted = {suspect.key for suspect in suspects}
+        statements = SuspectRows(self.compared.table, self._options, self._columns)
+        rows: dict[bytes, list[_ViewRow]] = {}
+        if not wanted:
+            return rows
+        fields = ({},) if self.compared.keyless else [row_values(key) for key in wanted]
+        for select in statements.selects(fields):
+            where = f"verification of {self.compared.table.id}"
+            with stored_dates_allowed(self._judge.conn, select.key_kinds):
+                for packet, key, value in self._identified(stream_rows(self._judge.conn, select.sql, where)):
+                    found = rows.setdefault(key, []) if key in wanted else []
+                    # Statements may have rows in common.
+                    if self.compared.keyless or all(row.packet != packet for row in found):
+                        found.append(_ViewRow(packet, value))
+        return rows
+
+    def _identified(self, packets: Iterator[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Yield packet, identity and values of rows; those that no record can be made of are left out."""
+        records = RowRecords(
+            self._judge.cfg, self.compared.table, self.route.partitions, self._judge.formats, self._judge.plan.end
+        )
+        for packet in packets:
+            for key, value, partition, headers in records.of_block(RowBlock(1, packet, large=True)):
+                entry = row_entry(self.compared, self._reader.read(key, value, headers), partition)
+                yield packet, entry.key, entry.value
+        if records.errors:
+            self.reasons.append(f"{len(records.errors):,} rows cannot be read: {records.errors[0].message()}")
+
+    def events(self, bounds: Bounds) -> Iterator[tuple[EntryKind, bytes, TopicRecord]]:
+        """Yield kind, identity and record of the table's events; records that are no events are left out."""
+        for record in self._judge.read(self.compared.topic, bounds):
+            try:
+                event = self._reader.read(record.key, record.value, record.headers)
+                if self._tables.number_of(event) != self.compared.number:
+                    continue
+                for entry in event_entries(self.compared, event, record.partition, record.offset):
+                    yield entry.kind, entry.key, record
+            except UnreadableRecord:
+                continue
+
+    def new_bounds(self, read: Bounds) -> Bounds:
+        """Return the records behind those that the comparison has read."""
+        bounds = self._judge.bounds(self.compared.topic)
+        return {p: (max(first, read.get(p, (0, first))[1]), end) for p, (first, end) in bounds.items()}
+
+    def all_bounds(self) -> Bounds:
+        """Return all records."""
+        return self._judge.bounds(self.compared.topic)
+
+    def records(self, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], TopicRecord]:
+        """Return records by partition and offset, as far as they are still there."""
+        wanted = set(places)
+        found: dict[tuple[int, int], TopicRecord] = {}
+        for bounds in _rounds(wanted):
+            for record in self._judge.read(self.compared.topic, bounds):
+                if (record.partition, record.offset) in wanted:
+                    found[record.partition, record.offset] = record
+        return found
+
+    def judged(self, suspects: Sequence[Suspect], ghosts: list[TopicRecord], rows: list[RowRepair]) -> JudgedTable:
+        """Return the result."""
+        table = self.compared.table
+        repair = TableRepair(table, self.route, tuple(ghosts), tuple(rows))
+        return JudgedTable(repair, max(0, len(suspects) - repair.size), tuple(self.reasons))
+
+
+def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
+    changed: set[bytes] = set()
+    for kind, key, _ in reader.events(reader.new_bounds(suspects.compared)):
+        if kind is EntryKind.TRUNCATE:
+            return reader.judged(suspects.suspects, [], [])
+        changed.add(key)
+    unchanged = [suspect for suspect in suspects.suspects if suspect.key not in changed]
+    found = reader.rows(unchanged)
+    repairs, ghosts = list[RowRepair](), list[tuple[int, int]]()
+    for suspect in unchanged:
+        rows = found.get(suspect.key, [])
+        if len(rows) > 1:
+            reader.reasons.append(f"{len(rows)} rows have the same key in records: {suspect.key.decode()}")
+        elif suspect.kind is DifferenceKind.GHOST:
+            if not rows and suspect.record is not None:
+                ghosts.append(suspect.record)
+        elif rows and (suspect.kind is DifferenceKind.MISSING or not _same_values(rows[0].value, suspect.event_row)):
+            repairs.append(RowRepair(suspect.kind, rows[0].packet))
+    records = reader.records(ghosts)
+    if len(records) < len(ghosts):
+        reader.reasons.append(f"{len(ghosts) - len(records)} records of ghosts are no longer in the topic")
+    return reader.judged(suspects.suspects, list(records.values()), repairs)
+
+
+def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
+    """Count equal rows and events once more, in the whole topic; no key says which records are about a row."""
+    wanted = {suspect.key: suspect for suspect in suspects.suspects}
+    counts, added = dict.fromkeys(wanted, 0), dict[bytes, list[TopicRecord]]()
+    for kind, key, record in reader.events(reader.all_bounds()):
+        if kind is EntryKind.TRUNCATE:
+            reader.reasons.append("its topic has TRUNCATE events, and without a key it is not known what they delete")
+            return reader.judged(suspects.suspects, [], [])
+        if key in wanted:
+            counts[key] += 1 if kind is EntryKind.ADDED else -1
+            if kind is EntryKind.ADDED:
+                added.setdefault(key, []).append(record)
+    found = reader.rows(suspects.suspects)
+    repairs, ghosts = list[RowRepair](), list[TopicRecord]()
+    for key, suspect in wanted.items():
+        rows = found.get(key, [])
+        surplus = counts[key] - len(rows)
+        if suspect.kind is DifferenceKind.GHOST and surplus > 0:
+            ghosts += added.get(key, [])[-surplus:]
+        elif suspect.kind is DifferenceKind.MISSING and surplus < 0:
+            repairs += [RowRepair(suspect.kind, row.packet) for row in rows[:-surplus]]
+    return reader.judged(suspects.suspects, ghosts, repairs)
+
+
+def _rounds(places: Iterable[tuple[int, int]]) -> Iterator[Bounds]:
+    """Yield bounds that together have all places: in each one range of a partition, without long gaps."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for partition, offset in sorted(places):
+        of_partition = ranges.setdefault(partition, [])
+        if of_partition and offset - of_partition[-1][1] <= MAX_GAP_RECORDS:
+            of_partition[-1] = of_partition[-1][0], offset + 1
+        else:
+            of_partition.append((offset, offset + 1))
+    for number in range(max(map(len, ranges.values()), default=0)):
+        yield {partition: each[number] for partition, each in ranges.items() if number < len(each)}
+
+
+def _same_values(row: bytes, event_row: bytes | None) -> bool:
+    """Return whether a row has the values that the last event says."""
+    if event_row is None:
+        return False
+    values, event_values = row_values(row), row_values(event_row)
+    return values.keys() == event_values.keys() and all(
+        same_value(value, event_values[name]) for name, value in values.items()
+    )
