@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
+from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.verify.carried_forms import FormCarrier
+from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
+from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, RowIdentity, row_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +23,13 @@ class ComparedTable:
         number: Its number in the verification.
         table: Its structure at the position of the verification.
         topic: Its topic.
-        own_key: Whether the key of its records is the table's own; otherwise message.key.columns chooses it.
-        keyless: Whether neither the table nor its records have a key.
+        own_key: Whether the key of its records names one row; otherwise message.key.columns chooses it.
+        keyless: Whether no part of its records names one row.
         key_columns: Columns of the table's own key.
+        identity: Tells its rows apart.
+        columns: Says how its rows are compared.
+        carrier: Adds the forms of values to its rows.
+        unchanged: Whether ``columns`` are those of ``table``; otherwise rows have to carry their forms.
     """
 
     number: int
@@ -30,21 +38,38 @@ class ComparedTable:
     own_key: bool
     keyless: bool
     key_columns: tuple[str, ...]
+    identity: RowIdentity
+    columns: ComparedColumns
+    carrier: FormCarrier
+    unchanged: bool = True
 
 
-def compared_table(cfg: ConnectorConfig, number: int, table: Table) -> ComparedTable:
+def compared_table(
+    cfg: ConnectorConfig, number: int, table: Table, columns: ComparedColumns | None = None
+) -> ComparedTable:
     """Return the description of a table.
 
     Args:
         cfg: The connector's configuration.
         number: Its number in the verification.
         table: Its structure.
+        columns: Its columns as those have them who compare its rows; None for those of this structure.
     """
-    options = table_options.table_options(cfg, table)
-    own_key = options.key_columns is None or set(options.key_columns) == set(table.key_columns())
-    key_columns = tuple(table.key_columns())
-    topic = record_topics.table_topic_name(cfg, table.id)
-    return ComparedTable(number, table, topic, own_key and bool(key_columns), not key_columns, key_columns)
+    current = compared_columns(cfg, table)
+    columns = columns or current
+    identity = row_identity(cfg, table)
+    return ComparedTable(
+        number,
+        table,
+        record_topics.table_topic_name(cfg, table.id),
+        identity.source is IdentitySource.RECORD_KEY,
+        identity.source is IdentitySource.VALUES,
+        tuple(table.key_columns()),
+        identity,
+        columns,
+        FormCarrier(columns),
+        columns == current,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import orjson
 
@@ -83,15 +83,16 @@ def event_entries(compared: ComparedTable, record: EventRecord, partition: int, 
     if record.op == "t":
         yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
         return
+    before, after = compared.identity.before_and_after(record)
     if compared.keyless:
-        yield from _keyless_entries(compared, record, partition, offset)
+        for kind, key in ((EntryKind.REMOVED, before), (EntryKind.ADDED, after)):
+            if key is not None:
+                yield FoldEntry(number, kind, partition, offset, 0, key, b"")
         return
-    before, after = _identities(compared, record)
     if before is not None and before != after:
         yield FoldEntry(number, EntryKind.DEAD, partition, offset, order, before, b"")
     if after is not None:
-        assert record.after is not None
-        yield FoldEntry(number, EntryKind.ALIVE, partition, offset, order, after, row_bytes(record.after))
+        yield FoldEntry(number, EntryKind.ALIVE, partition, offset, order, after, _stored(compared, record))
 
 
 def history_entry(
@@ -109,7 +110,7 @@ def history_entry(
         return None
     order = source_order(record.source)
     value = step_bytes(record, order, headers)
-    return FoldEntry(compared.number, EntryKind.STEP, *place, order, row_bytes(record.key), value)
+    return FoldEntry(compared.number, EntryKind.STEP, *place, order, compared.identity.record_key(record), value)
 
 
 def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> FoldEntry:
@@ -123,43 +124,14 @@ def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> F
     Raises:
         UnreadableRecord: The record does not say which row it is about.
     """
-    if record.after is None:
+    key = compared.identity.before_and_after(record)[1]
+    if key is None:
         raise UnreadableRecord("a row has no values")
-    value = row_bytes(record.after)
     if compared.keyless:
-        return FoldEntry(compared.number, EntryKind.KEYLESS_ROW, partition, 0, 0, value, b"")
-    key = row_bytes(_key_of(compared, record.key, record.after))
-    return FoldEntry(compared.number, EntryKind.ROW, partition, 0, 0, key, value)
+        return FoldEntry(compared.number, EntryKind.KEYLESS_ROW, partition, 0, 0, key, b"")
+    return FoldEntry(compared.number, EntryKind.ROW, partition, 0, 0, key, _stored(compared, record))
 
 
-def _identities(compared: ComparedTable, record: EventRecord) -> tuple[bytes | None, bytes | None]:
-    """Return the identities of the row before and after an event."""
-    if compared.own_key:
-        key = row_bytes(_key_of(compared, record.key, record.after or record.before))
-        return (key, None) if record.after is None else (None, key)
-    before = None if record.before is None else row_bytes(_own_key(compared, record.before))
-    after = None if record.after is None else row_bytes(_own_key(compared, record.after))
-    if before is None and after is None:
-        raise UnreadableRecord(f"op {record.op} has neither before nor after")
-    return before, after
-
-
-def _key_of(compared: ComparedTable, key: Row | None, row: Row | None) -> Row:
-    if compared.own_key:
-        if key is None:
-            raise UnreadableRecord("the record has no key")
-        return key
-    return _own_key(compared, row or {})
-
-
-def _own_key(compared: ComparedTable, row: Mapping[str, object]) -> Row:
-    try:
-        return {name: row[name] for name in compared.key_columns}
-    except KeyError as error:
-        raise UnreadableRecord(f"the row lacks its key column {error}") from None
-
-
-def _keyless_entries(compared: ComparedTable, record: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
-    for kind, row in ((EntryKind.REMOVED, record.before), (EntryKind.ADDED, record.after)):
-        if row is not None:
-            yield FoldEntry(compared.number, kind, partition, offset, 0, row_bytes(row), b"")
+def _stored(compared: ComparedTable, record: EventRecord) -> bytes:
+    """Return the canonical bytes of the row after an event, with the forms that it has to carry."""
+    return row_bytes(compared.carrier.row_with_forms(record.after or {}, record.forms))

@@ -9,23 +9,9 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
+from airflow_provider_mysql_cdc.cdc.verify.row_text import stored_row
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
-
-
-@dataclass(frozen=True, slots=True)
-class RowDifference:
-    """Say how a row and its last event differ.
-
-    Args:
-        columns: Columns with other values.
-        partial: Whether columns were left out, because the event was written under an older structure, or does not
-            say their value.
-    """
-
-    columns: tuple[str, ...]
-    partial: bool = False
-
 
 CompareRows = Callable[[int, Mapping[str, Any], Mapping[str, Any]], RowDifference]
 """Compares the values of a row with those of its last event, given the table's number."""
@@ -240,7 +226,7 @@ class BucketFold:
 
     def _judge_values(self, found: FoundDifference, row: bytes, event_row: bytes) -> None:
         try:
-            difference = self._compare(found.table, row_values(row), row_values(event_row))
+            difference = self._compare(found.table, stored_row(row), stored_row(event_row))
         except ValueError:
             self._note(replace(found, kind=DifferenceKind.UNREADABLE, event_row=None))
             return

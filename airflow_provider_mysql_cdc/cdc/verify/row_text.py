@@ -12,6 +12,8 @@ import orjson
 MAX_VALUE_CHARACTERS = 1024
 """Longest text, or JSON of another value, that a comparison carries; of longer ones it carries a digest."""
 DIGEST_MARK = "blake2b:"
+FORMS_MEMBER = "\0forms"
+"""Member with the forms of values (``carried_forms``); no column has such a name."""
 
 
 def row_bytes(row: Mapping[str, Any]) -> bytes:
@@ -23,17 +25,26 @@ def row_bytes(row: Mapping[str, Any]) -> bytes:
     text = _dumps(row)
     if len(text) <= MAX_VALUE_CHARACTERS:
         return text
-    return _dumps({name: _shortened(value) for name, value in row.items()})
+    return _dumps({name: value if name == FORMS_MEMBER else _shortened(value) for name, value in row.items()})
 
 
-def row_values(text: bytes) -> dict[str, Any]:
-    """Return the values that ``row_bytes`` wrote; long ones as digests.
+def stored_row(text: bytes) -> dict[str, Any]:
+    """Return the row that ``row_bytes`` wrote; long values as digests.
 
     Args:
         text: The bytes.
     """
-    values: dict[str, Any] = json.loads(text)
-    return values
+    row: dict[str, Any] = json.loads(text)
+    return row
+
+
+def row_values(text: bytes) -> dict[str, Any]:
+    """Return the values of the row that ``row_bytes`` wrote, without the forms that it carries; long ones as digests.
+
+    Args:
+        text: The bytes.
+    """
+    return {name: value for name, value in stored_row(text).items() if name != FORMS_MEMBER}
 
 
 def same_value(one: Any, other: Any) -> bool:

@@ -25,7 +25,8 @@ class TableEntries:
 
     def __init__(self, compared: ComparedTable, reader: EventReader, *, prefix: bytes | None, ordered: bool) -> None:
         self.compared, self._reader = compared, reader
-        self._prefix, self._ordered = prefix if compared.own_key else None, ordered
+        # A text that is not read carries no forms.
+        self._prefix, self._ordered = prefix if compared.own_key and compared.unchanged else None, ordered
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
         """Return the entry of an event that need not be read; None for any other.

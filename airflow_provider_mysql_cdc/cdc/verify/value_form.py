@@ -28,6 +28,8 @@ Forms = Mapping[str, ValueForm]
 """Forms by field."""
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 TIDB = "tidb"
+NUMBER_TEXT = "number"
+"""Name of the form of a number that is written as text, which its schema does not say."""
 
 
 def connect_form(schema: Mapping[str, Any]) -> ValueForm:

@@ -54,14 +54,14 @@ from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, ma
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
-from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, RowDifference, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found, repair_found
-from airflow_provider_mysql_cdc.cdc.verify.row_text import same_value
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
@@ -147,6 +147,7 @@ class _VerifyRound:
         tasks = self._task_count()
         tables = compared_tables(context.cfg, names, schema_state.tables)
         buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
+        columns = {compared.number: compared.columns for compared in tables.values()}
         rules = self._history_rules(tables.values()) if self.request.history else {}
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
@@ -161,13 +162,17 @@ class _VerifyRound:
             0,
             tasks,
             frozenset(rules),
+            columns,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
             StageLeader(context.cfg, barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
             inputs,
             self._handlers(barrier),
-            Shuffle(buckets, _ReduceBucket(most_found(context.cfg, self.request), rules)),
+            Shuffle(
+                buckets,
+                _ReduceBucket(most_found(context.cfg, self.request), rules, CarriedRowComparison(columns)),
+            ),
         )
         self._write_verdicts(merge_results(results, most_found(context.cfg, self.request)))
         return self._counts
@@ -350,9 +355,10 @@ class _ReduceBucket:
 
     max_found: int
     rules: Mapping[int, HistoryRules]
+    compare: CarriedRowComparison
 
     def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
-        fold = BucketFold(_compare_values, self.max_found, self.rules)
+        fold = BucketFold(self.compare, self.max_found, self.rules)
         fold.add(read_entries(blocks))
         return fold.result()
 
@@ -388,9 +394,3 @@ def _estimated_rows(conn: Any, table: TableId) -> int:
     query = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
     rows = fetch_all(conn, query, (table.db, table.table))
     return int(rows[0][0] or 0) if rows else 0
-
-
-def _compare_values(table: int, row: Mapping[str, Any], event_row: Mapping[str, Any]) -> RowDifference:
-    """Compare the columns that the event has."""
-    columns = tuple(name for name, value in row.items() if name in event_row and not same_value(event_row[name], value))
-    return RowDifference(columns, partial=any(name not in event_row for name in row))

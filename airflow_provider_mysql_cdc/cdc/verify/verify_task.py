@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -43,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
@@ -73,6 +75,7 @@ class VerifyInputs:
         rows_per_second: Most rows that all tasks together read from the source in a second; 0 for no limit.
         tasks: Number of tasks.
         history_tables: Numbers of the tables whose events are also checked one after the other.
+        columns: Columns of the tables, by number, as those have them who compare the rows.
     """
 
     writer: WriterInputs
@@ -82,6 +85,7 @@ class VerifyInputs:
     rows_per_second: int
     tasks: int
     history_tables: frozenset[int] = frozenset()
+    columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -110,12 +114,15 @@ def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iter
                 remedy="run the task again",
                 retriable=True,
             )
-        tables = compared_tables(cfg, inputs.tables, state.tables)
+        tables = compared_tables(cfg, inputs.tables, state.tables, inputs.columns)
         yield from _PartReader(cfg, plan, index, conn, channel, inputs, tables, view.unreadable).run()
 
 
 def compared_tables(
-    cfg: ConnectorConfig, names: Sequence[TableId], structures: Mapping[TableId, Any]
+    cfg: ConnectorConfig,
+    names: Sequence[TableId],
+    structures: Mapping[TableId, Any],
+    columns: Mapping[int, ComparedColumns] = MappingProxyType({}),
 ) -> dict[TableId, ComparedTable]:
     """Return the tables to compare.
 
@@ -123,9 +130,13 @@ def compared_tables(
         cfg: The connector's configuration.
         names: Their names, in the order of their numbers.
         structures: Structures of all tables; one that is missing was dropped meanwhile.
+        columns: Columns of the tables, by number, as those have them who compare the rows; of others, those of the
+            structures.
     """
     return {
-        name: compared_table(cfg, number, structures[name]) for number, name in enumerate(names) if name in structures
+        name: compared_table(cfg, number, structures[name], columns.get(number))
+        for number, name in enumerate(names)
+        if name in structures
     }
 
 

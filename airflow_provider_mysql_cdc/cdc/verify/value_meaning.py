@@ -1,0 +1,222 @@
+"""What a value stands for, whatever form it is written in, so that values of an earlier structure can be compared."""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from enum import Enum
+from typing import Any, Literal, NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK
+from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, NUMBER_TEXT, TIDB, ValueForm
+
+
+class Kind(Enum):
+    """Name what values are. Only values of one kind are comparable, and numbers and documents with their texts."""
+
+    EXACT = "number"
+    DOUBLE = "double"
+    SINGLE = "float"
+    TEXT = "text"
+    BYTES = "bytes"
+    DOCUMENT = "document"
+    DATETIME = "date or time of a clock without a zone"
+    INSTANT = "point in time"
+    TIME = "time of day or duration"
+    GEOMETRY = "geometry"
+    VECTOR = "vector"
+
+
+NUMBERS = frozenset({Kind.EXACT, Kind.DOUBLE, Kind.SINGLE})
+
+
+class Meaning(NamedTuple):
+    """Hold what a value stands for.
+
+    Args:
+        kind: What it is.
+        value: Numbers as ``Decimal``, dates and times in nanoseconds.
+    """
+
+    kind: Kind
+    value: Any
+
+
+Read = Callable[[Any, ValueForm], Meaning]
+_SECOND = 10**9
+_DAY = 86_400 * _SECOND
+_EPOCH = datetime(1970, 1, 1)
+_SINGLE = struct.Struct("<f")
+# DECIMAL has 65 digits at most.
+_WIDE = Context(prec=100)
+_BAD_VALUES = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, struct.error, RecursionError)
+
+
+def meaning(value: Any, form: ValueForm) -> Meaning | None:
+    """Return what a value stands for; None where the form or the value is not known well enough.
+
+    Args:
+        value: The value as JsonConverter writes it, not null.
+        form: How it is written.
+    """
+    read = _BY_TIDB_TYPE.get(form.name.removesuffix(" UNSIGNED")) if form.type == TIDB else _connect_reader(form)
+    if read is None or (isinstance(value, str) and value.startswith(DIGEST_MARK)):
+        return None
+    try:
+        return read(value, form)
+    except _BAD_VALUES:
+        return None
+
+
+def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
+    """Return whether a value of the table equals one of an event; None where they are not comparable.
+
+    ALTER TABLE converts values to the new type, so a value of another numeric type is converted as the server does it.
+
+    Args:
+        table: What the table's value stands for.
+        event: What the event's value stands for.
+    """
+    if table.kind is event.kind:
+        return bool(table.value == event.value)
+    kinds = {table.kind, event.kind}
+    if kinds <= NUMBERS:
+        return _equal_numbers(table, event)
+    if Kind.TEXT not in kinds:
+        return None
+    text, other = (table, event) if table.kind is Kind.TEXT else (event, table)
+    parse = _PARSED_TEXTS.get(other.kind)
+    try:
+        return None if parse is None else bool(parse(text.value) == other.value)
+    except _BAD_VALUES:
+        return None
+
+
+def _equal_numbers(table: Meaning, event: Meaning) -> bool:
+    if Kind.SINGLE in (table.kind, event.kind) and event.kind is not Kind.DOUBLE and table.kind is not Kind.DOUBLE:
+        return single(table.value) == single(event.value)
+    if table.kind is Kind.SINGLE:
+        return bool(table.value == single(event.value))
+    return float(table.value) == float(event.value)
+
+
+def single(value: Any) -> Decimal:
+    """Return a number as a 4-byte float holds it."""
+    return Decimal(_SINGLE.unpack(_SINGLE.pack(float(value)))[0])
+
+
+def _exact(value: Any, form: ValueForm) -> Meaning:
+    if form.scale >= 0 and isinstance(value, str):
+        unscaled = int.from_bytes(b64decode(value, validate=True), "big", signed=True)
+        return Meaning(Kind.EXACT, _WIDE.scaleb(Decimal(unscaled), -form.scale))
+    number = Decimal(int(value)) if isinstance(value, bool) else Decimal(value)
+    if not number.is_finite():
+        raise ValueError(f"{value} is no number of MySQL")
+    return Meaning(Kind.EXACT, number)
+
+
+def _bits(order: Literal["little", "big"]) -> Read:
+    def read(value: Any, form: ValueForm) -> Meaning:
+        if isinstance(value, bool):
+            return Meaning(Kind.EXACT, Decimal(int(value)))
+        return Meaning(Kind.EXACT, Decimal(int.from_bytes(b64decode(value, validate=True), order)))
+
+    return read
+
+
+def _text(value: Any, form: ValueForm) -> Meaning:
+    if not isinstance(value, str):
+        raise TypeError("it is no text")
+    return Meaning(Kind.TEXT, value)
+
+
+def _units(kind: Kind, nanoseconds: int) -> Read:
+    return lambda value, form: Meaning(kind, int(value) * nanoseconds)
+
+
+def _clock(kind: Kind) -> Read:
+    def read(value: Any, form: ValueForm) -> Meaning:
+        moment = datetime.fromisoformat(value.removesuffix("Z"))
+        passed = moment.replace(tzinfo=None) - _EPOCH - (moment.utcoffset() or timedelta())
+        return Meaning(kind, (passed.days * 86_400 + passed.seconds) * _SECOND + passed.microseconds * 1000)
+
+    return read
+
+
+def _time_text(value: Any, form: ValueForm) -> Meaning:
+    """Read ``[-]HHH:MM:SS[.ffffff][Z]``."""
+    hours, minutes, seconds = value.removesuffix("Z").removeprefix("-").split(":")
+    total = int((Decimal(seconds) + 60 * (int(minutes) + 60 * int(hours))) * _SECOND)
+    return Meaning(Kind.TIME, -total if value.startswith("-") else total)
+
+
+def _geometry(value: Any, form: ValueForm) -> Meaning:
+    return Meaning(Kind.GEOMETRY, (b64decode(value["wkb"], validate=True), value.get("srid") or 0))
+
+
+def _vector(value: Any, form: ValueForm) -> Meaning:
+    numbers = json.loads(value) if isinstance(value, str) else value
+    return Meaning(Kind.VECTOR, [single(number) for number in numbers])
+
+
+def _connect_reader(form: ValueForm) -> Read | None:
+    return _BY_NAME.get(form.name) if form.name else _BY_TYPE.get(form.type)
+
+
+_PARSED_TEXTS: Mapping[Kind, Callable[[str], Any]] = {
+    Kind.EXACT: Decimal,
+    Kind.DOUBLE: lambda text: Decimal(float(text)),
+    Kind.SINGLE: single,
+    Kind.DOCUMENT: json.loads,
+}
+_BY_TYPE: Mapping[str, Read] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "boolean"), _exact),
+    "float": lambda value, form: Meaning(Kind.SINGLE, single(value)),
+    "double": lambda value, form: Meaning(Kind.DOUBLE, Decimal(float(value))),
+    "string": _text,
+    "bytes": lambda value, form: Meaning(Kind.BYTES, b64decode(value, validate=True)),
+}
+_DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
+_BY_NAME: Mapping[str, Read] = {
+    DECIMAL: _exact,
+    NUMBER_TEXT: _exact,
+    f"{_DEBEZIUM}.time.Year": _exact,
+    f"{_DEBEZIUM}.data.Bits": _bits("little"),
+    f"{_DEBEZIUM}.data.Enum": _text,
+    f"{_DEBEZIUM}.data.EnumSet": _text,
+    f"{_DEBEZIUM}.data.Json": lambda value, form: Meaning(Kind.DOCUMENT, json.loads(value)),
+    f"{_DEBEZIUM}.time.Date": _units(Kind.DATETIME, _DAY),
+    f"{_CONNECT}.Date": _units(Kind.DATETIME, _DAY),
+    f"{_DEBEZIUM}.time.IsoDate": _clock(Kind.DATETIME),
+    f"{_DEBEZIUM}.time.Timestamp": _units(Kind.DATETIME, 10**6),
+    f"{_DEBEZIUM}.time.MicroTimestamp": _units(Kind.DATETIME, 1000),
+    f"{_DEBEZIUM}.time.NanoTimestamp": _units(Kind.DATETIME, 1),
+    f"{_CONNECT}.Timestamp": _units(Kind.DATETIME, 10**6),
+    f"{_DEBEZIUM}.time.IsoTimestamp": _clock(Kind.DATETIME),
+    f"{_DEBEZIUM}.time.ZonedTimestamp": _clock(Kind.INSTANT),
+    f"{_DEBEZIUM}.time.Time": _units(Kind.TIME, 10**6),
+    f"{_DEBEZIUM}.time.MicroTime": _units(Kind.TIME, 1000),
+    f"{_DEBEZIUM}.time.NanoTime": _units(Kind.TIME, 1),
+    f"{_CONNECT}.Time": _units(Kind.TIME, 10**6),
+    f"{_DEBEZIUM}.time.IsoTime": _time_text,
+    f"{_DEBEZIUM}.data.geometry.Geometry": _geometry,
+    f"{_DEBEZIUM}.data.geometry.Point": _geometry,
+    f"{_DEBEZIUM}.data.FloatVector": _vector,
+}
+_BY_TIDB_TYPE: Mapping[str, Read] = {
+    **dict.fromkeys(("INT", "BIGINT", "DECIMAL", "YEAR"), _exact),
+    "FLOAT": _BY_TYPE["float"],
+    "DOUBLE": _BY_TYPE["double"],
+    "BIT": _bits("big"),
+    **dict.fromkeys(("TEXT", "ENUM", "SET"), _text),
+    "BLOB": _BY_TYPE["bytes"],
+    "JSON": _BY_NAME[f"{_DEBEZIUM}.data.Json"],
+    **dict.fromkeys(("DATE", "DATETIME"), _clock(Kind.DATETIME)),
+    "TIMESTAMP": _clock(Kind.INSTANT),
+    "TIME": _time_text,
+    "TiDBVECTORFloat32": _vector,
+}

@@ -1,0 +1,367 @@
+"""Rows and their last events: what differs, what an event does not say, and values of earlier structures."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.avro_rig import avro
+from kit.table_records import TICDC, TableRecords
+
+from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
+from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
+    ComparedColumns,
+    RowDifference,
+    compare_rows,
+    is_placeholder,
+)
+from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
+
+pytestmark = pytest.mark.quick
+
+SCHEMAS = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}
+PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+AVRO = avro("http://registry:1")
+NO_METADATA = AVRO | {f"{part}.converter.connect.meta.data": "false" for part in ("key", "value")}
+DAY = "2024-02-29"
+EQUAL, DIFFERENT, INCOMPARABLE = RowDifference(), RowDifference(("v",)), RowDifference(incomparable=("v",))
+
+
+def table_of(*columns: str) -> str:
+    return f"CREATE TABLE t ({', '.join(('id INT NOT NULL PRIMARY KEY', *columns))})"
+
+
+def read(records: TableRecords, *values: Any) -> EventRecord:
+    return event_reader(records.cfg, records.topic, records.schemas.lookup).read(*records.row(*values))
+
+
+def compared(
+    old: TableRecords, new: TableRecords, old_values: tuple[Any, ...], values: tuple[Any, ...]
+) -> RowDifference:
+    """Compare a row with the event that was written for it under the old structure."""
+    event, row = read(old, "1", *old_values), read(new, "1", *values)
+    columns = compared_columns(new.cfg, new.table)
+    if row.forms is not None:
+        assert {name: row.forms[name] for name in columns.forms} == columns.forms
+    assert row.after is not None and event.after is not None
+    return compare_rows(row.after, event.after, columns, row.forms, event.forms)
+
+
+FORMATS = {
+    "json with schemas": SCHEMAS,
+    "json": PLAIN,
+    "avro": AVRO,
+    "avro without metadata": NO_METADATA,
+    "ticdc": TICDC,
+}
+TYPES: dict[str, tuple[Any, Any]] = {
+    "TINYINT(1)": ("1", "0"),
+    "BIGINT UNSIGNED": ("18446744073709551615", "18446744073709551614"),
+    "DECIMAL(10,2)": ("1.50", "1.51"),
+    "FLOAT": ("1.1", "1.2"),
+    "DOUBLE": ("1.1", "1.2"),
+    "VARCHAR(20)": ("Ünï", "Üni"),
+    "VARBINARY(20)": (b"\x00\xff", b"\x00\xfe"),
+    "BIT(9)": (b"\x01\x02", b"\x01\x03"),
+    "JSON": ('{"a": [1, 2.5]}', '{"a": [2.5, 1]}'),
+    "ENUM('a','b')": ("a", "b"),
+    "SET('a','b')": ("a,b", "b"),
+    "DATE": ("2024-02-29", "2024-03-01"),
+    "TIME(3)": ("-12:34:56.789", "12:34:56.789"),
+    "DATETIME(6)": ("2024-02-29 12:34:56.123456", "2024-02-29 12:34:56.123457"),
+    "TIMESTAMP": ("2024-02-29 12:34:56", "2024-02-29 12:34:57"),
+    "YEAR": ("2024", "2025"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", TYPES)
+def test_equal_and_different_values_of_every_type(name: str, kind: str) -> None:
+    records, (value, other) = TableRecords(table_of(f"v {kind}"), FORMATS[name]), TYPES[kind]
+    for mine, theirs, expected in (
+        (value, value, EQUAL),
+        (value, other, DIFFERENT),
+        (None, None, EQUAL),
+        (value, None, DIFFERENT),
+        (None, value, DIFFERENT),
+    ):
+        assert compared(records, records, (theirs,), (mine,)) == expected
+
+
+# The column before and after ALTER TABLE with a value that it leaves as it is, and one that another statement stored.
+ALTERED: list[tuple[str, Any, str, Any, Any]] = [
+    ("INT", "5", "BIGINT", "5", "6"),
+    ("SMALLINT", "-5", "INT", "-5", "5"),
+    ("INT", "5", "DOUBLE", "5", "5.5"),
+    ("INT", "5", "DECIMAL(10,2)", "5.00", "5.01"),
+    ("DECIMAL(10,2)", "1.50", "DECIMAL(12,4)", "1.5000", "1.5001"),
+    ("DECIMAL(10,2)", "-1.50", "DECIMAL(10,1)", "-1.5", "1.5"),
+    ("DECIMAL(10,2)", "1.10", "DOUBLE", "1.1", "1.11"),
+    ("DECIMAL(10,2)", "1.10", "FLOAT", "1.100000023841858", "1.2000000476837158"),
+    ("FLOAT", "1.100000023841858", "DOUBLE", "1.100000023841858", "1.1"),
+    ("DOUBLE", "1.1", "FLOAT", "1.100000023841858", "1.2000000476837158"),
+    ("BIGINT UNSIGNED", "7", "INT", "7", "8"),
+    ("BIT(3)", b"\x05", "INT", "5", "6"),
+    ("BIT(9)", b"\x01\x02", "BIT(20)", b"\x00\x01\x02", b"\x00\x01\x03"),
+    ("YEAR", "2024", "INT", "2024", "2025"),
+    ("INT", "5", "VARCHAR(20)", "5", "6"),
+    ("VARCHAR(20)", "5", "INT", "5", "6"),
+    ("VARCHAR(20)", "1.50", "DECIMAL(10,3)", "1.500", "1.501"),
+    ("ENUM('a','b')", "a", "VARCHAR(20)", "a", "b"),
+    ("VARCHAR(20)", "a", "ENUM('a','b')", "a", "b"),
+    ("VARCHAR(50)", '{"b": 1,"a": [2.0]}', "JSON", '{"a": [2.0], "b": 1}', '{"a": [2.0], "b": 2}'),
+    ("DATE", "2024-02-29", "DATETIME", "2024-02-29 00:00:00", "2024-02-29 00:00:01"),
+    ("DATETIME(3)", "2024-02-29 12:34:56.123", "DATETIME(6)", f"{DAY} 12:34:56.123000", f"{DAY} 12:34:56.123001"),
+    ("TIME", "-12:34:56", "TIME(6)", "-12:34:56.000000", "-12:34:56.000001"),
+    ("TIMESTAMP", "2024-02-29 12:34:56", "TIMESTAMP(3)", "2024-02-29 12:34:56.000", "2024-02-29 12:34:56.001"),
+    ("BINARY(2)", b"ab", "VARBINARY(9)", b"ab", b"ac"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["json with schemas", "avro", "ticdc"])
+@pytest.mark.parametrize(("old", "old_value", "new", "value", "other"), ALTERED)
+def test_a_value_of_an_earlier_structure_is_compared_by_what_it_stands_for(
+    name: str, old: str, old_value: Any, new: str, value: Any, other: Any
+) -> None:
+    before, after = (TableRecords(table_of(f"v {kind}"), FORMATS[name]) for kind in (old, new))
+    assert compared(before, after, (old_value,), (value,)) == EQUAL
+    assert compared(before, after, (old_value,), (other,)) == DIFFERENT
+    assert compared(before, after, (None,), (None,)) == EQUAL
+    assert compared(before, after, (old_value,), (None,)) == DIFFERENT
+
+
+@pytest.mark.parametrize("name", ["json with schemas", "avro", "ticdc"])
+@pytest.mark.parametrize(
+    ("old", "old_value", "new", "value"),
+    [
+        ("TIMESTAMP", "2024-02-29 12:34:56", "DATETIME", "2024-02-29 12:34:56"),
+        ("VARCHAR(9)", "ab", "VARBINARY(9)", b"ab"),
+        ("VARCHAR(9)", "ab", "INT", "0"),
+        ("TIME", "12:34:56", "INT", "123456"),
+        ("VARCHAR(9)", "{", "JSON", "{}"),
+    ],
+)
+def test_where_the_meaning_is_not_known_the_column_is_left_out(
+    name: str, old: str, old_value: Any, new: str, value: Any
+) -> None:
+    before, after = (TableRecords(table_of(f"v {kind}"), FORMATS[name]) for kind in (old, new))
+    assert compared(before, after, (old_value,), (value,)) == INCOMPARABLE
+    assert INCOMPARABLE.partial and not INCOMPARABLE.columns
+
+
+@pytest.mark.parametrize(
+    ("properties", "old", "old_value", "new", "value", "other"),
+    [
+        ({"decimal.handling.mode": "string"}, "DECIMAL(10,2)", "1.50", "DECIMAL(10,4)", "1.5000", "1.5001"),
+        ({"decimal.handling.mode": "double"}, "DECIMAL(10,2)", "1.50", "DECIMAL(10,4)", "1.5000", "1.5001"),
+        ({"bigint.unsigned.handling.mode": "precise"}, "BIGINT", "5", "BIGINT UNSIGNED", "5", "6"),
+        (
+            {"time.precision.mode": "microseconds"},
+            "DATE",
+            "2024-02-29",
+            "DATETIME",
+            "2024-02-29 00:00:00",
+            f"{DAY} 00:00:01",
+        ),
+        ({"time.precision.mode": "nanoseconds"}, "TIME", "01:00:00", "TIME(3)", "01:00:00.000", "01:00:00.001"),
+        ({"time.precision.mode": "connect"}, "TIME", "01:00:00", "TIME(3)", "01:00:00.000", "01:00:00.001"),
+        ({"time.precision.mode": "isostring"}, "TIME", "01:00:00", "TIME(3)", "01:00:00.000", "01:00:00.001"),
+        (
+            {"time.precision.mode": "isostring"},
+            "DATETIME",
+            "2024-02-29 00:00:00",
+            "DATETIME(3)",
+            "2024-02-29 00:00:00.000",
+            "2024-02-29 00:00:00.001",
+        ),
+    ],
+)
+@pytest.mark.parametrize("base", [SCHEMAS, AVRO])
+def test_modes(
+    base: dict[str, str], properties: dict[str, str], old: str, old_value: Any, new: str, value: Any, other: Any
+) -> None:
+    before, after = (TableRecords(table_of(f"v {kind}"), base | properties) for kind in (old, new))
+    assert compared(before, after, (old_value,), (value,)) == EQUAL
+    assert compared(before, after, (old_value,), (other,)) == DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "value"),
+    [
+        ({"decimal.handling.mode": "string"}, "DECIMAL(10,2)", "1.50"),
+        ({"decimal.handling.mode": "double"}, "DECIMAL(10,2)", "1.50"),
+        ({"time.precision.mode": "isostring"}, "DATETIME(3)", "2024-02-29 12:34:56.123"),
+        ({"time.precision.mode": "isostring"}, "DATE", "2024-02-29"),
+        ({"time.precision.mode": "nanoseconds"}, "TIME(3)", "12:34:56.123"),
+        ({"time.precision.mode": "connect"}, "TIME(3)", "12:34:56.123"),
+        ({"converters": "b", "b.type": "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"},
+         "TINYINT(1)", "1"),
+    ],
+)  # fmt: skip
+def test_another_mode_since_the_event(mode: dict[str, str], kind: str, value: str) -> None:
+    before, after = TableRecords(table_of(f"v {kind}"), SCHEMAS), TableRecords(table_of(f"v {kind}"), SCHEMAS | mode)
+    assert compared(before, after, (value,), (value,)) == EQUAL
+    assert compared(after, before, (value,), (value,)) == EQUAL
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_that_the_event_lacks_or_the_table_has_no_longer(name: str) -> None:
+    old = TableRecords(table_of("a INT", "b INT"), FORMATS[name])
+    new = TableRecords(table_of("b INT", "c INT", "d INT"), FORMATS[name])
+    assert compared(old, new, ("1", "2"), ("2", "3", None)) == RowDifference(lacking=("c", "d"))
+    assert compared(old, new, ("1", "2"), ("5", "3", None)) == RowDifference(("b",), lacking=("c", "d"))
+    dropped = TableRecords(table_of("b INT"), FORMATS[name])
+    assert compared(old, dropped, ("1", "2"), ("2",)) == EQUAL
+
+
+def test_without_schemas_values_of_an_event_with_other_columns_may_be_of_another_declaration() -> None:
+    old, new = (
+        TableRecords(table_of("v DECIMAL(10,2)"), PLAIN),
+        TableRecords(table_of("v DECIMAL(10,3)", "w INT"), PLAIN),
+    )
+    assert compared(old, new, ("1.50",), ("1.500", None)) == RowDifference(lacking=("w",), incomparable=("v",))
+    same = TableRecords(table_of("v DECIMAL(10,2)", "w INT"), PLAIN)
+    assert compared(old, same, ("1.50",), ("1.50", None)) == RowDifference(lacking=("w",))
+    assert compared(same, same, ("1.50", None), ("1.51", None)) == RowDifference(("v",))
+    text = TableRecords(table_of("v VARCHAR(9)"), PLAIN), TableRecords(table_of("v VARCHAR(9)", "w INT"), PLAIN)
+    assert compared(*text, ("a",), ("b", None)) == RowDifference(("v",), lacking=("w",))
+
+
+def test_the_order_of_columns_does_not_matter_and_documents_are_compared_by_value() -> None:
+    records = TableRecords(table_of("v JSON", "w INT"), SCHEMAS)
+    columns = compared_columns(records.cfg, records.table)
+    row = {"id": 1, "v": '{"a":1,"bb":[true,null]}', "w": 2}
+    for document in ('{"bb": [true, null], "a": 1.0}', '{"a":1,"bb":[true,null]}'):
+        assert compare_rows(row, {"w": 2, "v": document, "id": 1}, columns) == EQUAL
+    for document in ('{"a":1,"bb":[null,true]}', '{"a":1}', "null", '"{}"', "{"):
+        assert compare_rows(row, {"w": 2, "v": document, "id": 1}, columns) == DIFFERENT
+
+
+UNKNOWN = RowDifference(unknown=("v",))
+TEXT = "__debezium_unavailable_value"
+
+
+@pytest.mark.req("CFG-22")
+@pytest.mark.parametrize(
+    ("properties", "kind", "value", "placeholder"),
+    [
+        ({}, "VARCHAR(50)", "a", TEXT),
+        ({}, "JSON", "{}", TEXT),
+        ({}, "ENUM('a')", "a", TEXT),
+        ({}, "SET('a')", "a", TEXT),
+        ({}, "VARBINARY(50)", b"a", b64encode(TEXT.encode()).decode()),
+        ({"binary.handling.mode": "hex"}, "BLOB", b"a", TEXT.encode().hex()),
+        ({"binary.handling.mode": "base64"}, "BLOB", b"a", b64encode(TEXT.encode()).decode()),
+        ({"unavailable.value.placeholder": "??>"}, "TEXT", "a", "??>"),
+        ({"unavailable.value.placeholder": "??>", "binary.handling.mode": "base64-url-safe"}, "BLOB", b"a", "Pz8-"),
+        ({"unavailable.value.placeholder": "hex:ff00"}, "BLOB", b"a", "/wA="),
+    ],
+)
+def test_a_placeholder_is_no_value(properties: dict[str, str], kind: str, value: Any, placeholder: str) -> None:
+    records = TableRecords(table_of(f"v {kind}"), SCHEMAS | properties)
+    columns = compared_columns(records.cfg, records.table)
+    row = read(records, "1", value).after
+    assert row is not None
+    assert compare_rows(row, row | {"v": placeholder}, columns) == UNKNOWN
+    assert compare_rows(row | {"v": None}, row | {"v": placeholder}, columns) == UNKNOWN
+    assert compare_rows(row | {"v": placeholder}, row | {"v": placeholder}, columns) == EQUAL
+    assert compare_rows(row, row | {"v": placeholder + "."}, columns) == DIFFERENT
+
+
+@pytest.mark.parametrize("value", [[TEXT], [TEXT, TEXT], {"a": TEXT}, {"a": [TEXT]}])
+def test_a_placeholder_in_arrays_and_maps(value: Any) -> None:
+    texts = frozenset({TEXT})
+    assert is_placeholder(value, texts)
+    assert not any(is_placeholder(other, texts) for other in ([], {}, [TEXT, "a"], {"a": TEXT, "b": 1}, 7, None))
+
+
+def test_null_may_stand_for_an_unknown_value() -> None:
+    create = table_of("v INT", "s VARCHAR(9)", "n INT NOT NULL")
+    row, event = {"id": 1, "v": 5, "s": "a", "n": 1}, {"id": 1, "v": None, "s": None, "n": None}
+    for properties, expected in (
+        ({}, RowDifference(("v", "s", "n"))),
+        ({"unavailable.value.as.null": "true"}, RowDifference(("s", "n"), unknown=("v",))),
+    ):
+        records = TableRecords(create, SCHEMAS | properties)
+        columns = compared_columns(records.cfg, records.table)
+        assert compare_rows(row, event, columns) == expected
+        assert compare_rows(row | {"v": None}, row, columns) == RowDifference(("v",))
+
+
+def test_a_value_that_another_form_could_not_hold() -> None:
+    connect, micro = (
+        TableRecords(table_of("v TIME"), SCHEMAS | mode) for mode in ({"time.precision.mode": "connect"}, {})
+    )
+    assert compared(connect, micro, ("800:00:00",), ("800:00:00",)) == UNKNOWN
+    assert compared(micro, connect, ("800:00:00",), ("800:00:00",)) == UNKNOWN
+    assert compared(connect, connect, ("800:00:00",), ("801:00:00",)) == EQUAL
+    assert compared(connect, connect, ("800:00:00",), ("01:00:00",)) == DIFFERENT
+
+
+@pytest.mark.parametrize("name", ["json with schemas", "avro"])
+def test_places_and_vectors(name: str) -> None:
+    create, other = table_of("v POINT", "w VECTOR(2)"), table_of("v GEOMETRY", "w VECTOR(2)")
+    place = bytes.fromhex("00000000" + "0101000000" + "000000000000f03f" + "0000000000000040")
+    moved, vector = place[:-1] + b"\x41", bytes.fromhex("0000803fcdcccc3d")
+    old, new = TableRecords(create, FORMATS[name]), TableRecords(other, FORMATS[name])
+    assert compared(old, new, (place, vector), (place, vector)) == EQUAL
+    assert compared(old, new, (place, vector), (moved, vector[:-1] + b"\x3e")) == RowDifference(("v", "w"))
+
+
+def test_a_digest_of_a_long_value_stands_for_itself_alone() -> None:
+    records = TableRecords(table_of("v JSON"), SCHEMAS)
+    columns = compared_columns(records.cfg, records.table)
+    row, event = ({"id": 1, "v": f"blake2b:{mark * 32}:2000"} for mark in "ab")
+    assert compare_rows(row, row, columns) == EQUAL
+    assert compare_rows(row, event, columns) == DIFFERENT
+    text = replace(columns, forms={**columns.forms, "v": ValueForm("string")})
+    assert compare_rows(row, event, columns, columns.forms, text.forms) == INCOMPARABLE
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ValueForm("bytes", "org.apache.kafka.connect.data.Decimal", 2),
+        ValueForm("bytes"),
+        ValueForm("string", "io.debezium.data.Json"),
+        ValueForm("string", "io.debezium.time.ZonedTimestamp"),
+        ValueForm("string", "io.debezium.time.IsoTime"),
+        ValueForm("struct", "io.debezium.data.geometry.Point"),
+        ValueForm("array", "io.debezium.data.FloatVector"),
+        ValueForm("int64", "io.debezium.time.MicroTimestamp"),
+        ValueForm("int32"),
+        ValueForm("float"),
+        ValueForm("string", "com.example.Own"),
+        ValueForm("map"),
+        ValueForm("tidb", "BIT"),
+        ValueForm("tidb", "NEW"),
+    ],
+)
+def test_a_value_that_its_form_cannot_have_means_nothing(form: ValueForm) -> None:
+    for value in ("?", "", [[]], {"a": 1}, "NaN", "\ud800", "[" * 100_000, 10**400):
+        found = meaning(value, form)
+        assert found is None or json.dumps(str(found))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_meanings_of_different_kinds(kind: Kind) -> None:
+    value = {Kind.DOUBLE: 1, Kind.SINGLE: 1, Kind.EXACT: 1}.get(kind, b"x")
+    for other in Kind:
+        a = meaning(1, ValueForm("int32"))
+        assert a is not None
+        mine, theirs = a._replace(kind=kind, value=value), a._replace(kind=other, value="no number")
+        if kind is not other and Kind.TEXT in (kind, other):
+            assert equal_meanings(mine, theirs) is None
+
+
+def test_equal_bytes_of_different_forms_are_different_values() -> None:
+    hundredth, thousandth = ({"v": ValueForm("bytes", DECIMAL, scale)} for scale in (2, 3))
+    columns = ComparedColumns(thousandth, thousandth)
+    assert compare_rows({"v": "AQ=="}, {"v": "AQ=="}, columns, thousandth, hundredth) == DIFFERENT
+    assert compare_rows({"v": "Cg=="}, {"v": "AQ=="}, columns, thousandth, hundredth) == EQUAL
