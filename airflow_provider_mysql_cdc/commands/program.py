@@ -9,12 +9,13 @@ from contextlib import redirect_stdout
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.commands import changefeed, offsets, preflight, spark_classes
+from airflow_provider_mysql_cdc.commands import changefeed, offsets, preflight, spark_classes, verify
 from airflow_provider_mysql_cdc.environment import __main__
 
 _DOCUMENT_COMMANDS = {
     "offsets": offsets.run,
     "preflight": preflight.run,
+    "verify": verify.run,
     "changefeed": changefeed.run,
     "spark-classes": spark_classes.run,
 }
@@ -30,6 +31,8 @@ def command_line() -> argparse.ArgumentParser:
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
     text = "Check the source, Kafka and the schema registry of a stream, as the test button of its connection does."
     preflight.add_arguments(commands.add_parser("preflight", help=text, description=text))
+    text = "Print the report of the last verification of a stream: whether its topics equal their tables."
+    verify.add_arguments(commands.add_parser("verify", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
     __main__.add_arguments(commands.add_parser("environment", help=text, description=text))
     text = "Print the connector properties that are equivalent to a TiCDC changefeed."

@@ -26,7 +26,7 @@ PROCESS_CONTEXT_VARIABLE = "_AIRFLOW_PROCESS_CONTEXT"
 
 
 def add_stream_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options.
+    """Declare the options that say which stream, and where its offset is stored.
 
     Args:
         parser: Takes them.
@@ -36,6 +36,16 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         "--offset-conn-id", metavar="ID", help=f"connection of a database (default: ${OFFSET_URL_VARIABLE}, if set)"
     )
     store.add_argument("--asset", metavar="NAME", help="asset whose state stores it (default: mysql_cdc_offsets)")
+    add_which_stream(parser, "; sufficient for show, history and export")
+
+
+def add_which_stream(parser: argparse.ArgumentParser, prefix_note: str = "") -> None:
+    """Declare the options that say which stream.
+
+    Args:
+        parser: Takes them.
+        prefix_note: End of the help text of ``--topic-prefix``.
+    """
     stream = parser.add_argument_group(
         "which stream; properties that are not set here come from MYSQL_CDC_* in the environment"
     )
@@ -44,9 +54,7 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
     stream.add_argument(
         "--properties", metavar="FILE", help="JSON file with connector properties, or a connector's JSON as it is"
     )
-    stream.add_argument(
-        "--topic-prefix", metavar="PREFIX", help="topic.prefix of the stream; sufficient for show, history and export"
-    )
+    stream.add_argument("--topic-prefix", metavar="PREFIX", help=f"topic.prefix of the stream{prefix_note}")
 
 
 @contextmanager

@@ -108,6 +108,19 @@ def test_it_is_ended_from_elsewhere_without_fencing_the_run_that_drains(
     spec = pipeline.verify_spec()
     with pytest.raises(RunInProgressError, match="lost its lock"):
         run_verify(spec, ThreadRunner(pipeline.slots), pipeline.log)
-    assert ended == [{other.table_topic("t"): 1}]
+    assert ended[0][other.table_topic("t")] == 1, ended
     assert len(other.records("t")) == 3
     assert not settle_verification(pipeline.cfg, pipeline.store, pipeline.log, spec).complete, "it wrote no verdict"
+
+
+def test_it_reads_no_more_rows_per_second_than_it_may(
+    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(properties | {"snapshot.chunk.rows": "10", "verify.rows.per.second": "40"}, slots=2)
+    ids = ", ".join(f"({n})" for n in range(80))
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES {ids}")
+    pipeline.snapshot()
+    began: list[float] = []
+    while_comparing(monkeypatch, lambda: began.append(time.monotonic()))
+    assert pipeline.verify().clean
+    assert time.monotonic() - began[0] > 1.0, "80 rows at 40 per second"

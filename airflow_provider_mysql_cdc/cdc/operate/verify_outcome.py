@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DifferencesFoundError, StateError
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
@@ -43,6 +44,19 @@ def verification_of_run(cfg: ConnectorConfig, owner: str, run_id: str) -> Verify
             retriable=True,
         )
     return hide_values(cfg, result)
+
+
+def last_verification(cfg: ConnectorConfig) -> VerifyResult | None:
+    """Return the result of the last verification, without the values that must not be shown; None if there is none.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SinkError: Kafka does not answer.
+    """
+    result = read_verify_result(kafka_clients.ledger(cfg).peek())
+    return None if result is None else hide_values(cfg, result)
 
 
 def verify_summary(result: VerifyResult) -> dict[str, Any]:

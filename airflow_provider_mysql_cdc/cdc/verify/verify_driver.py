@@ -159,7 +159,7 @@ class _VerifyRound:
             tuple(names),
             buckets,
             self.request.sample_percent,
-            0,
+            context.cfg[F.VERIFY_ROWS_PER_SECOND],
             tasks,
             frozenset(rules),
             columns,

@@ -1,0 +1,61 @@
+"""``mysql-cdc verify``: the last verification of a stream, as the ledger has it.
+
+It starts none: the Spark job needs Airflow's offset store, connections and Spark settings. From a shell,
+``airflow dags trigger mysql_cdc_verify`` starts one. Airflow is imported only when a connection is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import differences_error, last_verification
+from airflow_provider_mysql_cdc.cdc.verify.report_html import report_html
+from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+from airflow_provider_mysql_cdc.commands.stream_options import add_which_stream, as_server, read_config
+
+REPORTS: dict[str, Callable[[VerifyResult], str]] = {
+    "text": lambda result: report_text(result) + "\n",
+    "json": lambda result: json.dumps(result.to_json(), indent=1, default=str) + "\n",
+    "html": report_html,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options.
+
+    Args:
+        parser: Takes them.
+    """
+    add_which_stream(parser)
+    parser.add_argument(
+        "--format", choices=REPORTS, default="text", help="how the report is printed (default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace, out: TextIO) -> int:
+    """Print the report of the last verification; return 1 if differences are left, or nothing was verified.
+
+    Args:
+        arguments: The parsed command line.
+        out: Where the command prints.
+
+    Raises:
+        CdcError: The configuration is wrong, or Kafka does not answer.
+    """
+    with as_server():
+        cfg = read_config(arguments)
+        result = last_verification(cfg)
+    if result is None:
+        print(
+            f"topic.prefix={cfg.topic_prefix} was never verified. The DAG mysql_cdc_verify does it: "
+            "airflow dags trigger mysql_cdc_verify",
+            file=sys.stderr,
+        )
+        return 1
+    out.write(REPORTS[arguments.format](result))
+    return 1 if differences_error(result) else 0
