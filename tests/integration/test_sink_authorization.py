@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,10 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
+from airflow_provider_mysql_cdc.cdc.sink import topics
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, end_offsets, ensure_topics, existing_topics
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 MOST_MS = 30_000
@@ -159,6 +160,32 @@ def test_topics_that_may_not_be_created_are_named(kafka: str, unique: str) -> No
     with pytest.raises(SinkAuthorizationError) as caught:
         ensure_topics(make_admin(account(kafka, "cdc", "word")), {f"{unique}.t": TopicSpec(1, 1)})
     assert f"{unique}.t" in caught.value.where
+
+
+def test_a_topic_that_may_no_longer_be_described_is_not_taken_for_missing(
+    kafka: str, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists leave it out, and requests for offsets find no leader; a ledger would be said to be gone."""
+    monkeypatch.setattr(topics, "_LEADER_TIMEOUT_S", 1.0)
+    settings, topic = account(kafka, "cdc", "word"), f"{unique}.t"
+    allow(kafka, ResourceType.TOPIC, unique, AclOperation.ALL)
+    ensure_topics(make_admin(settings), {topic: TopicSpec(1, 1)})
+    admin = make_admin(account(kafka, "admin", "root"))
+    rule = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:cdc", "*", AclOperation.DESCRIBE)
+    for future in admin.create_acls([AclBinding(*rule, AclPermissionType.DENY)]).values():
+        future.result(20)
+    wait_for_acls(admin, AclBindingFilter(*rule, AclPermissionType.DENY), frozenset({AclOperation.DESCRIBE}))
+    calls: dict[str, Callable[[], object]] = {
+        "exists": lambda: existing_topics(make_admin(settings), [topic]),
+        "create": lambda: ensure_topics(make_admin(settings), {topic: TopicSpec(1, 1)}),
+        "offsets": lambda: end_offsets(make_admin(settings), topic, [0]),
+        "read": lambda: list(read_topic_committed(settings, topic, timeout_s=15)),
+        "ledger": lambda: Ledger(settings, topic, unique).read(),
+    }
+    for name, call in calls.items():
+        with pytest.raises(SinkAuthorizationError) as caught:
+            call()
+        assert topic in caught.value.where and not caught.value.can_retry, name
 
 
 def test_the_documented_grants_suffice_for_a_ledger(kafka: str, unique: str) -> None:

@@ -169,7 +169,7 @@ def existing_topics(admin: AdminClient, topics: Collection[str]) -> dict[str, To
 
 
 def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo] | None:
-    """Return the topics that exist, or None if the brokers refuse to describe them or do not answer soon.
+    """Return the topics that exist, or None if the brokers do not know this request or do not answer soon.
 
     Describing does not create a topic, and on a cluster of many topics it is much cheaper than listing them all.
     """
@@ -186,7 +186,9 @@ def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, 
         except KafkaException as error:
             if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 errors = client_errors(admin)
-                if errors.is_refused(time.monotonic() - started):
+                # A list leaves out topics that the account may not describe, as if they did not exist.
+                denied = unwrap_error(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+                if denied or errors.is_refused(time.monotonic() - started):
                     raise errors.to_error(error, "while describing a topic", where=f"topic {name}") from None
                 return None  # listing all topics reports the cause
         except TimeoutError:
@@ -415,6 +417,10 @@ def _offsets(
             return {tp.partition: await_result(admin, f, _TIMEOUT_S + 5).offset for tp, f in futures.items()}
         except KafkaException as error:
             # A topic that was just created is described before its partitions have leaders.
-            if unwrap_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
-                raise client_errors(admin).to_error(error, "while asking for offsets", where=f"topic {topic}") from None
-            time.sleep(0.05)
+            has_no_leader = unwrap_error(error).code() in _NO_LEADER
+            if has_no_leader and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            if has_no_leader:  # the client's answer also for a topic that may not be described
+                describe_topics(admin, [topic], getattr(admin, "where", ""))
+            raise client_errors(admin).to_error(error, "while asking for offsets", where=f"topic {topic}") from None
