@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 _ONE_NUMBER = re.compile(rb'\{"[ !#-\[\]-~]*":(?:0|-?[1-9][0-9]{0,17})\}')
 """A key of one whole number, which is canonical as it is."""
 _WITH_SCHEMA = frozenset({"schema", "payload"})
+_COMMIT_TS = "_tidb_commit_ts"
 _POSITION_BITS = 44
 """Bits of an order for the position in a file; MySQL's files may grow beyond 4 GiB with a large transaction."""
 
@@ -28,6 +29,9 @@ def source_order(source: Row) -> int:
     Args:
         source: The source block.
     """
+    commit_ts = source.get(_COMMIT_TS)
+    if isinstance(commit_ts, int):
+        return commit_ts
     file, pos = source.get("file"), source.get("pos")
     if not isinstance(file, str) or not isinstance(pos, int):
         return 0

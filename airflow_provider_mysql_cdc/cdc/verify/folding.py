@@ -41,8 +41,11 @@ class _KeyState:
         self.events.append(event)
 
     def last_event(self) -> KeyEvent | None:
-        """Return the last event of all partitions, by its place in the binlog."""
-        return max(self.events, key=lambda event: (event[2], event[1]), default=None)
+        """Return the last event of all partitions, by its place in the binlog.
+
+        A change of the key is a delete and a create at the same place.
+        """
+        return max(self.events, key=lambda event: (event[2], event[3] is not None, event[1]), default=None)
 
 
 KeyEvent = tuple[int, int, int, bytes | None]
@@ -123,12 +126,18 @@ class BucketFold:
         compare: Compares a row with its last event, where their bytes differ.
         max_found: Most differences of each table and kind that are returned; all are counted.
         rules: What holds for the histories of keys, by the table's number.
+        moving: Numbers of tables whose rows may have events in several partitions, because something else than the
+            row's key chooses them.
     """
 
     def __init__(
-        self, compare: CompareRows, max_found: int, rules: Mapping[int, HistoryRules] = MappingProxyType({})
+        self,
+        compare: CompareRows,
+        max_found: int,
+        rules: Mapping[int, HistoryRules] = MappingProxyType({}),
+        moving: frozenset[int] = frozenset(),
     ) -> None:
-        self._compare, self._max_found, self._rules = compare, max_found, rules
+        self._compare, self._max_found, self._rules, self._moving = compare, max_found, rules, moving
         self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
         self._keys: dict[tuple[int, bytes], _KeyState] = {}
         self._multisets: dict[tuple[int, bytes], list[int]] = {}
@@ -214,7 +223,8 @@ class BucketFold:
         event_row = None if event is None or event[2] < self._truncates.get(table, 0) else event[3]
         record = None if event is None else event[:2]
         found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record)
-        if any(partition != _partition(state, event) for partition, *_ in state.events):
+        expected = _partition(state, event)
+        if table not in self._moving and any(partition != expected for partition, *_ in state.events):
             self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION))
         if state.row is None:
             if event_row is not None:

@@ -149,6 +149,8 @@ class _VerifyRound:
         buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
         rules = self._history_rules(tables.values()) if self.request.history else {}
+        # TiCDC's dispatchers may choose partitions by the time or by any column.
+        moving = frozenset(c.number for c in tables.values() if context.cfg.is_ticdc or not c.own_key)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
@@ -171,7 +173,7 @@ class _VerifyRound:
             self._handlers(barrier),
             Shuffle(
                 buckets,
-                _ReduceBucket(most_found(context.cfg, self.request), rules, CarriedRowComparison(columns)),
+                _ReduceBucket(most_found(context.cfg, self.request), rules, CarriedRowComparison(columns), moving),
             ),
         )
         self._write_verdicts(merge_results(results, most_found(context.cfg, self.request)))
@@ -356,9 +358,10 @@ class _ReduceBucket:
     max_found: int
     rules: Mapping[int, HistoryRules]
     compare: CarriedRowComparison
+    moving: frozenset[int]
 
     def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
-        fold = BucketFold(self.compare, self.max_found, self.rules)
+        fold = BucketFold(self.compare, self.max_found, self.rules, self.moving)
         fold.add(read_entries(blocks))
         return fold.result()
 

@@ -84,3 +84,11 @@ def test_all_differences_are_counted_and_some_are_returned() -> None:
     assert kinds(result) == {Kind.MISSING: 20} and len(result.found) == 3
     merged = merge_results([result, result], 5)
     assert kinds(merged) == {Kind.MISSING: 40} and len(merged.found) == 5 and merged.counts[0].rows == 40
+
+
+def test_a_change_of_the_key_moves_a_row_to_another_partition() -> None:
+    entries = [row(b"k"), alive(b"k", 9), dead(b"k", 10, order=20), alive(b"k", 1, partition=2, order=20)]
+    assert kinds(fold(entries)) == {Kind.WRONG_PARTITION: 1}
+    folded = BucketFold(lambda table, a, b: RowDifference(), 10, moving=frozenset({0}))
+    folded.add(entries)
+    assert kinds(folded.result()) == {}
