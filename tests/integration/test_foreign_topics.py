@@ -10,16 +10,18 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ForeignLedgerError, SchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, ForeignLedgerError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -237,3 +239,57 @@ def test_streams_that_begin_in_one_ledger_at_the_same_moment_are_told_apart(
     assert sum(f"belongs to topic.prefix={owner}, not to" in result for result in results) == len(cfgs) - 1
     claims = dict(content(pipeline, topic))
     assert [key for key, value in claims.items() if value] == [f"owner/{owner}".encode()]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.req("TOPIC-08")
+def test_whose_a_topic_is_comes_before_advice_that_would_change_or_delete_it(
+    pipeline: Pipeline, database: str, partitions: int
+) -> None:
+    """Debezium's history with a limited retention, and a table's topic that is named as the ledger by mistake."""
+    topic, prefix = pipeline.cfg.history_topic, pipeline.properties["topic.prefix"]
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(partitions, 1, {})})
+    write_plain(pipeline.cfg.kafka_settings(), [SideRecord(topic, None, debezium_record(prefix))])
+    refused(pipeline, pipeline.snapshot, pipeline.snapshot)
+
+    orders = f"{database}_orders"
+    pipeline.properties |= {"ledger.topic": orders, HISTORY_NAME: f"{topic}.own"}
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {orders: TopicSpec(partitions, 1, {})})
+    change = json.dumps(
+        {"before": None, "after": {"id": 1}, "source": {"name": "shop", "connector": "mysql"}, "op": "c"}
+    )
+    write_plain(pipeline.cfg.kafka_settings(), [SideRecord(orders, b'{"id":1}', change.encode())])
+    before = content(pipeline, orders)
+    reset = partial(reset_offset, pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+    for run in (pipeline.snapshot, pipeline.drain, reset):
+        with pytest.raises(ForeignLedgerError, match=r"a change event of topic\.prefix=shop") as caught:
+            run()
+        assert "delete" not in caught.value.remedy and "alter" not in caught.value.remedy
+    assert content(pipeline, orders) == before
+
+
+def test_a_history_that_was_emptied_is_named_before_a_snapshot_writes_into_it(pipeline: Pipeline) -> None:
+    topic, prefix = pipeline.cfg.history_topic, pipeline.properties["topic.prefix"]
+    write(pipeline, topic, (None, debezium_record(prefix)))
+    for future in make_admin(pipeline.cfg.kafka_settings()).delete_records([TopicPartition(topic, 0, 1)]).values():
+        future.result()
+    with pytest.raises(SchemaError, match="first records of the schema history were deleted") as caught:
+        pipeline.snapshot()
+    assert HISTORY_NAME in caught.value.remedy
+    pipeline.properties[HISTORY_NAME] = f"{topic}.own"
+    assert pipeline.snapshot().complete
+    pipeline.drain()
+
+
+@pytest.mark.parametrize("name", ["ledger.topic", HISTORY_NAME])
+@pytest.mark.parametrize("kind", ["snapshot", "drain"])
+@pytest.mark.req("FAULT-32")
+def test_a_topic_of_the_stream_that_has_a_table_s_name_is_refused_before_it_exists(
+    pipeline: Pipeline, name: str, kind: str
+) -> None:
+    table_topic = pipeline.table_topic("t")
+    pipeline.properties |= {name: table_topic} | ({"snapshot.mode": "never"} if kind == "drain" else {})
+    with pytest.raises(ConfigError, match="tables cannot have a topic of their own") as caught:
+        getattr(pipeline, kind)()
+    assert f"{table_topic}: the topic {table_topic} itself" in caught.value.where and name in caught.value.remedy
+    assert not pipeline.topics() and pipeline.store.load() is None

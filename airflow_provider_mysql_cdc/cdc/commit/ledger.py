@@ -116,6 +116,7 @@ class Ledger:
 
         Raises:
             SinkError: The topic has several partitions or would delete records.
+            ForeignLedgerError: So it does, and it belongs to another topic.prefix or another program (TOPIC-08).
             SinkAuthorizationError: Its settings may not be read.
         """
         count = partition_counts(self._admin(), [self.topic]).get(self.topic)
@@ -123,6 +124,7 @@ class Ledger:
             ensure_topics(self._admin(), {self.topic: self.topic_spec()})
             count = partition_counts(self._admin(), [self.topic])[self.topic]
         if count != 1:
+            self.peek()  # the remedy would delete the topic of others
             raise SinkError(
                 "the ledger topic must have one partition",
                 where=f"topic {self.topic}",
@@ -131,7 +133,11 @@ class Ledger:
                 "mysql_cdc_reset_offset with offset=stored (records that an "
                 "unfinished batch has already committed are written a second time)",
             )
-        require_settings(self._admin(), self.topic, LEDGER_RULE, verified=self._verified)
+        try:
+            require_settings(self._admin(), self.topic, LEDGER_RULE, verified=self._verified)
+        except SinkError:
+            self.peek()  # the remedy would change the settings of others
+            raise
 
     def topic_spec(self) -> TopicSpec:
         """Return how the topic is created."""

@@ -205,6 +205,9 @@ def check_collisions(
         raise ConfigError(
             "tables cannot have a topic of their own",
             where="; ".join(problems),
-            why="characters that topic names cannot hold are replaced by underscores, so different names become equal",
-            remedy="exclude one table of each group with table.exclude.list, or rename it",
+            why="characters that topic names cannot hold are replaced by underscores, so different names become equal; "
+            "or a topic of the stream itself has the name of a table's topic",
+            remedy="exclude one table of each group with table.exclude.list, or rename it; where it is the ledger, the "
+            "schema history or another topic of the stream itself, give that one another name (ledger.topic, "
+            "schema.history.internal.kafka.topic ...)",
         )

@@ -94,6 +94,26 @@ def history_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
     return TopicSpec(1, side.replication, {**retention, **side.config})
 
 
+def topics_of_tables(cfg: ConnectorConfig, tables: Iterable[TableId]) -> dict[TableId, str]:
+    """Return the topic of each captured table.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: The tables.
+
+    Raises:
+        ConfigError: Two tables would share a topic, and no transform is configured to do so; or a table would share one
+            with the ledger or another topic of the stream (FAULT-32).
+    """
+    return topic_names.table_topics(
+        cfg[F.TOPIC_PREFIX],
+        [table for table in tables if cfg.captures(table)],
+        reserved=reserved_topics(cfg),
+        route_topic=lambda topic: cfg.route_topic(topic).topic,
+        name=lambda table: unrouted_topic(cfg, table),
+    )
+
+
 def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names.TopicOwners:
     """Return the tracker of which table uses which topic.
 

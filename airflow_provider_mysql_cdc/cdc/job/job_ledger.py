@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, add_counts
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
@@ -347,17 +347,10 @@ class JobLedger:
             state: The tables.
 
         Raises:
-            ConfigError: Two tables would share a topic, and no transform is configured to do so (FAULT-32).
+            ConfigError: See ``record_topics.topics_of_tables``.
         """
         cfg = self._cfg
-        tables = [t for t in state.tables if cfg.captures(t)]
-        topics_by_table = table_topics(
-            cfg[F.TOPIC_PREFIX],
-            tables,
-            reserved=record_topics.reserved_topics(cfg),
-            route_topic=lambda t: cfg.route_topic(t).topic,
-            name=lambda table: record_topics.unrouted_topic(cfg, table),
-        )
+        topics_by_table = record_topics.topics_of_tables(cfg, state.tables)
         specs = {topic: record_topics.table_topic_spec(cfg) for topic in topics_by_table.values()}
         for side in record_topics.side_topics(cfg):
             if cfg[F.INCLUDE_SCHEMA_CHANGES] or side != schema_change_topic(cfg[F.TOPIC_PREFIX]):

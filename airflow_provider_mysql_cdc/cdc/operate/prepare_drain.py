@@ -22,9 +22,11 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
 )
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import has_pending_work
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.job.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
@@ -40,7 +42,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
-from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
 
@@ -147,6 +149,8 @@ def _next_batch(
     with connect(cfg.connection_settings()) as conn:
         warnings = check_source(conn, cfg, snapshot=False, state=state)
         check_signal_table(cfg, conn, log)
+        if state.committed is None:  # before the ledger is created, which a table's topic would otherwise share with it
+            topics_of_tables(cfg, captured_tables(conn, cfg))
         start = state.committed or _first_offset(cfg, conn)
         epoch, record_weights = state.epoch + 1, topic_weights(ledger)
         plan = plan_drain(

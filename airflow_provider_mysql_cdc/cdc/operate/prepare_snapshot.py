@@ -20,9 +20,10 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     StateError,
 )
-from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import topics_of_tables
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
+from airflow_provider_mysql_cdc.cdc.job.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
@@ -39,7 +40,6 @@ from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_sto
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
-from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
@@ -108,7 +108,8 @@ def _plan_snapshot(
             return None
         run_lock.require_no_other_run(conn, cfg.topic_prefix, owner)
         log_warnings(check_source(conn, cfg, snapshot=True), log)
-        log_warnings(topic_warnings(cfg, [table_topic_name(cfg, t) for t in captured_tables(conn, cfg)]), log)
+        # Checked before the ledger is created, which a table's topic would otherwise share with it.
+        log_warnings(topic_warnings(cfg, list(topics_of_tables(cfg, captured_tables(conn, cfg)).values())), log)
         check_signal_table(cfg, conn, log)
         require_own_history(cfg)
         snapshot_end = end_of_binlog(conn, cfg.connection_settings())

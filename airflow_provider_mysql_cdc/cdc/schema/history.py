@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from confluent_kafka.admin import AdminClient
+
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -66,14 +68,20 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
     if info.partitions != 1:
         raise _partition_count_error(topic, info.partitions)
     require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
+    _require_first_records(cfg, admin)
+    return info
+
+
+def _require_first_records(cfg: ConnectorConfig, admin: AdminClient) -> None:
+    topic = cfg.history_topic
     if first := first_offsets(admin, topic, [0])[0]:
         raise SchemaError(
             "the first records of the schema history were deleted",
             where=f"topic {topic}, which now begins with offset {first}",
             why="the topic's retention was limited, or records were deleted by hand",
-            remedy=REBUILD_REMEDY,
+            remedy=f"{REBUILD_REMEDY}; before the first snapshot, set {F.HISTORY_KAFKA_TOPIC.name} to a new name "
+            "instead",
         )
-    return info
 
 
 def _partition_count_error(topic: str, partitions: int) -> SchemaError:
@@ -126,23 +134,27 @@ def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord
 
 
 def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
-    """Check that the history topic, if it exists, has one partition and only records of this stream.
+    """Check that the history topic, if it exists, has one partition, its first record, and only records of this stream.
 
     Args:
         cfg: The connector's configuration.
         sample: Whether to read only the beginning and the end of a long topic: before a batch, which reads all of it.
 
     Raises:
-        SchemaError: It has more partitions (SCH-05), or records of another connector or program (TOPIC-08).
+        SchemaError: It has more partitions (SCH-05), records of another connector or program (TOPIC-08), or its first
+            records were deleted.
         SinkError: Kafka cannot be read.
     """
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
     info = existing_topics(admin, [topic]).get(topic)
     if info is None:
         return
-    if info.partitions != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which recreates the topic
+    recreated = str(cfg[F.SNAPSHOT_MODE]) == "recovery"
+    require_own_records(cfg, admin, info, sample=sample)  # first: the other remedies would delete the topic of others
+    if info.partitions != 1 and not recreated:
         raise _partition_count_error(topic, info.partitions)
-    require_own_records(cfg, admin, info, sample=sample)
+    if not recreated:
+        _require_first_records(cfg, admin)
 
 
 def load_schema_state(

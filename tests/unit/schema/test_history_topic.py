@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,12 +58,27 @@ def test_what_a_transaction_hides_is_left_to_the_batch(
     history.require_own_history(config(), sample=True)
 
 
+@pytest.mark.req("SCH-06")
+def test_a_history_without_its_first_records_is_named_before_a_snapshot(
+    topic: dict[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot would succeed, and the first drain after it could not read the topic."""
+    monkeypatch.setattr(history, "first_offsets", lambda *_: {0: 3})
+    for check in (history.require_history, partial(history.require_own_history, sample=True)):
+        with pytest.raises(SchemaError, match="first records of the schema history were deleted"):
+            check(config())
+    history.require_own_history(config(snapshot__mode="recovery"), sample=True)
+    topic[10] = b"other"
+    with pytest.raises(SchemaError, match="not this stream's"):
+        history.require_own_history(config(), sample=True)
+
+
 @pytest.mark.req("SCH-05")
 def test_several_partitions_are_refused_unless_the_topic_is_recreated(
     topic: dict[int, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "existing_topics", lambda _, names: dict.fromkeys(names, TopicInfo(2, "id", 1)))
-    for check in (history.require_history, history.require_own_history):
+    for check in (history.require_history, partial(history.require_own_history, sample=True)):
         with pytest.raises(SchemaError, match="no single order"):
             check(config())
     history.require_own_history(config(snapshot__mode="recovery"), sample=True)

@@ -13,8 +13,9 @@ from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import side_topics
 from airflow_provider_mysql_cdc.cdc.formats.table_options import decoder_options
+from airflow_provider_mysql_cdc.cdc.job import internal_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.schema import history, internal_topics
+from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 
