@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit.records import compacted, payload
+from kit.records import compacted
+from kit.repairs import LOGGED, REPAIR, UNLOGGED, damage_orders, fill, repair_records, repairs, verdict
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError
-from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 PROPERTIES = {
     "key.converter.schemas.enable": "false",
@@ -24,55 +23,6 @@ PROPERTIES = {
     "topic.creation.default.partitions": "3",
 }
 MISSING, DIFFERING, GHOST = DifferenceKind.MISSING, DifferenceKind.DIFFERING, DifferenceKind.GHOST
-REPAIR = VerifyRequest(repair=RepairMode.YES)
-UNLOGGED = "SET sql_log_bin = 0"
-LOGGED = "SET sql_log_bin = 1"
-
-
-def fill(root: Any, db: str) -> None:
-    execute(
-        root,
-        f"CREATE TABLE `{db}`.orders (id INT PRIMARY KEY, name VARCHAR(30), price DECIMAL(10,2), at DATETIME(3))",
-        f"INSERT INTO `{db}`.orders VALUES "
-        + ",".join(f"({i}, 'n{i}', {i}.5, '2020-01-01 00:00:0{i % 10}.123')" for i in range(30)),
-        f"CREATE TABLE `{db}`.log (line VARCHAR(20), n INT)",
-        f"INSERT INTO `{db}`.log VALUES ('a', 1), ('a', 1), ('b', 2), (NULL, 3)",
-    )
-
-
-def damage(root: Any, db: str) -> None:
-    """Change rows without events: two ghosts, two missing rows, two that differ."""
-    execute(
-        root,
-        UNLOGGED,
-        f"DELETE FROM `{db}`.orders WHERE id IN (3, 4)",
-        f"INSERT INTO `{db}`.orders VALUES (100, 'Zoë', 1, '2024-02-29 12:34:56.789'), (101, NULL, NULL, NULL)",
-        f"UPDATE `{db}`.orders SET name = 'unlogged' WHERE id IN (10, 11)",
-        LOGGED,
-    )
-
-
-def verdict(result: VerifyResult, table: str) -> TableVerdict:
-    (found,) = [v for v in result.tables if v.table.endswith("." + table)]
-    return found
-
-
-def repairs(pipeline: Pipeline) -> list[RepairRecord]:
-    with kafka_clients.ledger(pipeline.cfg) as ledger:
-        state = ledger.read()
-    assert state is not None
-    return read_repairs(state)
-
-
-def repair_records(pipeline: Pipeline, table: str) -> list[Any]:
-    """Return op, key and the row of records with the header of a repair."""
-    found = []
-    for record in pipeline.records(table):
-        if "cdc-repair" in dict(record.headers):
-            value = payload(record.value)
-            row = None if value is None else value["after"] or value["before"]
-            found.append((None if value is None else value["op"], payload(record.key), row))
-    return found
 
 
 def same(pipeline: Pipeline, root: Any, db: str) -> None:
@@ -85,7 +35,7 @@ def same(pipeline: Pipeline, root: Any, db: str) -> None:
 def test_differences_are_repaired_and_verify_clean(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database)
     pipeline.snapshot()
-    damage(root, database)
+    damage_orders(root, database)
     result = pipeline.verify(REPAIR)
     orders = verdict(result, "orders")
     assert orders.findings == orders.repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}, pipeline.lines
@@ -124,7 +74,7 @@ def test_rows_without_a_key_are_repaired_by_number(pipeline: Pipeline, root: Any
 def test_a_dry_run_writes_nothing(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database)
     pipeline.snapshot()
-    damage(root, database)
+    damage_orders(root, database)
     result = pipeline.verify(VerifyRequest(repair=RepairMode.DRY_RUN))
     assert verdict(result, "orders").findings == {MISSING: 2, DIFFERING: 2, GHOST: 2}
     assert verdict(result, "orders").repaired == {}
@@ -138,7 +88,7 @@ def test_more_differences_than_allowed_are_named_and_none_is_written(
 ) -> None:
     fill(root, database)
     pipeline.snapshot()
-    damage(root, database)
+    damage_orders(root, database)
     pipeline.properties["repair.max.rows"] = "5"
     with pytest.raises(RepairLimitError, match=r"6 rows differ.*none was written.*repair\.max\.rows=6"):
         pipeline.verify(REPAIR)
