@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit.records import compacted
+from kit.records import compacted, payload
 from kit.repairs import LOGGED, REPAIR, UNLOGGED, damage_orders, fill, repair_records, repairs, verdict
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError
+from airflow_provider_mysql_cdc.cdc.verify import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -117,3 +120,86 @@ def test_hands_in_the_topic_are_repaired(pipeline: Pipeline, root: Any, database
     assert [r.partition for r in pipeline.records("orders") if r.key == b'{"id":999}'] == [2, 2, 2]
     assert pipeline.verify().equal
     same(pipeline, root, database)
+
+
+def test_changes_and_runs_beside_the_repair_are_not_overtaken(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows change behind the comparison, where another run drains, and again behind the view of the repair."""
+    fill(root, database)
+    pipeline.snapshot()
+    damage_orders(root, database)
+    real_repair, real_point = repair_found.run_repair, faults.fault_point
+
+    def other_run_first(*arguments: Any) -> Any:
+        # One suspect of each kind has an event now, and is no longer different.
+        execute(
+            root,
+            f"INSERT INTO `{database}`.orders VALUES (3, 'again', 0, NULL)",
+            f"UPDATE `{database}`.orders SET name = 'mended' WHERE id IN (10, 100)",
+            f"INSERT INTO `{database}`.orders VALUES (500, 'new', 0, NULL)",
+        )
+        beside = replace(pipeline, owner="other/run/task/-1")
+        assert beside.drain() is not None, pipeline.lines
+        return real_repair(*arguments)
+
+    def change_behind_the_view(name: str, writer: int | None = None) -> None:
+        if name == "repair.rows_read":
+            execute(
+                root,
+                f"INSERT INTO `{database}`.orders VALUES (4, 'later', 0, NULL)",
+                f"UPDATE `{database}`.orders SET name = 'later' WHERE id = 11",
+                f"DELETE FROM `{database}`.orders WHERE id = 101",
+            )
+        real_point(name, writer)
+
+    monkeypatch.setattr(repair_found, "run_repair", other_run_first)
+    monkeypatch.setattr(faults, "fault_point", change_behind_the_view)
+    result = pipeline.verify(REPAIR)
+    monkeypatch.undo()
+    assert verdict(result, "orders").repaired == {MISSING: 1, DIFFERING: 1, GHOST: 1}, pipeline.lines
+    assert sorted((op or "", key["id"]) for op, key, _ in repair_records(pipeline, "orders")) == [
+        ("", 4), ("d", 4), ("r", 11), ("r", 101),
+    ]  # fmt: skip
+    pipeline.drain()
+    told: dict[int, list[str | None]] = {}
+    for record in pipeline.records("orders"):
+        value = payload(record.value)
+        told.setdefault(payload(record.key)["id"], []).append(None if value is None else value["op"])
+    assert (told[4], told[11], told[101]) == (["r", "d", None, "c"], ["r", "r", "u"], ["r", "d", None])
+    assert (told[3], told[10], told[100]) == (["r", "c"], ["r", "u"], ["u"])
+    assert pipeline.verify().equal
+    same(pipeline, root, database)
+
+
+@pytest.mark.parametrize("name", ["avro", "ticdc", "old", "schemas", "typed"])
+def test_every_format_is_repaired(
+    stack: Any, pipeline: Pipeline, root: Any, database: str, registry: Any, name: str
+) -> None:
+    url = {"key.converter.schema.registry.url": registry, "value.converter.schema.registry.url": registry}
+    converter = "io.confluent.connect.avro.AvroConverter"
+    pipeline.properties |= {
+        "avro": {"key.converter": converter, "value.converter": converter, **url},
+        "ticdc": {"value.format": "ticdc-avro", "schema-registry": registry, "enable-tidb-extension": "true"},
+        "old": {"event.contract": "1.9"},
+        "schemas": {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"},
+        "typed": {
+            "decimal.handling.mode": "string",
+            "time.precision.mode": "connect",
+            "binary.handling.mode": "hex",
+            "column.mask.hash.SHA-256.with.salt.s": ".*orders[.]name",
+            "message.key.columns": f"{database}.orders:at",
+            "tombstones.on.delete": "false",
+        },
+    }[name]
+    fill(root, database)
+    if name == "ticdc":
+        execute(root, f"DROP TABLE `{database}`.log")
+    pipeline.snapshot()
+    damage_orders(root, database)
+    result = pipeline.verify(REPAIR)
+    assert verdict(result, "orders").repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}, (result, pipeline.lines)
+    repaired = [r for r in pipeline.records("orders") if "cdc-repair" in dict(r.headers)]
+    assert len(repaired) == (6 if name in ("ticdc", "typed") else 8)
+    again = pipeline.verify()
+    assert again.equal, again
