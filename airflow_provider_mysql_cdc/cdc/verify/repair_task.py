@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import ask_driver_for_texts
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open_task
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import ViewPosition
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table, tables_by_topic
@@ -173,7 +173,7 @@ class _RepairTask:
         for suspects in self.inputs.suspects:
             name = suspects.table
             compared = tables.get(name)
-            reason = self._unreadable_reason(compared, unreadable.get(name, ""))
+            reason = self._unreadable_reason(compared, suspects.structure, unreadable.get(name, ""))
             if compared is None or reason:
                 outcomes[name] = TableOutcome(reasons=(reason,))
                 continue
@@ -200,12 +200,15 @@ class _RepairTask:
         ]
         return {name: compared_table(self.cfg, number, state.tables[name]) for number, name in enumerate(names)}
 
-    def _unreadable_reason(self, compared: ComparedTable | None, reason: str) -> str:
+    def _unreadable_reason(self, compared: ComparedTable | None, structure: Table, reason: str) -> str:
         """Return why a table cannot be repaired in this view; empty if it can."""
         if compared is None:
             return "the table was dropped or renamed meanwhile"
         if reason:
             return reason
+        if compared.table != structure:
+            # Keys of another structure have other forms, by which no row would be found.
+            return "its structure has changed since it was compared; verify again"
         if compared.topic not in self.plan.partitions:
             return f"its topic {compared.topic} was created during this batch"
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import FoundDifference
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, DifferenceKind
@@ -36,16 +36,21 @@ class TableSuspects:
     """Hold the suspects of one table.
 
     Args:
-        table: The table.
+        structure: The table at the position of the comparison.
         topic: Its topic.
         suspects: The suspects; of a table without a key each stands for all equal rows.
         compared: The records of the topic that the comparison has read.
     """
 
-    table: TableId
+    structure: Table
     topic: str
     suspects: tuple[Suspect, ...]
     compared: Bounds
+
+    @property
+    def table(self) -> TableId:
+        """Return the table's name."""
+        return self.structure.id
 
 
 def collect_suspects(
@@ -72,5 +77,5 @@ def collect_suspects(
         excluded = frozenset(unjudged.get(table.table.id, ()))
         suspects = tuple(s for s in by_number.get(table.number, ()) if s.kind not in excluded)
         if suspects:
-            collected.append(TableSuspects(table.table.id, table.topic, suspects, compared.get(table.topic, {})))
+            collected.append(TableSuspects(table.table, table.topic, suspects, compared.get(table.topic, {})))
     return tuple(collected)

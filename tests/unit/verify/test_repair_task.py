@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +49,7 @@ def run(
     monkeypatch.setattr(repair_task.SuspectJudge, "judge", lambda *_: judged)
     monkeypatch.setattr(repair_task._RepairTask, "_writer", lambda self: writer)
     monkeypatch.setattr(repair_task, "difference_in_view", lambda conn, table: difference)
-    suspects = TableSuspects(NAME, RECORDS.topic, (Suspect(MISSING, b"{}"),), {})
+    suspects = TableSuspects(RECORDS.table, RECORDS.topic, (Suspect(MISSING, b"{}"),), {})
     inputs = RepairInputs(SimpleNamespace(run_id="r"), (suspects,), RepairIdentity("run", "owner"), max_rows, dry_run)  # type: ignore[arg-type]
     state: Any = more.get("state", SimpleNamespace(tables={NAME: RECORDS.table}))
     plan: Any = SimpleNamespace(partitions=more.get("partitions", {RECORDS.topic: 1}))
@@ -76,6 +77,10 @@ def test_tables_that_cannot_be_repaired_are_named(monkeypatch: pytest.MonkeyPatc
     cases: list[tuple[dict[str, Any], str]] = [
         ({"state": SimpleNamespace(tables={})}, "the table was dropped or renamed meanwhile"),
         ({"unreadable": {NAME: "it is locked"}}, "it is locked"),
+        (
+            {"state": SimpleNamespace(tables={NAME: replace(RECORDS.table, primary_key=())})},
+            "its structure has changed since it was compared; verify again",
+        ),
         ({"difference": "column x"}, "its structure differs from the server's: column x"),
         ({"partitions": {}}, "its topic p.shop.t was created during this batch"),
     ]

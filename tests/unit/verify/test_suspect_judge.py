@@ -89,7 +89,7 @@ class World:
         judge = SuspectJudge(self.cfg, replace(plan(writers=1), partitions={self.table.topic: 1}), _Conn(), None,
                              lambda topic: self.reader)  # fmt: skip
         bounds = {0: (0, len(self.records) if compared is None else compared)}
-        of_table = TableSuspects(self.compared.table.id, self.compared.topic, suspects, bounds)
+        of_table = TableSuspects(self.compared.table, self.compared.topic, suspects, bounds)
         return judge.judge(self.compared, of_table, tables_by_topic([self.compared])[self.compared.topic])
 
     def repairs(self, judged: JudgedTable) -> tuple[list[int], list[tuple[DifferenceKind, bytes]]]:
