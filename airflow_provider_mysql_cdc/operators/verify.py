@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -34,6 +35,7 @@ def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
         TaskFailedError: Differences are left, and the task is to fail on them.
     """
     from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
+    from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 
     request = _checked_request(task, run)
     idle_reasons: list[IdleReason] = []
@@ -42,6 +44,11 @@ def verify_tables(task: MySqlCdcVerifyOperator, run: JobRun) -> dict[str, Any]:
         idle_reasons.clear()
         return prepare_verify(run.cfg, run.store, run.owner, run.log, request, on_idle=idle_reasons.append)
 
+    if request.repair is not RepairMode.NO and run.spark.should_defer():
+        run.log(
+            "The task is not deferred: its driver repairs after the comparison, and waits for other runs meanwhile."
+        )
+        run = replace(run, spark=replace(run.spark, should_defer=lambda: False))
     result = run_or_give_way(run, plan_verification, time.monotonic())
     if idle_reasons:
         # Batches of earlier tries and runs are reported by the next run: Airflow drops the events of a skipped task.
@@ -125,7 +132,8 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         fail_on_difference: Whether the task fails when differences are left. (templated)
         report_dir: Folder on the worker for the report as JSON and as an HTML page; None writes no files. The author of
             the DAG chooses it, never a run. (templated)
-        kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``.
+        kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``. The task is deferred only where nothing is
+            repaired.
 
     Raises:
         AirflowFailException: A retry will not help; the text names the error and what to do.

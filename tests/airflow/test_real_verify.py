@@ -24,7 +24,8 @@ def prefix(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], database
     return properties["topic.prefix"]
 
 
-def test_a_stream_verifies_clean_and_damage_is_reported(
+@pytest.mark.timeout(1800)
+def test_a_stream_verifies_clean_and_damage_is_reported_and_repaired(
     root: Any, database: str, prefix: str, stack: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     table = f"{database}.orders"
@@ -67,10 +68,18 @@ def test_a_stream_verifies_clean_and_damage_is_reported(
     (document,) = tmp_path.glob("*.json")
     assert json.loads(document.read_text())["tables"][0]["examples"][0]["key"] == {"id": 99}
 
+    repaired = trigger("mysql_cdc_verify", repair="yes", fail_on_difference=True)["verify"]
+    assert repaired["verification"]["repaired"] == {"ghost": 1}
+    assert "repaired: ghost 1" in "".join(capfd.readouterr())
+    after = operations(stack.kafka, topic)
+    assert after - before == type(before)({"c": 1, "d": 1, "tombstone": 1})
+    assert trigger("mysql_cdc_verify")["verify"]["verification"]["clean"] is True
+    capfd.readouterr()
+
     for wrong in ({"tables": [f"{database}.ordrs"]}, {"tables": [f"{database}.(orders"]}):
         assert run_dag(load("mysql_cdc_verify"), wrong).state == "failed"
     assert "Spark-Submit cmd" not in "".join(capfd.readouterr())
-    assert operations(stack.kafka, topic) == before + type(before)({"c": 1})
+    assert operations(stack.kafka, topic) == after
     for place in (Path(os.environ["AIRFLOW_HOME"]), tmp_path):
         assert files_with(SECRET, place) == [], "a masked column's value stands in a report"
     assert SECRET not in log

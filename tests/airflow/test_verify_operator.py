@@ -73,7 +73,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     def go(**more: Any) -> Any:
         name = "".join(c if c.isalnum() else "_" for c in request.node.name)
         with DAG(dag_id=name, schedule=None) as dag:
-            MySqlCdcVerifyOperator(task_id="verify", retries=1, retry_delay=timedelta(0), **more)
+            MySqlCdcVerifyOperator(task_id="verify", **{"retries": 1, "retry_delay": timedelta(0)} | more)
         return run_dag(dag).get_task_instance("verify")
 
     return go
@@ -197,6 +197,24 @@ def test_a_driver_that_died_is_no_success_although_verdicts_of_an_earlier_try_ar
     submit.set(code=137)
     ti = run()
     assert (ti.state, ti.try_number, ti.xcom_pull(task_ids="verify")) == ("failed", 2, None)
+
+
+@pytest.mark.parametrize(("repair", "deferred"), [("no", True), ("dry-run", False), ("yes", False)])
+def test_the_task_is_deferred_only_where_nothing_is_repaired(
+    fakes: Any, verdicts: Verdicts, run: Run, repair: str, deferred: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that waits for other runs before it repairs holds no lock, by which a trigger could follow it."""
+    monkeypatch.setattr(
+        "airflow_provider_mysql_cdc.operators.detached_driver.DetachedDriver.follow_earlier",
+        lambda self: seen.append(True),
+    )
+    monkeypatch.setattr(
+        "airflow_provider_mysql_cdc.operators.detached_driver.DetachedDriver.submit", lambda self, spec: None
+    )
+    verdicts.submit.set()
+    seen: list[bool] = []
+    run(repair=repair, deferrable=True, retries=0)
+    assert bool(seen) is deferred
 
 
 def test_the_verdict_is_read_also_after_a_deferral(

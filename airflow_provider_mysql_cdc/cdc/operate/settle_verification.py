@@ -10,12 +10,14 @@ from typing import TypeVar
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RepairLimitError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
+from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
 
 RETRY_INTERVAL_S = 2.0
@@ -29,6 +31,7 @@ def settle_verification(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec
     """Move the stored offset as after a drain, and say whether the verdicts were written.
 
     A batch of another run that is not complete says nothing about the verification; that run moves the offset itself.
+    Where so much differs that nothing was repaired, the report is logged, because the job ends with an error.
 
     Args:
         cfg: The connector's configuration.
@@ -43,8 +46,10 @@ def settle_verification(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec
     def settle() -> JobOutcome:
         outcome = settle_offset(cfg, store, log, spec)
         ledger = read_ledger(cfg, spec.owner)
-        written = ledger is not None and read_verify_result(ledger, spec.run) is not None
-        return replace(outcome, complete=written and outcome.error is None)
+        result = None if ledger is None else read_verify_result(ledger, spec.run)
+        if result is not None and isinstance(outcome.error, RepairLimitError):
+            log(report_text(hide_values(cfg, result)))
+        return replace(outcome, complete=result is not None and outcome.error is None)
 
     return beside_other_runs(cfg, settle)
 

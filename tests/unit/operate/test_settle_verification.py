@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     OffsetConflictError,
+    RepairLimitError,
     RunInProgressError,
     SinkConnectionError,
     StateError,
@@ -44,6 +45,7 @@ class Rig:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.outcome, self.ledger = JobOutcome(complete=True, offset=None, counts={}), ledger()
         self.busy: list[CdcError] = []
+        self.lines: list[str] = []
         monkeypatch.setattr(settling, "settle_offset", lambda *_: self._answer(self.outcome))
         monkeypatch.setattr(settling, "read_ledger", lambda *_: self._answer(self.ledger))
         monkeypatch.setattr(verify_outcome, "read_ledger", lambda *_: self._answer(self.ledger))
@@ -56,7 +58,7 @@ class Rig:
         return found
 
     def settle(self) -> JobOutcome:
-        return settle_verification(config(), MemoryOffsetStore(), lambda line: None, SPEC)
+        return settle_verification(config(), MemoryOffsetStore(), self.lines.append, SPEC)
 
 
 @pytest.fixture
@@ -76,6 +78,12 @@ def test_an_error_of_the_job_stands_although_verdicts_of_an_earlier_try_are_ther
     rig.outcome = replace(rig.outcome, error=StateError("the comparison failed"))
     outcome = rig.settle()
     assert not outcome.complete and outcome.error is not None
+
+
+def test_what_was_found_is_reported_where_too_much_differs_for_a_repair(rig: Rig) -> None:
+    rig.outcome = replace(rig.outcome, error=RepairLimitError("5,000 rows differ, more than a repair may write"))
+    assert not rig.settle().complete
+    assert [line for line in rig.lines if line.startswith("Every topic of s equals its table")]
 
 
 def test_a_transaction_of_another_run_is_waited_for(rig: Rig) -> None:
