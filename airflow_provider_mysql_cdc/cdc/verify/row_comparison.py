@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from enum import Enum
 from typing import Any
 
@@ -18,10 +19,11 @@ from airflow_provider_mysql_cdc.cdc.verify.value_meaning import equal_meanings, 
 _NULLING_NAMES = frozenset(
     {"org.apache.kafka.connect.data.Time", "io.debezium.time.IsoTime", "io.debezium.time.NanoTimestamp"}
 )
-# What values of these forms stand for depends on the column's declaration at the time.
+# Digits of a quotient of decimals, which have 65 at most; with fewer, one could be rounded to a power of ten.
+_WIDE = Context(prec=140)
+# The unit of values of these forms depends on the column's declaration at the time.
 _DECLARED_NAMES = frozenset(
-    {DECIMAL, "io.debezium.data.Bits"}
-    | {f"io.debezium.time.{name}" for name in ("Timestamp", "MicroTimestamp", "Time", "MicroTime")}
+    {DECIMAL, *(f"io.debezium.time.{name}" for name in ("Timestamp", "MicroTimestamp", "Time", "MicroTime"))}
 )
 
 
@@ -139,14 +141,13 @@ class _ColumnComparison:
         if is_placeholder(event_value, self.columns.placeholders):
             return _Outcome.UNKNOWN
         form, event_form = self._declared(self.form), self._declared(self.event_form)
-        if self.changed and form is not None and form.name in _DECLARED_NAMES:
-            return _Outcome.INCOMPARABLE
         meant = None if form is None else meaning(value, form)
         event_meant = None if event_form is None else meaning(event_value, event_form)
         if meant is None or event_meant is None:
             return _Outcome.DIFFERENT if same_form else _Outcome.INCOMPARABLE
         equal = equal_meanings(meant, event_meant)
-        if equal is None:
+        declared = self.changed and form is not None and form.name in _DECLARED_NAMES
+        if equal is None or (not equal and declared and _differ_in_unit(meant.value, event_meant.value)):
             return _Outcome.INCOMPARABLE
         return _Outcome.EQUAL if equal else _Outcome.DIFFERENT
 
@@ -164,6 +165,14 @@ class _ColumnComparison:
 
     def _declared(self, form: ValueForm | None) -> ValueForm | None:
         return self.columns.declared.get(self.name, form) if form == self.columns.forms.get(self.name) else form
+
+
+def _differ_in_unit(value: Any, event_value: Any) -> bool:
+    """Return whether two numbers would be equal in other units, which differ by a power of ten."""
+    if not value or not event_value:
+        return False
+    _, digits, _ = _WIDE.divide(Decimal(value), Decimal(event_value)).normalize(_WIDE).as_tuple()
+    return digits == (1,) and (value > 0) == (event_value > 0)
 
 
 def placeholder_texts(placeholder: str) -> frozenset[str]:

@@ -345,3 +345,10 @@ def test_an_independent_reader_finds_the_same_in_the_bytes(name: str) -> None:
     schema, event = wire.split(record[1] or b"")
     assert (found.before, found.after, found.source) == (event["before"], event["after"], event["source"])
     assert found.forms == row_forms(schema)
+
+
+def test_headers_are_not_read_where_ids_are_before_the_bytes() -> None:
+    records = TableRecords(CREATE, avro(REGISTRY))
+    key, value, _ = records.row(*VALUES)
+    row = reader_of(records).read(key, value, [("__value_schema_id", b"\x01" + bytes(16)), ("x", b"y")])
+    assert row.after == ROW

@@ -226,6 +226,14 @@ def test_without_schemas_values_of_an_event_with_other_columns_may_be_of_another
         TableRecords(table_of("v DECIMAL(10,3)", "w INT"), PLAIN),
     )
     assert compared(old, new, ("1.50",), ("1.500", None)) == RowDifference(lacking=("w",), incomparable=("v",))
+    for other, found in (("15.000", "incomparable"), ("1.510", "columns"), ("-1.500", "columns"), ("0.000", "columns")):
+        assert compared(old, new, ("1.50",), (other, None)) == RowDifference(**{found: ("v",)}, lacking=("w",))
+    milli = TableRecords(table_of("v DATETIME(3)"), PLAIN), TableRecords(table_of("v DATETIME(6)", "w INT"), PLAIN)
+    assert compared(*milli, (f"{DAY} 00:00:00.000",), (f"{DAY} 00:00:00.000000", None)).incomparable == ("v",)
+    assert compared(*milli, (f"{DAY} 00:00:00.000",), (f"{DAY} 00:00:00.000001", None)).columns == ("v",)
+    bits = TableRecords(table_of("v BIT(9)"), PLAIN), TableRecords(table_of("v BIT(20)", "w INT"), PLAIN)
+    assert compared(*bits, (b"\x01\x02",), (b"\x00\x01\x02", None)) == RowDifference(lacking=("w",))
+    assert compared(*bits, (b"\x01\x02",), (b"\x00\x01\x03", None)) == RowDifference(("v",), lacking=("w",))
     same = TableRecords(table_of("v DECIMAL(10,2)", "w INT"), PLAIN)
     assert compared(old, same, ("1.50",), ("1.50", None)) == RowDifference(lacking=("w",))
     assert compared(same, same, ("1.50", None), ("1.51", None)) == RowDifference(("v",))
