@@ -273,6 +273,9 @@ class NoLock:
     def require(self) -> None:
         return None
 
+    def release_prefix(self) -> None:
+        return None
+
 
 def require_drained(_: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
     """Stand in for the reading of a binlog between two places."""
@@ -337,9 +340,10 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(run_lock, name, _nothing)
     patch.setattr(before_drain, "require_history", _nothing)
     for module in (before_drain, before_snapshot):
-        for name in ("check_source", "log_warnings", "topic_warnings", "require_durable_topics", "require_own_history"):
+        for name in ("check_source", "log_warnings", "topic_warnings", "require_durable_topics"):
             patch.setattr(module, name, _nothing)
-    patch.setattr(before_snapshot, "captured_tables", _nothing)
+        for name in ("require_own_history", "captured_tables"):
+            patch.setattr(module, name, _nothing)
     patch.setattr(reset_offset, "history_covers", lambda *_: True)
     patch.setattr(one_batch, "load_schema_state", lambda *_, until, **__: ModelRangeWriter.world.source.schema(until))
     patch.setattr(interrupted_snapshot, "require_recorded_history", _nothing)
