@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import test_old_server as old_server
-from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
+from kit.incremental_rig import ask_for, books, check_exact, reads
 from kit.private_mysql import PrivateServer, running_server
 from kit.random_ddl import RandomSession
 from kit.records import compacted, duplicates, payload
@@ -17,9 +17,12 @@ from kit.server_structures import check_all, known
 from kit.sql import execute, rows
 from kit.stream_structures import StructureStream
 from pipelinelib.pipeline import Pipeline
+from test_old_server import old, pipeline
 from test_random_ddl import run_session
 
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight
+
+__all__ = ["old", "pipeline"]
 
 VERSION = "5.7.22"
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
@@ -29,19 +32,6 @@ GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     with running_server(tmp_path_factory, VERSION, {} if request.param == "GTIDs" else GTIDS_OFF) as made:
         yield made
-
-
-@pytest.fixture
-def old(server: PrivateServer) -> Iterator[Any]:
-    with server.connect() as conn:
-        yield conn
-
-
-@pytest.fixture
-def pipeline(properties: dict[str, str], server: PrivateServer, old: Any, database: str) -> Pipeline:
-    execute(old, f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
-    given = {"snapshot.chunk.rows": "50", "drain.writers": "2", "drain.small.batch.bytes": "0"}
-    return Pipeline(properties | server.properties() | FLAT | given)
 
 
 @pytest.mark.req("SETUP-07", "SNAP-01", "STRM-01", "SCH-01")

@@ -9,6 +9,7 @@ import pymysql
 import pytest
 import test_key_kinds as key_kinds
 from avrolib.fake_registry import running_registry
+from kit.incremental_rig import FLAT
 from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
@@ -35,18 +36,8 @@ def old(server: PrivateServer) -> Iterator[Any]:
 @pytest.fixture
 def pipeline(properties: dict[str, str], server: PrivateServer, old: Any, database: str) -> Pipeline:
     execute(old, f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
-    return Pipeline(
-        properties
-        | server.properties()
-        | {
-            "cdc.id.header": "true",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "snapshot.chunk.rows": "50",
-            "drain.writers": "2",
-            "drain.small.batch.bytes": "0",
-        }
-    )
+    given = {"snapshot.chunk.rows": "50", "drain.writers": "2", "drain.small.batch.bytes": "0"}
+    return Pipeline(properties | server.properties() | FLAT | given)
 
 
 def fill(old: Any, db: str) -> None:
