@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kit.records import compacted, payload
 from kit.repairs import LOGGED, REPAIR, UNLOGGED, damage_orders, fill, repair_records, repairs, verdict
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError
@@ -83,6 +85,8 @@ def test_a_dry_run_writes_nothing(pipeline: Pipeline, root: Any, database: str) 
     assert verdict(result, "orders").repaired == {}
     assert repair_records(pipeline, "orders") == [] and repairs(pipeline) == []
     assert any("2 ghost, 2 " in line and "nothing is written (dry run)" in line for line in pipeline.lines)
+    (said,) = verdict(result, "orders").unknown
+    assert said.startswith("a repair would write 2 ghost, 2 ") and said.endswith("(dry run)")
     assert pipeline.verify(REPAIR).tables[1].repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}
 
 
@@ -203,3 +207,21 @@ def test_every_format_is_repaired(
     assert len(repaired) == (6 if name in ("ticdc", "typed") else 8)
     again = pipeline.verify()
     assert again.equal, again
+
+
+@pytest.mark.spark
+def test_a_repair_on_spark_writes_the_same(pipeline: Pipeline, root: Any, database: str, tmp_path: Path) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    damage_orders(root, database)
+    spec = pipeline.verify_spec(REPAIR)
+    process = submit(spec, tmp_path)
+    assert process.returncode == 0, process.stdout + process.stderr
+    result = pipeline.verify_result(spec.run)
+    assert verdict(result, "orders").repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}
+    pipeline.properties["repair.max.rows"] = "1"
+    damage_orders_again = f"UPDATE `{database}`.orders SET name = 'again' WHERE id IN (1, 2)"
+    execute(root, UNLOGGED, damage_orders_again, LOGGED)
+    process = submit(pipeline.verify_spec(REPAIR), tmp_path)
+    assert process.returncode != 0 and "RepairLimitError" in process.stdout + process.stderr
+    assert len(repair_records(pipeline, "orders")) == 8

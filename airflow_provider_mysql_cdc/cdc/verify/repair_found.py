@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -13,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_round import RepairJob, limit_error, run_repair
-from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairReport
+from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairReport, TableOutcome
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
@@ -59,8 +60,7 @@ def repair_found(
         return {}
     job = RepairJob(spec, result.run, suspects, dry_run=mode is RepairMode.DRY_RUN)
     report = run_repair(job, runner, log)
-    if mode is RepairMode.YES:
-        _write_repaired(cfg, result, report)
+    _write_outcome(cfg, result, report)
     return dict(report.counts)
 
 
@@ -68,18 +68,29 @@ def _differences(verdict: TableVerdict) -> int:
     return sum(verdict.findings.get(kind, 0) for kind in STATE_DIFFERENCES)
 
 
-def _write_repaired(cfg: ConnectorConfig, result: VerifyResult, report: RepairReport) -> None:
+def _write_outcome(cfg: ConnectorConfig, result: VerifyResult, report: RepairReport) -> None:
     """Write the verdicts with what all attempts of the run have repaired, and what could not be repaired."""
     with kafka_clients.ledger(cfg) as ledger:
         state = ledger.read(chunks=False) or LedgerState()
-        repaired = {repair.table: repair.repaired for repair in read_repairs(state, result.run)}
-        reasons = {str(table): outcome.reasons for table, outcome in report.tables.items()}
-        verdicts = tuple(
-            replace(
-                verdict,
-                repaired=repaired.get(verdict.table, {}),
-                unknown=(*verdict.unknown, *(f"not repaired: {text}" for text in reasons.get(verdict.table, ()))),
-            )
-            for verdict in result.tables
+    repaired = {repair.table: repair.repaired for repair in read_repairs(state, result.run)}
+    dry_run = result.request.repair is RepairMode.DRY_RUN
+    sentences = {str(table): tuple(_sentences(outcome, dry_run)) for table, outcome in report.tables.items()}
+    verdicts = tuple(
+        replace(
+            verdict,
+            repaired=repaired.get(verdict.table, {}),
+            unknown=(*verdict.unknown, *sentences.get(verdict.table, ())),
         )
-        write_verdicts(cfg, state, replace(result, tables=verdicts))
+        for verdict in result.tables
+    )
+    write_verdicts(cfg, state, replace(result, tables=verdicts))
+
+
+def _sentences(outcome: TableOutcome, dry_run: bool) -> Iterator[str]:
+    if dry_run:
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in outcome.confirmed.items()) or "nothing"
+        yield f"a repair would write {counts} (dry run)"
+    if outcome.dropped:
+        yield f"{outcome.dropped:,} differences were mended by later events, or the table has changed without any"
+    for reason in outcome.reasons:
+        yield f"not repaired: {reason}"

@@ -17,12 +17,13 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NulledValue, nulled_warning
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import Header
-from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import ViewPosition, create_emitter
@@ -115,6 +116,7 @@ class RepairWriter:
     lookup_schema: LookupSchema
     report_line: Log
     counts: dict[str, int] = field(default_factory=dict)
+    _nulled_columns: set[tuple[TableId, str]] = field(default_factory=set)
 
     def write(self, repair: TableRepair) -> dict[DifferenceKind, int]:
         """Write the repairs of a table; return how many differences are repaired, by kind.
@@ -149,7 +151,8 @@ class RepairWriter:
         written: dict[DifferenceKind, int] = {}
         deletes, emitter = self._ghost_deletes(), self._emitter(repair, counts, start)
         ghosts = len(repair.ghosts)
-        for number in range(start, min(start + MAX_TRANSACTION_REPAIRS, repair.size)):
+        end = min(start + MAX_TRANSACTION_REPAIRS, repair.size)
+        for number in range(start, end):
             if number < ghosts:
                 kind, records = DifferenceKind.GHOST, self._delete(repair, repair.ghosts[number], deletes)
             else:
@@ -161,8 +164,17 @@ class RepairWriter:
                 written[kind] = written.get(kind, 0) + 1
                 counts[repair.route.topic] = counts.get(repair.route.topic, 0) + records
             if self.sink.should_commit or out_of_time(self.cfg, self.sink):
-                return written, number + 1
-        return written, min(start + MAX_TRANSACTION_REPAIRS, repair.size)
+                end = number + 1
+                break
+        self._report_nulled(repair.table.id, emitter.nulled)
+        return written, end
+
+    def _report_nulled(self, table: TableId, values: Sequence[NulledValue]) -> None:
+        """Report the first value of each column that is null in its record although the row has another one."""
+        for value in values:
+            if (table, value.column) not in self._nulled_columns:
+                self._nulled_columns.add((table, value.column))
+                self.report_line(nulled_warning(table, value, f"repair of {table}"))
 
     def _delete(self, repair: TableRepair, last: TopicRecord, deletes: GhostDeletes) -> int:
         """Produce the records that delete a ghost; return their number, 0 where it cannot be deleted."""

@@ -206,6 +206,13 @@ def test_a_row_that_is_left_out_is_not_counted() -> None:
     assert [id_ for id_, _, _ in rig.written()] == [2]
 
 
+def test_values_that_are_null_in_records_are_reported_once_for_each_column() -> None:
+    rig = Rig({"time.precision.mode": "isostring"})
+    rows = [RowRepair(MISSING, packet(str(n).encode(), b"x", b"99:00:00")) for n in range(3)]
+    assert rig.writer.write(replace(rig.repair(), rows=rows)) == {MISSING: 3}
+    assert len(rig.lines) == 1 and "99:00:00" in rig.lines[0] and "repair of shop.t" in rig.lines[0]
+
+
 def test_ids_tell_all_records_of_a_repair_apart() -> None:
     rig = Rig({"cdc.id.header": "true"})
     rig.sink.commit_after = 2
