@@ -25,7 +25,7 @@ from demolib import family
 Progress = Callable[[str], None]
 
 USER = "admin"
-DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_adhoc_snapshot")
+DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_adhoc_snapshot", "mysql_cdc_verify")
 _HEALTHY_S = 240.0
 # SQLite lets a request wait for a lock for 60 s (see below).
 _ANSWER_S = 120.0
@@ -56,6 +56,7 @@ class RunResult:
         task_s: Seconds of the task alone.
         counts: Records by topic (drain) or rows by chunk (snapshot).
         again: Rows by table that an ad-hoc snapshot read.
+        verification: What a verification found; empty for other runs.
     """
 
     dag_id: str
@@ -65,6 +66,7 @@ class RunResult:
     task_s: float
     counts: Mapping[str, int]
     again: Mapping[str, int] = field(default_factory=dict)
+    verification: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -343,7 +345,8 @@ class Airflow:
         value = self.call("GET", f"{base}/{task['task_id']}/xcomEntries/return_value")["value"]
         found = json.loads(value) if isinstance(value, str) else value
         seconds = float(task["duration"] or 0)
-        return RunResult(dag_id, run_id, state, wall_s, seconds, dict(found["counts"]), dict(found.get("rows", {})))
+        counts, again, verification = found["counts"], found.get("rows", {}), found.get("verification", {})
+        return RunResult(dag_id, run_id, state, wall_s, seconds, dict(counts), dict(again), verification)
 
     def task_lines(self, run_id: str) -> list[str]:
         """Return the lines of a run's newest task log; its records are JSON, one a line.

@@ -74,6 +74,25 @@ def table_lines(result: Result) -> list[str]:
     return table(["table", "rows", *(name for _, name in _OPS), "checksum", "verdict"], rows)
 
 
+def verification_lines(runs: Sequence[RunResult]) -> list[str]:
+    """Return one line for every run of the DAG that verifies."""
+    out = []
+    for run in runs:
+        if found := run.verification:
+            verdict = "found nothing" if found["clean"] else f"FOUND {found['findings']}"
+            out.append(
+                f"{run.dag_id} {verdict} in {found['tables_compared']} tables: {found['rows']:,} rows against "
+                f"{found['records']:,} records, at {found['offset']['file']}:{found['offset']['pos']}"
+            )
+    return out
+
+
+def is_verified(runs: Sequence[RunResult]) -> bool:
+    """Return whether the DAG that verifies has run, and found nothing."""
+    found = [run.verification["clean"] for run in runs if run.verification]
+    return bool(found) and all(found)
+
+
 def lines(summary: Summary) -> list[str]:
     """Return the whole report."""
     result, writer = summary.result, summary.writer
@@ -97,6 +116,7 @@ def lines(summary: Summary) -> list[str]:
         if result.ok
         else f"VERIFICATION FAILED, {events:,} records read in {result.seconds:.0f} s:",
         *(f"  {line}" for line in result.lines()[:40]),
+        *verification_lines(summary.runs),
         f"took {summary.seconds:.0f} s",
     ]
     return out

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,20 @@ def test_the_report_names_every_table_and_its_verdict() -> None:
     assert "stock: rows (1): ('A',) is in the topic only" in text
     assert any(line.startswith("orders") and line.endswith("ok") for line in text.splitlines())
     assert any(line.startswith("mysql_cdc_drain") and line.endswith(" 50") for line in text.splitlines())
+
+
+def test_the_report_says_what_the_dag_found() -> None:
+    offset = {"file": "binlog.000003", "pos": 4711}
+    found = {"clean": True, "findings": {}, "tables_compared": 8, "rows": 200_005, "records": 210_000, "offset": offset}
+    drain = RunResult("mysql_cdc_drain", "r", "success", 1.0, 1.0, {})
+    clean = RunResult("mysql_cdc_verify", "r", "success", 1.0, 1.0, {}, verification=found)
+    different = replace(clean, verification=found | {"clean": False, "findings": {"ghost": 2}})
+    assert report.verification_lines([drain, clean, different]) == [
+        "mysql_cdc_verify found nothing in 8 tables: 200,005 rows against 210,000 records, at binlog.000003:4711",
+        "mysql_cdc_verify FOUND {'ghost': 2} in 8 tables: 200,005 rows against 210,000 records, at binlog.000003:4711",
+    ]
+    assert report.is_verified([drain, clean])
+    assert not report.is_verified([drain]) and not report.is_verified([clean, different])
 
 
 def test_nothing_verified_is_not_a_success() -> None:
