@@ -141,7 +141,7 @@ class Attempts:
         """Start one.
 
         Args:
-            kind: ``snapshot`` or ``drain``.
+            kind: ``snapshot``, ``drain`` or ``verify``.
             owner: Who runs; a retry has the same.
             fault: A named fault point of ``cdc/faults.py`` to set, without its flag.
             spark: Submit the job to Spark: ``local`` (one JVM) or ``cluster`` (an executor of its own).

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,21 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # local-cluster: a master, a worker and an executor in processes of their own (cores, MB); Spark tries lost tasks again.
 _MASTERS = {"local": "local[{slots}]", "cluster": "local-cluster[1,{slots},768]"}
-_JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py"}
+_JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py", "verify": "verify_topics.py"}
+_RUN = {"drain": run_drain, "snapshot": run_snapshot, "verify": run_verify}
+_MAX_EXAMPLES = 20
 
 
 def _log(line: str) -> None:
@@ -43,8 +51,7 @@ def _log(line: str) -> None:
 
 
 def _on_threads(spec: JobSpec, slots: int) -> None:
-    run = run_snapshot if spec.mode == "snapshot" else run_drain
-    run(spec, ThreadRunner(slots), _log)
+    _RUN[spec.mode](spec, ThreadRunner(slots), _log)
 
 
 def _spark_home(folder: Path) -> Path:
@@ -92,13 +99,31 @@ def _on_spark(spec: JobSpec, master: str, slots: int, folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _prepare(kind: str, cfg: ConnectorConfig, store: SqlOffsetStore, owner: str) -> PreparedJob | None:
+    if kind == "verify":
+        job = prepare_verify(cfg, store, owner, _log, VerifyRequest(history=True, examples=_MAX_EXAMPLES))
+        return job and replace(job, spec=replace(job.spec, run=f"{owner}/{os.getpid()}"))
+    return (prepare_snapshot if kind == "snapshot" else prepare_drain)(cfg, store, owner, _log)
+
+
+def _differences(cfg: ConnectorConfig, owner: str, run: str) -> list[str]:
+    """Return what the verification of a run has found, in words."""
+    result = verification_of_run(cfg, owner, run)
+    out = []
+    for verdict in result.tables:
+        _log(f"verified {verdict.table}: {verdict.rows} rows, {verdict.records} records, {verdict.unknown}")
+        for kind, count in verdict.findings.items():
+            examples = [example.to_json() for example in verdict.examples if example.finding is kind]
+            out.append(f"verification: {verdict.table}: {count} {kind}, for example {examples[:3]}")
+    return out
+
+
 def attempt(options: argparse.Namespace) -> dict[str, Any]:
     """Make the attempt and return how it ended, as JSON."""
     folder: Path = options.folder
     cfg = ConnectorConfig.from_properties(json.loads((folder / "properties.json").read_text(encoding="utf-8")))
     store = SqlOffsetStore(sa.create_engine(f"sqlite:///{folder / 'state.db'}"), cfg.topic_prefix)
-    prepare = prepare_snapshot if options.kind == "snapshot" else prepare_drain
-    job = prepare(cfg, store, options.owner, _log)
+    job = _prepare(options.kind, cfg, store, options.owner)
     if job is None:
         return {"nothing": True}
     _log(f"epoch {job.plan.epoch}: {job.plan.kind} {job.plan.start} to {job.plan.end}, {job.plan.writers} writer(s)")
@@ -114,7 +139,9 @@ def attempt(options: argparse.Namespace) -> dict[str, Any]:
         failed = error
     outcome = settle_offset(cfg, store, _log)
     failed = failed or outcome.error
+    differences = _differences(cfg, options.owner, job.spec.run) if options.kind == "verify" and failed is None else []
     return {
+        "differences": differences,
         "epoch": job.plan.epoch,
         "complete": outcome.complete,
         "records": sum(outcome.counts.values()),
@@ -126,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one attempt; return 0 when it is complete or there was nothing to do, else 1."""
     parser = argparse.ArgumentParser(prog="soaklib.driver")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--kind", choices=("snapshot", "drain"), required=True)
+    parser.add_argument("--kind", choices=tuple(_JOBS), required=True)
     parser.add_argument("--owner", required=True)
     parser.add_argument("--slots", type=int, default=3)
     parser.add_argument("--result", type=Path, required=True)

@@ -199,6 +199,7 @@ class SoakStream:
             read_after=self.requests.read_after(),
         )
         verdict.differences += self.requests.differences()
+        verdict.differences += self.run(self.attempts.start("verify")).get("differences", ["verification: no result"])
         return verdict
 
     def request_snapshot(self, names: Sequence[str]) -> None:
