@@ -26,11 +26,21 @@ class TopicFacts:
 
     Args:
         lost_records: Records at the beginning of its partitions that are no longer there.
-        deletes: Whether its cleanup.policy deletes old records; True where that is not known.
+        deletes: Whether its settings delete old records; True where that is not known.
     """
 
     lost_records: int
     deletes: bool
+
+
+def deletes_old_records(config: Mapping[str, str]) -> bool:
+    """Return whether the brokers delete old records of a topic; otherwise they were deleted by hand.
+
+    Args:
+        config: The topic's settings.
+    """
+    limits = (config.get("retention.ms"), config.get("retention.bytes"))
+    return "delete" in config.get("cleanup.policy", "delete") and limits != ("-1", "-1")
 
 
 def unjudged_kinds(cfg: ConnectorConfig, table: TableId, topic: TopicFacts) -> dict[DifferenceKind, str]:

@@ -58,7 +58,7 @@ from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowCompar
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
-from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, unjudged_kinds
+from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, deletes_old_records, unjudged_kinds
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found, repair_found
@@ -321,7 +321,7 @@ class _VerifyRound:
     def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
         lost = sum(first for first, _ in bounds.values())
         config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
-        return TopicFacts(lost, config is None or "delete" in config.get("cleanup.policy", "delete"))
+        return TopicFacts(lost, config is None or deletes_old_records(config))
 
     def _write_verdicts(self, found: BucketResult) -> None:
         context, batch = self.context, self._batch
