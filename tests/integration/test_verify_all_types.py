@@ -1,4 +1,4 @@
-"""A stream verifies clean in every form that its records can have: all types, formats, modes, filters and keys."""
+"""Streams of all types verify clean with every setting that changes how records look: modes, filters, keys, routes."""
 
 from __future__ import annotations
 
