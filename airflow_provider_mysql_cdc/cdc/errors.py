@@ -163,7 +163,7 @@ class SourceSettingError(SourceError):
 class BinlogPurgedError(SourceError):
     """The binlog no longer holds the start position (FAULT-04, FAULT-11)."""
 
-    advice = "Run mysql_cdc_snapshot with *Snapshot again*."
+    advice = "Run mysql_cdc_snapshot with *Snapshot again*, then mysql_cdc_verify with repair."
 
 
 class ServerIdInUseError(SourceError):

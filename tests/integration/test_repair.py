@@ -17,6 +17,7 @@ from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.verify import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -225,3 +226,24 @@ def test_a_repair_on_spark_writes_the_same(pipeline: Pipeline, root: Any, databa
     process = submit(pipeline.verify_spec(REPAIR), tmp_path)
     assert process.returncode != 0 and "RepairLimitError" in process.stdout + process.stderr
     assert len(repair_records(pipeline, "orders")) == 8
+
+
+def test_behind_a_gap_a_snapshot_and_a_repair_make_topics_equal_again(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    execute(
+        root,
+        f"UPDATE `{database}`.orders SET name = 'in the gap' WHERE id < 3",
+        f"DELETE FROM `{database}`.orders WHERE id IN (5, 6)",
+    )
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+    assert pipeline.snapshot(again=True).complete
+    while pipeline.drain() is not None:
+        pass
+    result = pipeline.verify(VerifyRequest(tables=(f"{database}.orders",), repair=RepairMode.YES))
+    orders = verdict(result, "orders")
+    assert orders.findings == orders.repaired == {GHOST: 2}, pipeline.lines
+    same(pipeline, root, database)
+    assert verdict(pipeline.verify(), "orders").clean

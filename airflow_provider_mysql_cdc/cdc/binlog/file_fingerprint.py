@@ -39,7 +39,8 @@ _HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
 _EVENT_IDENTITY = Struct("<IBI")
 _DIGEST_DIGITS = 16
 _REMEDY = (
-    "take a new snapshot (mysql_cdc_snapshot with again=true); or, when the events in between do not matter, continue "
+    "take a new snapshot (mysql_cdc_snapshot with again=true), then trigger mysql_cdc_verify with repair=yes, as rows "
+    "that were deleted meanwhile are still in the topics; or, when the events in between do not matter, continue "
     "from a position of this binlog (DAG mysql_cdc_reset_offset with current, earliest or file:position); or set "
     "database.hostname to the server that still has the former files"
 )

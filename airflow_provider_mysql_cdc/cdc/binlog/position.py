@@ -184,7 +184,8 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
         where=str(offset),
         why=why,
         remedy="events between are lost for this stream: take a new snapshot (trigger mysql_cdc_snapshot with "
-        "again=true), and raise binlog_expire_logs_seconds so that files outlive the longest pause",
+        "again=true), then trigger mysql_cdc_verify with repair=yes, as rows that were deleted meanwhile are still in "
+        "the topics; and raise binlog_expire_logs_seconds so that files outlive the longest pause",
     )
 
 
