@@ -247,3 +247,48 @@ def test_behind_a_gap_a_snapshot_and_a_repair_make_topics_equal_again(
     assert orders.findings == orders.repaired == {GHOST: 2}, pipeline.lines
     same(pipeline, root, database)
     assert verdict(pipeline.verify(), "orders").clean
+
+
+KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "dates": ("k DATE", ("'0000-00-00'", "'0071-05-05'", "'2001-01-01'", "'2024-02-29'")),
+    "floats": ("k FLOAT", ("0.1", "0.2", "16777216", "-1e-30")),
+    "texts": ("k VARCHAR(20) COLLATE utf8mb4_general_ci", ("'a'", "'b '", "'É?'", "'ß'")),
+    "long_texts": ("k VARCHAR(2000) CHARACTER SET latin1", tuple(f"REPEAT('{c}', 2000)" for c in "abcd")),
+    "times": ("k TIME(6), n INT", ("'-00:00:00.1', 1", "'00:00:00', 1", "'00:00:00', 2", "'12:00:00.000001', 3")),
+    "bits": ("k BIT(9), n ENUM('x','','y')", ("1, 1", "256, 1", "256, 3", "257, 2")),
+    "sets": ("k SET('a','b'), n BINARY(3)", ("'a', x'780000'", "'a,b', x'000000'", "'', 'xyz'", "'b', 'xyz'")),
+}
+
+
+def test_rows_are_found_by_keys_of_every_kind(pipeline: Pipeline, root: Any, database: str) -> None:
+    lax = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"
+    execute(root, lax)
+    for name, (columns, values) in KEYS.items():
+        key = "k, n" if ", n " in columns else "k"
+        last = values[-1]
+        execute(
+            root,
+            f"CREATE TABLE `{database}`.{name} ({columns}, v INT, PRIMARY KEY ({key}))",
+            *(f"INSERT INTO `{database}`.{name} VALUES ({value}, 1)" for value in values if value != last),
+        )
+    pipeline.snapshot()
+    for name, (columns, values) in KEYS.items():
+        pairs = [value.split(", ") for value in values] if ", n " in columns else [[value] for value in values]
+        where = [" AND ".join(f"{n} = {v}" for n, v in zip("kn", pair, strict=False)) for pair in pairs]
+        if name == "floats":
+            where = [f"ABS(k - {value}) < ABS({value}) / 1000" for value in values]
+        execute(
+            root,
+            lax,
+            UNLOGGED,
+            f"DELETE FROM `{database}`.{name} WHERE {where[0]}",
+            f"UPDATE `{database}`.{name} SET v = 2 WHERE {where[1]}",
+            f"INSERT INTO `{database}`.{name} VALUES ({values[-1]}, 3)",
+            LOGGED,
+        )
+    result = pipeline.verify(REPAIR)
+    for name in KEYS:
+        found = verdict(result, name)
+        assert found.findings == found.repaired == {MISSING: 1, DIFFERING: 1, GHOST: 1}, (found, pipeline.lines)
+    again = pipeline.verify(VerifyRequest(history=True))
+    assert again.clean, again
