@@ -77,8 +77,11 @@ def test_every_format(root: Any, properties: dict[str, str], database: str, regi
         root,
         f"ALTER TABLE `{database}`.orders {altered}",
         f"UPDATE `{database}`.orders SET name = 'after' WHERE id = 2",
+        f"ALTER TABLE `{database}`.log ADD COLUMN more INT",
     )
     result = pipeline.verify()
+    log = verdict(result, "log")
+    assert not log.findings and "events of an earlier structure" in log.unknown[0]
     orders = verdict(result, "orders")
     assert orders.equal and not orders.columns, orders
     assert (orders.rows, orders.partial_rows) == (30, 29)

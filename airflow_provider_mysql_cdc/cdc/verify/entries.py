@@ -38,6 +38,11 @@ class EntryKind(IntEnum):
     """A row of a table without a key."""
     STEP = 7
     """A record in the history of its key (``key_history``), in addition to the others."""
+    OLDER = 8
+    """Events of a table without a key have other columns than the table; it is in every bucket."""
+
+
+IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER})
 
 
 class FoldEntry(NamedTuple):
@@ -99,7 +104,7 @@ class EntryBlocks:
 
     def add(self, entry: FoldEntry) -> None:
         """Add an entry, unless its key does not belong to the sample."""
-        if entry.kind is EntryKind.TRUNCATE:
+        if entry.kind in IN_EVERY_BUCKET:
             for bucket in range(self._buckets):
                 self._append(bucket, entry)
         elif self._sample_percent >= 100 or is_sampled(entry.key, self._sample_percent):

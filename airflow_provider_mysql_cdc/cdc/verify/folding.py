@@ -112,11 +112,13 @@ class BucketResult:
         counts: Counts by the table's number.
         found: Differences, at most as many of each table and kind as were asked for.
         truncated: Numbers of tables with events that delete all their rows.
+        older: Numbers of tables without a key of which events have other columns than the table.
     """
 
     counts: dict[int, TableCounts] = field(default_factory=dict)
     found: list[FoundDifference] = field(default_factory=list)
     truncated: tuple[int, ...] = ()
+    older: tuple[int, ...] = ()
 
 
 class BucketFold:
@@ -142,6 +144,7 @@ class BucketFold:
         self._keys: dict[tuple[int, bytes], _KeyState] = {}
         self._multisets: dict[tuple[int, bytes], list[int]] = {}
         self._truncates: dict[int, int] = {}
+        self._older: set[int] = set()
         self._result = BucketResult()
         self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
         self._add: Mapping[EntryKind, Callable[[FoldEntry], None]] = {
@@ -153,6 +156,7 @@ class BucketFold:
             EntryKind.REMOVED: self._add_to_multiset,
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
             EntryKind.STEP: self._add_step,
+            EntryKind.OLDER: lambda entry: self._older.add(entry.table),
         }
 
     def add(self, entries: Iterable[FoldEntry]) -> None:
@@ -169,12 +173,12 @@ class BucketFold:
         for (table, key), state in self._keys.items():
             self._judge(table, key, state)
         for (table, key), (rows, events) in self._multisets.items():
-            if table not in self._truncates:
+            if table not in self._truncates and table not in self._older:
                 self._judge_multiset(table, key, rows, events)
         for (table, key), steps in self._steps.items():
             for kind, step in check_history(steps, self._rules[table]):
                 self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset)))
-        self._result.truncated = tuple(sorted(self._truncates))
+        self._result.truncated, self._result.older = tuple(sorted(self._truncates)), tuple(sorted(self._older))
         return self._result
 
     def _add_row(self, entry: FoldEntry) -> None:
@@ -274,9 +278,11 @@ def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResu
         results: Results of buckets.
         max_found: Most differences of each table and kind that are kept.
     """
-    merged, kept, truncated = BucketResult(), dict[tuple[int, DifferenceKind], int](), set[int]()
+    merged, kept = BucketResult(), dict[tuple[int, DifferenceKind], int]()
+    truncated, older = set[int](), set[int]()
     for result in results:
         truncated.update(result.truncated)
+        older.update(result.older)
         for table, counts in result.counts.items():
             merged.counts.setdefault(table, TableCounts()).add(counts)
         for found in result.found:
@@ -284,5 +290,5 @@ def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResu
             if kept.get(place, 0) < max_found:
                 kept[place] = kept.get(place, 0) + 1
                 merged.found.append(found)
-    merged.truncated = tuple(sorted(truncated))
+    merged.truncated, merged.older = tuple(sorted(truncated)), tuple(sorted(older))
     return merged

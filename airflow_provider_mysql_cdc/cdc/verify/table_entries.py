@@ -27,6 +27,7 @@ class TableEntries:
         self.compared, self._reader = compared, reader
         # A text that is not read carries no forms.
         self._prefix, self._ordered = prefix if compared.own_key and compared.unchanged else None, ordered
+        self._has_older = False
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
         """Return the entry of an event that need not be read; None for any other.
@@ -50,7 +51,16 @@ class TableEntries:
 
     def of_event(self, event: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
-        return event_entries(self.compared, event, partition, offset)
+        yield from event_entries(self.compared, event, partition, offset)
+        row = event.after or event.before
+        if (
+            self.compared.keyless
+            and not self._has_older
+            and row
+            and row.keys() != self.compared.columns.declared.keys()
+        ):
+            self._has_older = True
+            yield FoldEntry(self.compared.number, EntryKind.OLDER, partition, offset, 0, b"", b"")
 
     def of_row(self, row: WrittenRow) -> FoldEntry:
         """Return the entry of a row; errors as for ``row_entry``."""

@@ -49,8 +49,8 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
     name = str(table)
     if (reason := comparison.unread.get(table)) is not None:
         return TableVerdict(name, compared.topic, unknown=(f"the table was not compared: {reason}",))
-    if compared.number in comparison.found.truncated and compared.keyless:
-        reason = "its topic has TRUNCATE events, and without a key it is not known which rows they delete"
+    reason = _keyless_reason(compared, comparison.found) if compared.keyless else ""
+    if reason:
         return TableVerdict(name, compared.topic, unknown=(f"the table was not compared: {reason}",))
     counts = comparison.found.counts.get(compared.number, TableCounts())
     unjudged = comparison.unjudged.get(table, {})
@@ -79,6 +79,15 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         unknown=tuple(_unknown_sentences(counts, unjudged)),
         examples=_limited(examples, request.examples),
     )
+
+
+def _keyless_reason(compared: ComparedTable, found: BucketResult) -> str:
+    """Return why a table without a key cannot be compared; empty if it can."""
+    if compared.number in found.truncated:
+        return "its topic has TRUNCATE events, and without a key it is not known which rows they delete"
+    if compared.number in found.older:
+        return "its topic has events of an earlier structure, and without a key it is not known which rows they are of"
+    return ""
 
 
 def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, str]) -> list[str]:

@@ -13,10 +13,11 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, row_identity
@@ -24,6 +25,8 @@ from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.value_writing import FormChanges, value_in_form
+from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 pytestmark = pytest.mark.quick
 SCHEMAS = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}
@@ -257,3 +260,27 @@ def test_a_digest_equals_its_text() -> None:
         (event,) = event_entries(compared, read(old, old.row("1", text)), 0, 7)
         assert b"blake2b" in event.value and b"blake2b" not in row.value
         assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference(differing, lacking=("w",))
+
+
+@pytest.mark.parametrize("properties", [SCHEMAS, PLAIN, AVRO, TICDC])
+def test_rows_without_a_key_are_not_judged_where_events_have_other_columns(properties: dict[str, str]) -> None:
+    old, new = TableRecords(KEYLESS, properties), TableRecords(KEYLESS.replace("n INT", "n INT, more INT"), properties)
+    compared = compared_table(new.cfg, 0, new.table)
+    entries = TableEntries(compared, event_reader(new.cfg, new.topic, new.schemas.lookup), prefix=None, ordered=False)
+    rows = [entries.of_row((*new.row("1", "a", "2", None)[:2], 0, ()))]
+    events = [entry for _ in range(2) for entry in entries.of_event(read(old, old.row("1", "a", "2")), 0, 7)]
+    assert [entry.kind for entry in events] == [EntryKind.ADDED, EntryKind.OLDER, EntryKind.ADDED]
+    present = list(entries.of_event(read(new, new.row("1", "a", "2", None)), 0, 8))
+    assert [entry.kind for entry in present] == [EntryKind.ADDED]
+    results = []
+    for found in ([*rows, *events], [*rows, *present]):
+        fold = BucketFold(CarriedRowComparison({0: compared.columns}), 10)
+        fold.add(found)
+        results.append(merge_results([fold.result()], 10))
+    assert (results[0].older, results[0].found) == ((0,), [])
+    assert (results[1].older, results[1].found) == ((), [])
+    verdicts = build_verdicts(TopicComparison((compared,), results[0], {}, {}, []), VerifyRequest())
+    assert "events of an earlier structure" in verdicts[0].unknown[0]
+    blocks = EntryBlocks(3)
+    blocks.add(events[1])
+    assert len(blocks.take_rest()) == 3
