@@ -56,8 +56,13 @@ def _connection_type() -> dict[str, Any]:
         "hook-class-name": f"{_PACKAGE}.hooks.mysql_cdc.MySqlCdcHook",
         "hook-name": _INTEGRATION,
         "ui-field-behaviour": {
-            "hidden-fields": ["schema"],
-            "relabeling": {"login": "User", "host": "MySQL host", "port": "MySQL port"},
+            "hidden-fields": [],
+            "relabeling": {
+                "login": "User",
+                "host": "MySQL host",
+                "port": "MySQL port",
+                "schema": "Database of an offset store",
+            },
             "placeholders": {"host": "mysql.example.com", "port": "3306", "login": "cdc"},
         },
         "conn-fields": {

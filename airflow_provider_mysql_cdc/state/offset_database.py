@@ -7,6 +7,7 @@ every connection of the pool, and SQLAlchemy only uses it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,8 @@ def open_engine(conn: Any) -> Any:
     if dialect is None:
         first_connection.close()
         return conn.get_hook().get_sqlalchemy_engine()
+    if dialect.startswith("mysql"):
+        _require_database(conn, first_connection)
     opened_connections = [first_connection]
 
     def next_connection() -> Any:
@@ -127,6 +130,25 @@ def _open_connection(conn: Any, opener: Opener) -> Any:
             remedy="check host, account and TLS settings of the connection, and the network from the Airflow worker",
             retriable=True,
         ) from None
+
+
+def _require_database(conn: Any, opened: Any) -> None:
+    """Refuse a MySQL connection without a database, for whose tables SQLAlchemy could not ask.
+
+    Raises:
+        ConfigError: None is selected.
+    """
+    with contextlib.closing(opened.cursor()) as cursor:
+        cursor.execute("SELECT DATABASE()")
+        (database,) = cursor.fetchone()
+    if not database:
+        opened.close()
+        raise ConfigError(
+            "the connection of the offset database names no database",
+            where=_where(conn),
+            remedy="enter the database's name in the connection's field schema; the account must be allowed to create "
+            "tables there",
+        )
 
 
 def _with_utf8(connection: Any) -> Any:

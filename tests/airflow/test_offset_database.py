@@ -104,15 +104,15 @@ def test_a_connection_of_something_else_is_refused(define: Define) -> None:
 
 
 @pytest.fixture
-def own(define: Define, stack: Any, database: str) -> Callable[[str], Any]:
+def own(define: Define, stack: Any, database: str) -> Callable[..., Any]:
     """Define a connection of the provider's own type to the test's database, with a mode of TLS."""
-    return lambda tls: define(
+    return lambda tls, schema=database: define(
         "mysql_cdc",
         host=stack.mysql_host,
         port=stack.mysql_port,
         login=stack.root_user,
         password=stack.root_password,
-        schema=database,
+        schema=schema,
         extra={"database.ssl.mode": tls},
     )
 
@@ -130,6 +130,13 @@ def test_a_connection_that_was_idle_for_too_long_is_opened_again(
         for number in idle:
             cursor.execute(f"KILL {number}")
     assert store.save(stored.commit(END, 1), stored).revision == 2
+
+
+@pytest.mark.stack
+def test_a_connection_without_a_database_is_named(own: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="names no database") as caught:
+        open_engine(own("disabled", schema=""))
+    assert caught.value.where == "connection offsets (type mysql_cdc)"
 
 
 @pytest.mark.stack

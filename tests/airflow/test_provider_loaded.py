@@ -66,7 +66,7 @@ def test_the_connection_form_shows_the_properties(seen: dict[str, Any]) -> None:
 def test_the_standard_fields_are_labelled_for_mysql(seen: dict[str, Any]) -> None:
     standard = seen["hook"]["standard_fields"]
     assert standard["host"]["title"] == "MySQL host"
-    assert standard["url_schema"]["hidden"] is True
+    assert standard["url_schema"]["title"] == "Database of an offset store"
 
 
 def test_the_connection_has_a_test_button(seen: dict[str, Any]) -> None:
