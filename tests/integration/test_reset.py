@@ -78,7 +78,11 @@ def test_a_gtid_set_is_taken_like_the_position_after_it(pipeline: Pipeline, root
     pipeline.drain()
     assert ids(pipeline) == [1, 2, 3, 2, 3]
     server = rows(root, "SELECT @@server_uuid")[0][0]
-    for wrong, text in ((f"{server}:1-x", "is not a GTID set"), (f"{server}:1-99999999999", "has not executed all")):
+    for wrong, text in (
+        (f"{server}:1-x", "is not a GTID set"),
+        (f"{server}:1-99999999999", "has not executed all"),
+        ("binlog.000001:" + "1" * 5000, "this is not an offset"),
+    ):
         with pytest.raises(ConfigError, match=text):
             reset(pipeline, wrong)
 

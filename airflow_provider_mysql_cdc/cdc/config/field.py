@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 T = TypeVar("T")
 S = TypeVar("S")
 
-MAX_SHOWN_LENGTH = 300
+MAX_SHOWN_LENGTH = 100
 """Characters of a value that a message shows at most."""
 SHORTEST_HIDDEN_WORD = 4
 """Characters of a word of a private value that is hidden in running text; quotations are hidden at any length."""

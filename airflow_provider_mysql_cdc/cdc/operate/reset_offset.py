@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import schema_id_re
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.field import MAX_SHOWN_LENGTH
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -48,7 +49,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 MAX_TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
 _GTID_SET = re.compile(r"\s*[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-")
-_FILE_AND_POSITION = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
+_FILE_AND_POSITION = re.compile(r"(?P<file>[^:\s]+\.[0-9]+):(?P<pos>[0-9]{1,20})")
 
 
 def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, to: str = STORED) -> BinlogOffset:
@@ -162,8 +163,8 @@ def _requested_offset(
     match = _FILE_AND_POSITION.fullmatch(to.strip())
     if match is None:
         raise ConfigError(
-            f"{to!r} is not an offset",
-            where="offset",
+            "this is not an offset",
+            where=f"offset={to[:MAX_SHOWN_LENGTH]!r}",
             remedy="use stored, current, earliest, file:position such as binlog.000012:157, or a GTID set such as "
             "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77",
         )
