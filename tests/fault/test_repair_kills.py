@@ -21,6 +21,7 @@ PROPERTIES = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
     "topic.creation.default.partitions": "3",
+    "snapshot.lock.timeout.ms": "60000",
     "cdc.id.header": "true",
 }
 # Point, passage, and how many of the two tables are repaired by then.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,8 @@ from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError
+from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.verify import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
@@ -27,6 +31,7 @@ PROPERTIES = {
     "value.converter.schemas.enable": "false",
     "snapshot.chunk.rows": "10",
     "topic.creation.default.partitions": "3",
+    "snapshot.lock.timeout.ms": "60000",
 }
 MISSING, DIFFERING, GHOST = DifferenceKind.MISSING, DifferenceKind.DIFFERING, DifferenceKind.GHOST
 
@@ -292,3 +297,40 @@ def test_rows_are_found_by_keys_of_every_kind(pipeline: Pipeline, root: Any, dat
         assert found.findings == found.repaired == {MISSING: 1, DIFFERING: 1, GHOST: 1}, (found, pipeline.lines)
     again = pipeline.verify(VerifyRequest(history=True))
     assert again.clean, again
+
+
+def test_a_repair_waits_for_another_run_and_gives_way_to_a_later_try(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    damage_orders(root, database)
+    settings, prefix = pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix
+    real_repair, real_wait, waits = repair_found.run_repair, run_lock.wait_as_owner, list[int | None]()
+
+    def beside_another_run(*arguments: Any) -> Any:
+        with ExitStack() as other_run:
+            other_run.enter_context(run_lock.hold_run_lock(settings, prefix, "other/run/task/-1"))
+
+            def wait(*given: Any) -> None:
+                waits.append(len(waits))
+                if len(waits) == 2:
+                    other_run.close()
+                real_wait(*given)
+
+            monkeypatch.setattr(run_lock, "wait_as_owner", wait)
+            return real_repair(*arguments)
+
+    monkeypatch.setattr(repair_found, "run_repair", beside_another_run)
+    result = pipeline.verify(REPAIR)
+    assert verdict(result, "orders").repaired == {MISSING: 2, DIFFERING: 2, GHOST: 2}
+    assert len(waits) == 2 and any("the repair waits for another run" in line for line in pipeline.lines)
+    with run_lock.hold_run_lock(settings, prefix, pipeline.owner):
+        started = time.monotonic()
+        with pytest.raises(RunInProgressError, match="another driver of this run"):
+            real_wait(settings, prefix, pipeline.owner, 60.0)
+        assert time.monotonic() - started < 30
+    waiting = ThreadPoolExecutor(1).submit(real_wait, settings, prefix, pipeline.owner, 3.0)
+    time.sleep(1)
+    with run_lock.hold_run_lock(settings, prefix, pipeline.owner), pytest.raises(RunInProgressError):
+        waiting.result()

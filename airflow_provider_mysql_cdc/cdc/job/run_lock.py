@@ -17,13 +17,14 @@ import hashlib
 import math
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
@@ -139,6 +140,37 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iter
             yield lock
         finally:
             lock.close()
+
+
+def wait_as_owner(settings: ConnectionSettings, prefix: str, owner: str, seconds: float) -> None:
+    """Wait while another run holds the lock of the prefix, known by the owner's lock as a driver that runs.
+
+    Args:
+        settings: How to reach the source server.
+        prefix: topic.prefix.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+        seconds: How long.
+
+    Raises:
+        RunInProgressError: Another driver of this run has started, for a later try of the task.
+        SourceError: The server cannot be reached.
+    """
+    name = _owner_lock(prefix, owner)
+    with connect(settings) as conn:
+        held = fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1
+        if held:
+            time.sleep(seconds)
+            try:
+                held = fetch_all(conn, "SELECT IS_USED_LOCK(%s) <=> CONNECTION_ID()", (name,))[0][0] == 1
+            except SourceConnectionError:
+                held = False
+    if not held:
+        raise RunInProgressError(
+            "another driver of this run is active",
+            where=f"topic.prefix={prefix}",
+            why="it holds the owner's lock",
+            remedy="nothing: a later try of the task continues",
+        )
 
 
 def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:

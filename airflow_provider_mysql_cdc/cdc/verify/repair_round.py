@@ -46,6 +46,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     ReadyReply,
     WindowStart,
 )
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -124,11 +125,11 @@ def run_repair(job: RepairJob, runner: TaskRunner, log: Log) -> RepairReport:
                     "a repair could not begin", where=error.where, why=error.message(), retriable=True
                 ) from error
             log(f"the repair waits for another run: {error.what}")
-            time.sleep(_PAUSE_S)
         else:
             (report,) = reports
             _require_limit(cfg, report)
             return replace(report, counts=counts)
+        run_lock.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, job.spec.owner, _PAUSE_S)
 
 
 def _next_plan(cfg: ConnectorConfig, owner: str) -> BatchPlan:
