@@ -264,12 +264,20 @@ def make_admin(settings: Mapping[str, Any]) -> Admin:
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
+    return _ADMIN_POOL.get(settings, lambda: new_admin(settings))
 
-    def create() -> Admin:
-        admin: Admin = _create(Admin, common_settings(settings), settings)
-        return admin
 
-    return _ADMIN_POOL.get(settings, create)
+def new_admin(settings: Mapping[str, Any]) -> Admin:
+    """Return an admin client that nobody else uses.
+
+    Args:
+        settings: User settings.
+
+    Raises:
+        ConfigError: librdkafka refuses a setting.
+    """
+    admin: Admin = _create(Admin, common_settings(settings), settings)
+    return admin
 
 
 _ADMIN_POOL: ClientPool[Admin] = ClientPool()

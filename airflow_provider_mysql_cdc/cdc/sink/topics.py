@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.client_errors import await_result, client_errors
-from airflow_provider_mysql_cdc.cdc.sink.clients import Admin
+from airflow_provider_mysql_cdc.cdc.sink.clients import Admin, new_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import unwrap_error
 
 log = logging.getLogger(__name__)
@@ -320,6 +320,21 @@ def broker_ids(admin: Admin) -> tuple[int, ...]:
             return ()
         admin.broker_ids = tuple(node.id for node in nodes)
     return admin.broker_ids
+
+
+def accepts_clients(settings: Mapping[str, Any], timeout_s: float) -> bool:
+    """Return whether Kafka answers a new client with these settings.
+
+    Args:
+        settings: Client settings.
+        timeout_s: Seconds to wait.
+    """
+    admin = new_admin(settings)
+    try:
+        await_result(admin, admin.describe_cluster(request_timeout=timeout_s), timeout_s)
+    except (KafkaException, TimeoutError):
+        return False
+    return True
 
 
 def topic_id(admin: AdminClient, topic: str) -> str | None:

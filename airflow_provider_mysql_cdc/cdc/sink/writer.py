@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailur
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, unwrap_error
 from airflow_provider_mysql_cdc.cdc.sink.producer_client import ProducerClient, ProducerOptions
 from airflow_provider_mysql_cdc.cdc.sink.request_limit import oversized_batch, record_too_large
+from airflow_provider_mysql_cdc.cdc.sink.topics import accepts_clients
 
 SHORT_TIMEOUT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes little; the brokers' maximum may be lower."""
@@ -31,6 +32,7 @@ _SERVE_BYTES = 1 << 20
 _BATCH_DIVISOR, _MIN_BATCH_BYTES = 10, 100
 _PAUSE_S, _FLUSH_S, _PAUSES_BEFORE_FLUSH = 0.005, 0.002, 4
 _WATCH_S = _REPORT_S = 1.0
+_CONFIRM_S = 3.0
 
 
 class TransactionalWriter:
@@ -65,7 +67,7 @@ class TransactionalWriter:
         self._commit_bytes, self._commit_interval_s = commit_bytes, commit_interval_s
         self._timeout_s = transaction_timeout_ms / 1000
         self._where = f"{transactional_id} at {broker_addresses(kafka_settings)}"
-        self._request_max_bytes = request_max_bytes
+        self._kafka_settings, self._request_max_bytes = kafka_settings, request_max_bytes
         self._linger = AdaptiveLinger(
             single_partition=single_partition, fixed=not LINGER_NAMES.isdisjoint(kafka_settings)
         )
@@ -125,9 +127,21 @@ class TransactionalWriter:
                 return
             except KafkaException as error:
                 self._serve(0)
-                refused = self._failures.client_errors.is_refused(time.monotonic() - started)
-                if refused or not unwrap_error(error).retriable() or time.monotonic() >= deadline:
+                if not self._may_wait(error, started, deadline):
                     raise self._to_error(error, "while taking over the writer") from None
+
+    def _may_wait(self, error: KafkaException, started: float, deadline: float) -> bool:
+        """Return whether a call that failed may succeed later: Kafka has not refused the client meanwhile."""
+        now, errors = time.monotonic(), self._failures.client_errors
+        if not unwrap_error(error).retriable() or now >= deadline:
+            return False
+        if not errors.is_refused(now - started):
+            return True
+        # The refusal may have passed since: a client reports neither that nor, for half a minute, the same error again.
+        if accepts_clients(self._kafka_settings, _CONFIRM_S):
+            errors.reset()
+            return True
+        return False
 
     def renew(self) -> None:
         """Replace the client with a new one without topics in its metadata and with a suitable ``linger.ms``.
@@ -278,7 +292,8 @@ class TransactionalWriter:
     def _produce_blocking(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None
     ) -> None:
-        deadline, pauses = time.monotonic() + self._timeout_s, 0
+        started, pauses = time.monotonic(), 0
+        full = KafkaError(KafkaError._TIMED_OUT, "the queue of the producer remained full", retriable=True)
         while True:
             self._serve(_PAUSE_S)
             pauses += 1
@@ -288,10 +303,9 @@ class TransactionalWriter:
                 self._produce(topic, value, key, partition, None, None, 0, headers)
                 return
             except BufferError:
-                if time.monotonic() < deadline:
-                    continue
-                error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue of the producer remained full"))
-                raise self._to_error(error, f"while writing to {topic}") from None
+                error = KafkaException(full)
+                if not self._may_wait(error, started, started + self._timeout_s):
+                    raise self._to_error(error, f"while writing to {topic}") from None
             except KafkaException as error:
                 raise self._produce_error(error, topic, key, value, partition, headers) from None
 
@@ -331,7 +345,8 @@ class TransactionalWriter:
             self.produce(topic, key, value, 0, headers)
         if not self._open:
             return
-        client, deadline = self._kafka.producer, time.monotonic() + self._timeout_s
+        client, started = self._kafka.producer, time.monotonic()
+        deadline = started + self._timeout_s
         # A commit that is under way cannot be aborted, so batches that cannot be sent are noticed before.
         while self._kafka.watches_batches and self._kafka.flush(_WATCH_S) and time.monotonic() < deadline:
             self._serve(0)
@@ -342,9 +357,8 @@ class TransactionalWriter:
             except KafkaException as error:
                 # The next call resumes a commit that timed out (librdkafka: rd_kafka_commit_transaction).
                 self._serve(0)
-                if unwrap_error(error).retriable() and time.monotonic() < deadline:
-                    continue
-                raise self._abort_and_wrap(error, "while committing") from None
+                if not self._may_wait(error, started, deadline):
+                    raise self._abort_and_wrap(error, "while committing") from None
         self._linger.transaction_ended(self.bytes_pending)
         self._reset()
 
