@@ -33,7 +33,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     OffsetConflictError,
     RepairLimitError,
     RunInProgressError,
-    SourceError,
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
@@ -63,6 +62,7 @@ from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
 
 BARRIER_TIMEOUT_S = 600.0
 WAIT_FOR_RUNS_S = 600.0
@@ -258,9 +258,7 @@ class _RepairRound:
                 barrier.release(READY, ReadyReply(WindowStart(names, low.offset, None, server_uuid)))
                 barrier.wait(OPENED)
         except WatermarkUnavailable as error:
-            raise SourceError(
-                "the view of a repair cannot be opened at one position", why=str(error), retriable=True
-            ) from error
+            raise view_error("a repair", error) from error
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
         assert start is not None
         plan = plan_window_batch(

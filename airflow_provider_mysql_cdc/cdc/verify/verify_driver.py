@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -76,6 +76,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from airflow_provider_mysql_cdc.cdc.verify.verify_task import VerifyInputs, compared_tables, run_verify_task
+from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
 
 BARRIER_TIMEOUT_S = 600.0
 ENTRIES_PER_BUCKET = 50_000
@@ -242,9 +243,7 @@ class _VerifyRound:
                 barrier.release(READY, ReadyReply(WindowStart(tuple(names), low.offset, None, server_uuid)))
                 barrier.wait(OPENED)
         except WatermarkUnavailable as error:
-            raise SourceError(
-                "the views of a verification cannot be opened at one position", why=str(error), retriable=True
-            ) from error
+            raise view_error("a verification", error) from error
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
         assert start is not None
         plan = plan_window_batch(
