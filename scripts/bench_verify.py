@@ -1,0 +1,97 @@
+"""Measure a verification on Spark beside a snapshot of the same table.
+
+    .venv/bin/python scripts/bench_verify.py --mysql HOST:PORT --kafka HOST:PORT --rows 1000000
+
+creates the database ``bench`` again and prints one JSON line: CPU seconds of the whole process tree of each job, of the
+jobs on the same table with a hundredth of the rows, rows per CPU second without what those cost, and memory by quarter.
+docs/performance.md has figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchlib import spark_job  # noqa: E402
+from benchlib.ours import properties  # noqa: E402
+from benchlib.process_tree import Usage, usage  # noqa: E402
+from benchlib.source import MySqlSource, load  # noqa: E402
+from pipelinelib.pipeline import Pipeline  # noqa: E402
+
+BASE_SHARE = 100
+"""The jobs are also measured with this part of the rows, for what they cost whatever the number of rows."""
+
+
+def main() -> None:
+    """Run the measurement and print a JSON line."""
+    options = arguments()
+    host, port = options.mysql.rsplit(":", 1)
+    source = MySqlSource(host, int(port), options.user, options.password)
+    more = dict(text.split("=", 1) for text in options.property)
+    small = measure(source, options, more, max(1, options.rows // BASE_SHARE))
+    whole = measure(source, options, more, options.rows)
+    rows = options.rows - options.rows // BASE_SHARE
+    out: dict[str, Any] = {"rows": options.rows, "cores": options.cores}
+    for job in ("snapshot", "verify"):
+        used, base = whole[job], small[job]
+        out[job] = {
+            "cpu_s": round(used.cpu_s, 1),
+            "base_cpu_s": round(base.cpu_s, 1),
+            "rows_per_cpu_s": round(rows / max(used.cpu_s - base.cpu_s, 0.01)),
+            "wall_s": round(used.wall_s, 1),
+            "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in used.quarters_mb.items()},
+        }
+    out["ratio"] = round(out["snapshot"]["rows_per_cpu_s"] / out["verify"]["rows_per_cpu_s"], 2)
+    print(json.dumps(out), flush=True)
+
+
+def measure(source: MySqlSource, options: argparse.Namespace, more: dict[str, str], rows: int) -> dict[str, Usage]:
+    """Take a snapshot of a table and verify it; return what each job used.
+
+    Args:
+        source: The server.
+        options: The command line.
+        more: Further properties.
+        rows: Rows of the table.
+    """
+    load(source, rows)
+    pipeline = Pipeline(properties(source, options.kafka, f"bench{time.time_ns()}", more))
+    snapshot = run(pipeline.prepare("snapshot").spec, options)
+    pipeline.settle()
+    spec = pipeline.verify_spec()
+    verify = run(spec, options)
+    result = pipeline.verify_result(spec.run)
+    if not result.clean or sum(verdict.rows for verdict in result.tables) < rows:
+        raise SystemExit(f"the verification found something: {result}")
+    return {"snapshot": snapshot, "verify": verify}
+
+
+def run(spec: Any, options: argparse.Namespace) -> Usage:
+    """Run one job on Spark; return what its processes used."""
+    samples, _ = spark_job.run_job(spec, options.cores, native=not options.python)
+    return usage(samples)
+
+
+def arguments() -> argparse.Namespace:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mysql", required=True, help="HOST:PORT of a scratch server; its database bench is dropped")
+    parser.add_argument("--user", default="root")
+    parser.add_argument("--password", default="")
+    parser.add_argument("--kafka", required=True, help="bootstrap servers")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--cores", type=int, default=2, help="Spark's local[N]")
+    parser.add_argument("--python", action="store_true", help="without the native kernel")
+    parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
