@@ -26,12 +26,17 @@ from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
+from airflow_provider_mysql_cdc.cdc.schema.history import require_first_in_history
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 HISTORY_NAME = "schema.history.internal.kafka.topic"
@@ -69,6 +74,11 @@ def write(pipeline: Pipeline, topic: str, *records: Write, config: dict[str, str
 
 def content(pipeline: Pipeline, topic: str) -> list[Write]:
     return [(r.key, r.value or b"") for r in pipeline.read(topic)]
+
+
+def prefix_in(value: bytes) -> str:
+    prefix: str = json.loads(value)["source"]["server"]
+    return prefix
 
 
 def refused(pipeline: Pipeline, *runs: Any) -> CdcError:
@@ -293,3 +303,78 @@ def test_a_topic_of_the_stream_that_has_a_table_s_name_is_refused_before_it_exis
         getattr(pipeline, kind)()
     assert f"{table_topic}: the topic {table_topic} itself" in caught.value.where and name in caught.value.remedy
     assert not pipeline.topics() and pipeline.store.load() is None
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "drain"])
+@pytest.mark.req("TOPIC-08")
+def test_a_second_ledger_of_one_prefix_is_named_before_events_come_twice(
+    pipeline: Pipeline, root: Any, database: str, kind: str
+) -> None:
+    """As when ledger.topic is changed in one of two DAGs; each would write all events into the same topics."""
+    assert pipeline.snapshot().complete
+    mode = "never" if kind == "drain" else "initial"
+    second = Pipeline(
+        pipeline.properties | {"ledger.topic": f"{database}_2", "snapshot.mode": mode}, MemoryOffsetStore()
+    )
+    topic = pipeline.cfg.history_topic
+    before = content(pipeline, topic)
+    with pytest.raises(SchemaError, match="exists already, and has another ledger") as caught:
+        getattr(second, kind)()
+    assert "ledger.topic" in caught.value.remedy and not caught.value.can_retry
+    assert content(pipeline, topic) == before and len(pipeline.records("t")) == 1
+    second.properties[HISTORY_NAME] = f"{topic}.new"
+    if kind == "snapshot":
+        assert second.snapshot().complete and len(pipeline.records("t")) == 2
+
+
+@pytest.mark.req("TOPIC-08")
+def test_a_stream_that_begins_in_the_history_of_another_at_the_same_moment_reads_no_rows(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one commits after this one has looked at the topic, and before it writes into it."""
+    topic = pipeline.properties[HISTORY_NAME] = pipeline.cfg.history_topic
+    other = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.cfg.topic_prefix}2"}, MemoryOffsetStore())
+    prepare = snapshot_driver.prepare_topics
+
+    def begin_other(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        result = prepare(*arguments)
+        assert other.snapshot().complete
+        return result
+
+    monkeypatch.setattr(snapshot_driver, "prepare_topics", begin_other)
+    with pytest.raises(SchemaError, match=rf"belongs to topic\.prefix={other.cfg.topic_prefix}, not to"):
+        pipeline.snapshot()
+    assert not pipeline.records("t")
+    assert all(prefix_in(value) == other.cfg.topic_prefix for _, value in content(other, topic))
+    pipeline.properties[HISTORY_NAME] = f"{topic}.own"
+    assert pipeline.snapshot().complete and len(pipeline.records("t")) == 1
+    other.drain()
+
+
+@pytest.mark.parametrize("first", ["own", "other", "alone"])
+@pytest.mark.req("TOPIC-08")
+def test_of_two_open_transactions_in_a_new_history_the_first_one_is_committed(pipeline: Pipeline, first: str) -> None:
+    cfg, topic, kafka = pipeline.cfg, pipeline.cfg.history_topic, pipeline.cfg.kafka_settings()
+    ensure_topics(make_admin(kafka), {topic: TopicSpec(1, 1, KEPT)})
+    offset = BinlogOffset("binlog.000001", 4)
+    prefixes = (cfg.topic_prefix, "o")
+    record = {p: HistoryRecord(p, offset, 1, 1, "d", "CREATE TABLE t (a INT)").to_bytes() for p in prefixes}
+    with (
+        TransactionalWriter(kafka, f"{cfg.topic_prefix}.other") as other,
+        TransactionalWriter(kafka, f"{cfg.topic_prefix}.own") as own,
+    ):
+        writers = {"own": [own, other], "other": [other, own], "alone": [own]}[first]
+        for writer in writers:
+            writer.init()
+            writer.send([SideRecord(topic, None, record[cfg.topic_prefix if writer is own else "o"])])
+        if first == "other":
+            with pytest.raises(SchemaError, match=r"belongs to topic\.prefix=o, not to"):
+                require_first_in_history(cfg)
+            own.abort()
+            other.commit()
+        else:
+            require_first_in_history(cfg)
+            own.commit()
+            other.abort()
+    assert len(content(pipeline, topic)) == 1

@@ -148,10 +148,14 @@ class MemoryWriter:
         """Add records of one partition, without headers of their own, to the current transaction."""
         self.produce_all(topic, records, headers, partition)
 
-    def commit(self, records: Sequence[SideRecord] = ()) -> None:
-        """Add side records and commit."""
+    def send(self, records: Sequence[SideRecord]) -> None:
+        """Add side records to the current transaction."""
         for topic, key, value, headers in records:
             self.produce(topic, key, value, 0, headers)
+
+    def commit(self, records: Sequence[SideRecord] = ()) -> None:
+        """Add side records and commit."""
+        MemoryWriter.send(self, records)
         producer = self._current()
         if producer.current is not None:
             producer.current.status = "committed"

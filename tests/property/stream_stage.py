@@ -342,7 +342,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     for module in (before_drain, before_snapshot):
         for name in ("check_source", "log_warnings", "topic_warnings", "require_durable_topics"):
             patch.setattr(module, name, _nothing)
-        for name in ("require_own_history", "captured_tables"):
+        for name in ("require_own_history", "require_new_history", "captured_tables"):
             patch.setattr(module, name, _nothing)
     patch.setattr(reset_offset, "history_covers", lambda *_: True)
     patch.setattr(one_batch, "load_schema_state", lambda *_, until, **__: ModelRangeWriter.world.source.schema(until))
@@ -378,7 +378,13 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot_driver, "StageLeader", Leader)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)
     patch.setattr(snapshot_driver, "history_id_record", lambda *_: SideRecord("history", b"", b""))
-    for name in ("build_snapshot_schema", "history_records", "check_override", "require_own_history"):
+    for name in (
+        "build_snapshot_schema",
+        "history_records",
+        "check_override",
+        "require_own_history",
+        "require_first_in_history",
+    ):
         patch.setattr(snapshot_driver, name, _nothing)
     patch.setattr(snapshot_driver, "lock_metadata", _lock)
     patch.setattr(snapshot_task, "hold_tables", _lock)

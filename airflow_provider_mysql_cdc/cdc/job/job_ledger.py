@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType, TracebackType
@@ -220,27 +220,41 @@ class JobLedger:
         """Return a ledger record, to be committed together with others."""
         return ledger_record(self._cfg, key, value)
 
-    def commit(self, records: Sequence[SideRecord], headers: Mapping[str, Headers] = MappingProxyType({})) -> None:
+    def commit(
+        self,
+        records: Sequence[SideRecord],
+        headers: Mapping[str, Headers] = MappingProxyType({}),
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """Produce records, each to partition 0, and commit them as one transaction.
 
         Args:
             records: The records, without headers.
             headers: Headers of the records of a topic, by topic.
+            check: Called when Kafka has the records, before they become visible; they do not when it raises an error.
 
         Raises:
             RecordTooLargeError: Kafka does not accept one; none of them is visible.
         """
         try:
-            self._write(self._converted(records, headers))
+            self._write(self._converted(records, headers), check)
         except RecordTooLargeError as error:
             with self._write_lock, contextlib.suppress(CdcError):  # otherwise the transaction ends at its timeout
                 self._writer.abort()
             where = f"structures of the tables, {self._cfg.topic_prefix}"
             raise name_statement(self._cfg, error, statement_of_records(self._cfg, error, records, where)) from error
 
-    def _write(self, records: Sequence[SideRecord]) -> None:
+    def _write(self, records: Sequence[SideRecord], check: Callable[[], None] | None = None) -> None:
         with self._write_lock:
             self._last_state = None
+            if check is not None:
+                self._writer.send(records)
+                try:
+                    check()
+                except CdcError:
+                    self._writer.abort()
+                    raise
+                records = ()
             self._writer.commit(records)
 
     def put_with_counts(

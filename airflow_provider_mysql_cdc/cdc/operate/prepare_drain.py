@@ -41,7 +41,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 )
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
+from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
@@ -159,6 +159,8 @@ def _next_batch(
     if plan is None:
         return start
     require_own_history(cfg, sample=True)
+    if state.committed is None and (ledger is None or ledger.plan is None):
+        require_new_history(cfg)
     log_warnings(warnings, log)
     log_warnings(topic_warnings(cfg, sorted(record_weights, key=record_weights.__getitem__, reverse=True)), log)
     return plan

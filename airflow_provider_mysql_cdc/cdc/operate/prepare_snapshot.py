@@ -39,7 +39,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
-from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
+from airflow_provider_mysql_cdc.cdc.schema.history import require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
@@ -112,6 +112,8 @@ def _plan_snapshot(
         log_warnings(topic_warnings(cfg, list(topics_of_tables(cfg, captured_tables(conn, cfg)).values())), log)
         check_signal_table(cfg, conn, log)
         require_own_history(cfg)
+        if state.committed is None and (ledger is None or ledger.plan is None):
+            require_new_history(cfg)
         snapshot_end = end_of_binlog(conn, cfg.connection_settings())
         drained_offset = undrained_start(cfg, conn, state.committed, ledger, log)
     if drained_offset is not None:

@@ -17,7 +17,11 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
-from airflow_provider_mysql_cdc.cdc.schema.history_owner import require_own_record, require_own_records
+from airflow_provider_mysql_cdc.cdc.schema.history_owner import (
+    require_first_among_open,
+    require_own_record,
+    require_own_records,
+)
 from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -155,6 +159,48 @@ def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
         raise _partition_count_error(topic, info.partitions)
     if not recreated:
         _require_first_records(cfg, admin)
+
+
+def require_first_in_history(cfg: ConnectorConfig) -> None:
+    """Check, while this stream's first records are in an open transaction, that no others stand before them.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SchemaError: The topic is another connector's or another program's (TOPIC-08).
+        SinkError: Kafka cannot be read.
+    """
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    info = existing_topics(admin, [topic]).get(topic)
+    if info is not None:
+        require_own_records(cfg, admin, info, sample=True)
+        require_first_among_open(cfg, admin, info)
+
+
+def require_new_history(cfg: ConnectorConfig) -> None:
+    """Check that a stream without any plan has no history: streams with one topic.prefix may differ in their ledger.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SchemaError: The topic has records.
+        SinkError: Kafka cannot be read.
+    """
+    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    admin = make_admin(settings)
+    info = existing_topics(admin, [topic]).get(topic)
+    if info is not None and any(True for _ in read_topic_committed(settings, topic, admin=admin, topic_info=info)):
+        raise SchemaError(
+            f"a stream with topic.prefix={cfg.topic_prefix} exists already, and has another ledger",
+            where=f"topic {topic}",
+            why=f"it holds that stream's schema history, and {cfg.ledger_topic} holds no plan: a second stream would "
+            "write each event once more, into the same topics",
+            remedy="set ledger.topic to the name that the stream had before; or give this stream another topic.prefix. "
+            "To begin anew, with all rows once more in the topics that exist, stop the other stream and set "
+            f"{F.HISTORY_KAFKA_TOPIC.name} to a new name",
+        )
 
 
 def load_schema_state(

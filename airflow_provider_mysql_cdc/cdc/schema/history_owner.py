@@ -49,6 +49,32 @@ def require_own_records(cfg: ConnectorConfig, admin: AdminClient, info: TopicInf
         require_own_record(cfg, record)
 
 
+def require_first_among_open(cfg: ConnectorConfig, admin: AdminClient, info: TopicInfo) -> None:
+    """Check that no open transaction of others has records before those of this stream's own open transaction.
+
+    Of two streams that begin in one topic at the same moment, the one whose first record comes first goes on.
+
+    Args:
+        cfg: The connector's configuration.
+        admin: From ``clients.make_admin``.
+        info: The topic, which has one partition.
+
+    Raises:
+        SchemaError: Another connector or program is writing into the topic (TOPIC-08).
+        SinkError: Kafka cannot be read.
+    """
+    topic, settings = cfg.history_topic, cfg.kafka_settings()
+    stable_end = end_offsets(admin, topic, [0], stable=True)[0][1]
+    bounds = {0: (stable_end, end_offsets(admin, topic, [0])[0][1])}
+    try:
+        records = read_between(settings, topic, bounds, timeout_s=_SAMPLE_TIMEOUT_S, committed=False, topic_id=info.id)
+        first = next(iter(records), None)
+    except HiddenByTransaction:  # Kafka does not answer in time; the next batch reads the whole topic
+        return
+    if first is not None:
+        require_own_record(cfg, first)
+
+
 def require_own_record(cfg: ConnectorConfig, record: TopicRecord) -> None:
     """Check that a record of the history topic is this stream's; one that is damaged counts as its own.
 

@@ -39,6 +39,9 @@ class RecordWriter(Protocol):
     def bytes_pending(self) -> int:
         """Bytes of keys and values in the current transaction."""
 
+    def send(self, records: Sequence[SideRecord]) -> None:
+        """Add side records to the current transaction, and wait until Kafka has them."""
+
     def commit(self, records: Sequence[SideRecord] = ()) -> None:
         """Add side records and commit."""
 

@@ -328,6 +328,24 @@ class TransactionalWriter:
             self.bytes_pending >= self._commit_bytes or time.monotonic() - self._began >= self._commit_interval_s
         )
 
+    def _produce_side(self, records: Sequence[SideRecord]) -> None:
+        for topic, key, value, headers in records:
+            self.produce(topic, key, value, 0, headers)
+
+    def send(self, records: Sequence[SideRecord]) -> None:
+        """Add side records to the current transaction, and wait until Kafka has them; ``commit`` reports a refusal.
+
+        Args:
+            records: The records.
+
+        Raises:
+            SinkError: The transaction has failed; the subclass says why.
+        """
+        self._produce_side(records)
+        deadline = time.monotonic() + self._timeout_s
+        while self._kafka.flush(_WATCH_S) and time.monotonic() < deadline:
+            self._serve(0)
+
     def commit(self, records: Sequence[SideRecord] = ()) -> None:
         """Add side records (the marker, schema history) on partition 0 and commit the current transaction.
 
@@ -341,8 +359,7 @@ class TransactionalWriter:
                 writer with ``init`` and read the ledger before anything else.
             SinkError: The transaction was refused and nothing of it is visible; the subclass says why.
         """
-        for topic, key, value, headers in records:
-            self.produce(topic, key, value, 0, headers)
+        self._produce_side(records)
         if not self._open:
             return
         client, started = self._kafka.producer, time.monotonic()

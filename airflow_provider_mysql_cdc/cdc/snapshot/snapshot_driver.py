@@ -34,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
+from airflow_provider_mysql_cdc.cdc.schema.history import require_first_in_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     SnapshotSchema,
     build_snapshot_schema,
@@ -331,4 +331,5 @@ class _SnapshotDriver:
         if cfg.is_ticdc:
             record["commit_ts"] = view_ts(view.ts_ms, plan.commit_ts)
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
-        self.job.commit(records, {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)})
+        headers = {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)}
+        self.job.commit(records, headers, check=lambda: require_first_in_history(cfg))

@@ -52,6 +52,7 @@ class Rig:
                 "log_warnings",
                 "check_source",
                 "require_own_history",
+                "require_new_history",
                 "topic_warnings",
             ):
                 monkeypatch.setattr(module, name, nothing)
