@@ -128,6 +128,37 @@ def test_each_kind_of_damage_is_reported_exactly(pipeline: Pipeline, root: Any, 
     assert orders.columns == {"name": 1}
 
 
+def test_a_second_snapshot_is_no_false_alarm_and_ghosts_are_still_found(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    pipeline.snapshot(again=True)
+    assert pipeline.verify().clean
+    change(root, database)
+    execute(root, "SET sql_log_bin = 0", f"DELETE FROM `{database}`.log WHERE n = 3", "SET sql_log_bin = 1")
+    result = pipeline.verify()
+    assert verdict(result, "log").findings == {DifferenceKind.GHOST: 1} and verdict(result, "orders").clean
+
+
+@pytest.mark.parametrize("schemas", ["true", "false"])
+def test_another_primary_key_is_no_false_alarm(
+    properties: dict[str, str], root: Any, database: str, schemas: str
+) -> None:
+    with_schemas = {"key.converter.schemas.enable": schemas, "value.converter.schemas.enable": schemas}
+    pipeline = Pipeline(properties | PROPERTIES | with_schemas)
+    execute(root, f"CREATE TABLE `{database}`.plain (id INT, n INT)")
+    execute(root, f"CREATE TABLE `{database}`.keyed (id INT PRIMARY KEY, n INT)")
+    execute(root, *(f"INSERT INTO `{database}`.{t} VALUES (1,11),(2,12),(3,13),(4,14)" for t in ("plain", "keyed")))
+    pipeline.snapshot()
+    for table, alter in (("plain", "ADD PRIMARY KEY (n)"), ("keyed", "DROP PRIMARY KEY, ADD PRIMARY KEY (n)")):
+        name = f"`{database}`.{table}"
+        execute(root, f"DELETE FROM {name} WHERE id = 4", f"ALTER TABLE {name} {alter}")
+        execute(root, f"UPDATE {name} SET n = 99 WHERE id = 2", f"DELETE FROM {name} WHERE id = 3")
+    result = pipeline.verify(VerifyRequest(history=True))
+    assert result.clean and [v.rows for v in result.tables] == [2, 2], result
+
+
 def test_tables_are_chosen_and_unknown_ones_are_named(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database)
     pipeline.snapshot()

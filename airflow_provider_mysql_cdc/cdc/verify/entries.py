@@ -40,6 +40,10 @@ class EntryKind(IntEnum):
     """A record in the history of its key (``key_history``), in addition to the others."""
     OLDER = 8
     """Events of a table without a key have other columns than the table; it is in every bucket."""
+    ALIVE_UNDER_OTHER_KEY = 9
+    """As ``ALIVE``, of a record whose key was another one then; that one has chosen its partition."""
+    DEAD_UNDER_OTHER_KEY = 10
+    """As ``DEAD``, likewise."""
 
 
 IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER})
@@ -55,7 +59,8 @@ class FoldEntry(NamedTuple):
         offset: The record's offset.
         order: Where the event is in the binlog, for records of different partitions; 0 where that is not known.
         key: Canonical bytes of the row's identity (``row_identity``).
-        value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist.
+        value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist. Of an event of a
+            table without a key, the view that has read it (``equal_rows.view_of``).
     """
 
     table: int

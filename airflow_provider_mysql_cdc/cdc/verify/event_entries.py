@@ -11,11 +11,12 @@ from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import view_of
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
-_ONE_NUMBER = re.compile(rb'\{"[ !#-\[\]-~]*":(?:0|-?[1-9][0-9]{0,17})\}')
+_ONE_NUMBER = re.compile(rb'\{"([ !#-\[\]-~]*)":(?:0|-?[1-9][0-9]{0,17})\}')
 """A key of one whole number, which is canonical as it is."""
 _WITH_SCHEMA = frozenset({"schema", "payload"})
 _COMMIT_TS = "_tidb_commit_ts"
@@ -51,25 +52,31 @@ def position_order(file: int, pos: int) -> int:
     return (file << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
 
 
-def key_bytes_of(key: bytes) -> bytes:
-    """Return the canonical bytes of a key in JSON, with or without its schema.
+def key_bytes_of(key: bytes, fields: frozenset[str]) -> bytes | None:
+    """Return the canonical bytes of a key in JSON, with or without its schema; None if it has other fields.
 
     Args:
         key: The record's key.
+        fields: The fields of the table's key.
 
     Raises:
         UnreadableRecord: It is not a key.
     """
-    if _ONE_NUMBER.fullmatch(key) is not None:
-        return key
+    if (number := _ONE_NUMBER.fullmatch(key)) is not None:
+        return key if len(fields) == 1 and number[1].decode() in fields else None
     try:
         document = orjson.loads(key)
-        return row_bytes(document["payload"] if document.keys() == _WITH_SCHEMA else document)
+        # A key may consist of columns of these names, but their values are no objects.
+        with_schema = document.keys() == _WITH_SCHEMA and isinstance(document["schema"], dict)
+        row = document["payload"] if with_schema else document
+        return row_bytes(row) if row.keys() == fields else None
     except (ValueError, TypeError, AttributeError) as error:
         raise UnreadableRecord(f"the key cannot be read: {error}") from None
 
 
-def event_entries(compared: ComparedTable, record: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
+def event_entries(
+    compared: ComparedTable, record: EventRecord, partition: int, offset: int, headers: Headers = ()
+) -> Iterator[FoldEntry]:
     """Yield the entries of an event; none for a tombstone or a message.
 
     Args:
@@ -77,6 +84,7 @@ def event_entries(compared: ComparedTable, record: EventRecord, partition: int, 
         record: The event.
         partition: Its partition.
         offset: Its offset.
+        headers: Its headers.
 
     Raises:
         UnreadableRecord: The event does not say which row it is about.
@@ -89,14 +97,18 @@ def event_entries(compared: ComparedTable, record: EventRecord, partition: int, 
         return
     before, after = compared.identity.before_and_after(record)
     if compared.keyless:
+        view = view_of(record, order, headers)
         for kind, key in ((EntryKind.REMOVED, before), (EntryKind.ADDED, after)):
             if key is not None:
-                yield FoldEntry(number, kind, partition, offset, 0, key, b"")
+                yield FoldEntry(number, kind, partition, offset, 0, key, view)
         return
+    other_key = compared.own_key and compared.identity.has_other_key(record)
     if before is not None and before != after:
-        yield FoldEntry(number, EntryKind.DEAD, partition, offset, order, before, b"")
+        kind = EntryKind.DEAD_UNDER_OTHER_KEY if other_key else EntryKind.DEAD
+        yield FoldEntry(number, kind, partition, offset, order, before, b"")
     if after is not None:
-        yield FoldEntry(number, EntryKind.ALIVE, partition, offset, order, after, _stored(compared, record))
+        kind = EntryKind.ALIVE_UNDER_OTHER_KEY if other_key else EntryKind.ALIVE
+        yield FoldEntry(number, kind, partition, offset, order, after, _stored(compared, record))
 
 
 def history_entry(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_text import stored_row
@@ -40,6 +41,11 @@ class _KeyState:
                 return
         self.events.append(event)
 
+    def partitions(self) -> set[int]:
+        """Return the partitions of the row and of all events with its key: one, as the key chooses it."""
+        partitions = {partition for partition, *_, has_key in self.events if has_key}
+        return partitions if self.row is None else partitions | {self.row_partition}
+
     def last_event(self) -> KeyEvent | None:
         """Return the last event of all partitions, by its place in the binlog.
 
@@ -48,8 +54,9 @@ class _KeyState:
         return max(self.events, key=lambda event: (event[2], event[3] is not None, event[1]), default=None)
 
 
-KeyEvent = tuple[int, int, int, bytes | None]
-"""Partition, offset, order and values of an event."""
+_ALIVE = (EntryKind.ALIVE, EntryKind.ALIVE_UNDER_OTHER_KEY)
+KeyEvent = tuple[int, int, int, bytes | None, bool]
+"""Partition, offset, order and values of an event, and whether its record has the table's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,8 @@ class BucketFold:
         self._compare, self._max_found, self._rules, self._moving = compare, max_found, rules, moving
         self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
         self._keys: dict[tuple[int, bytes], _KeyState] = {}
-        self._multisets: dict[tuple[int, bytes], list[int]] = {}
+        self._keyless_rows: dict[tuple[int, bytes], int] = {}
+        self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
         self._truncates: dict[int, int] = {}
         self._older: set[int] = set()
         self._result = BucketResult()
@@ -151,9 +159,11 @@ class BucketFold:
             EntryKind.ROW: self._add_row,
             EntryKind.ALIVE: self._add_event,
             EntryKind.DEAD: self._add_event,
+            EntryKind.ALIVE_UNDER_OTHER_KEY: self._add_event,
+            EntryKind.DEAD_UNDER_OTHER_KEY: self._add_event,
             EntryKind.TRUNCATE: self._add_truncate,
-            EntryKind.ADDED: self._add_to_multiset,
-            EntryKind.REMOVED: self._add_to_multiset,
+            EntryKind.ADDED: self._add_keyless_event,
+            EntryKind.REMOVED: self._add_keyless_event,
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
             EntryKind.STEP: self._add_step,
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
@@ -172,9 +182,9 @@ class BucketFold:
         """Compare, and return what was found."""
         for (table, key), state in self._keys.items():
             self._judge(table, key, state)
-        for (table, key), (rows, events) in self._multisets.items():
+        for table, key in self._keyless_rows.keys() | self._keyless_events.keys():
             if table not in self._truncates and table not in self._older:
-                self._judge_multiset(table, key, rows, events)
+                self._judge_equal_rows(table, key)
         for (table, key), steps in self._steps.items():
             for kind, step in check_history(steps, self._rules[table]):
                 self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset)))
@@ -188,26 +198,26 @@ class BucketFold:
 
     def _add_event(self, entry: FoldEntry) -> None:
         self._counts(entry.table).events += 1
-        value = entry.value if entry.kind is EntryKind.ALIVE else None
-        self._state(entry).add_event((entry.partition, entry.offset, entry.order, value))
+        value = entry.value if entry.kind in _ALIVE else None
+        has_key = entry.kind in (EntryKind.ALIVE, EntryKind.DEAD)
+        self._state(entry).add_event((entry.partition, entry.offset, entry.order, value, has_key))
 
     def _add_truncate(self, entry: FoldEntry) -> None:
         self._truncates[entry.table] = max(self._truncates.get(entry.table, 0), entry.order)
 
-    def _add_to_multiset(self, entry: FoldEntry) -> None:
+    def _add_keyless_event(self, entry: FoldEntry) -> None:
         self._counts(entry.table).events += 1
-        self._multiset(entry)[1] += 1 if entry.kind is EntryKind.ADDED else -1
+        event = EqualRowEvent(entry.partition, entry.offset, entry.kind is EntryKind.ADDED, entry.value)
+        self._keyless_events.setdefault((entry.table, entry.key), []).append(event)
 
     def _add_keyless_row(self, entry: FoldEntry) -> None:
         self._counts(entry.table).rows += 1
-        self._multiset(entry)[0] += 1
+        key = (entry.table, entry.key)
+        self._keyless_rows[key] = self._keyless_rows.get(key, 0) + 1
 
     def _add_step(self, entry: FoldEntry) -> None:
         step = read_step(entry.partition, entry.offset, entry.order, entry.value)
         self._steps.setdefault((entry.table, entry.key), []).append(step)
-
-    def _multiset(self, entry: FoldEntry) -> list[int]:
-        return self._multisets.setdefault((entry.table, entry.key), [0, 0])
 
     def _state(self, entry: FoldEntry) -> _KeyState:
         key = (entry.table, entry.key)
@@ -227,8 +237,7 @@ class BucketFold:
         event_row = None if event is None or event[2] < self._truncates.get(table, 0) else event[3]
         record = None if event is None else event[:2]
         found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record)
-        expected = _partition(state, event)
-        if table not in self._moving and any(partition != expected for partition, *_ in state.events):
+        if table not in self._moving and len(state.partitions()) > 1:
             self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION))
         if state.row is None:
             if event_row is not None:
@@ -251,7 +260,8 @@ class BucketFold:
         if difference.columns:
             self._note(replace(found, columns=difference.columns))
 
-    def _judge_multiset(self, table: int, key: bytes, rows: int, events: int) -> None:
+    def _judge_equal_rows(self, table: int, key: bytes) -> None:
+        rows, events = self._keyless_rows.get((table, key), 0), count_rows(self._keyless_events.get((table, key), ()))
         kind = DifferenceKind.MISSING if rows > events else DifferenceKind.GHOST
         if rows != events:
             row, event_row = (key, None) if rows > events else (None, key)
@@ -264,11 +274,6 @@ class BucketFold:
         if kept < self._max_found:
             self._found_counts[place] = kept + 1
             self._result.found.append(found)
-
-
-def _partition(state: _KeyState, last: KeyEvent | None) -> int:
-    """Return the partition that all events of a key belong to: that of its row, otherwise that of its last event."""
-    return state.row_partition if state.row is not None or last is None else last[0]
 
 
 def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResult:

@@ -10,8 +10,9 @@ import re
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.formats import table_options
-from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 _BEFORE = b'{"before":'
 _NEW_ROW = b'{"before":null,"after":{'
@@ -56,7 +57,16 @@ def value_prefix(cfg: ConnectorConfig, table: Table) -> bytes | None:
     return b"" if schema is None else f'{{"schema":{schema},"payload":'.encode()
 
 
-def slice_event(value: bytes, prefix: bytes, *, ordered: bool) -> EventSlice | None:
+def source_members(table: TableId) -> tuple[bytes, ...]:
+    """Return the members of the source block that name a table; other tables may have events in its topic.
+
+    Args:
+        table: The table.
+    """
+    return f'"db":{dumps(table.db)}'.encode(), f'"table":{dumps(table.table)}'.encode()
+
+
+def slice_event(value: bytes, prefix: bytes, *, ordered: bool, members: tuple[bytes, ...] = ()) -> EventSlice | None:
     """Return the parts of an event; None where the text has another layout.
 
     A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
@@ -65,12 +75,13 @@ def slice_event(value: bytes, prefix: bytes, *, ordered: bool) -> EventSlice | N
         value: The record's value.
         prefix: What values of the table's present structure begin with (``value_prefix``).
         ordered: Whether the place in the binlog is wanted.
+        members: What the source block has to have.
     """
     start = len(prefix)
     if not value.startswith(prefix) or not value.startswith(_BEFORE, start):
         return None
     source = value.find(_SOURCE, start)
-    if source < 0:
+    if source < 0 or any(value.find(member, source) < 0 for member in members):
         return None
     if value.startswith(_NEW_ROW, start):
         after = value[start + len(_NEW_ROW) - 1 : source]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -36,6 +37,7 @@ class RowIdentity:
     Args:
         source: Where the identity is.
         fields: Fields of the table's own key.
+        key_fields: Fields of the columns in the keys of its records.
         placeholders: Texts that stand for an unknown value.
         key_changes: Writes keys of earlier structures in the forms of now.
         row_changes: The same for rows.
@@ -43,6 +45,7 @@ class RowIdentity:
 
     source: IdentitySource
     fields: tuple[str, ...]
+    key_fields: frozenset[str]
     placeholders: frozenset[str]
     key_changes: FormChanges
     row_changes: FormChanges
@@ -62,16 +65,45 @@ class RowIdentity:
         if record.key is None and record.op in _NO_ROW:
             return None, None
         if self.source is IdentitySource.RECORD_KEY:
+            if self.has_other_key(record) and (found := self._identities_of_images(record)) is not None:
+                return found
+            if record.key is None:
+                return None, None
             key = self.record_key(record)
             return (None, key) if record.after is not None else (key, None)
         before, after = record.before, record.after
         if self.source is IdentitySource.OWN_KEY:
-            after = None if after is None else self._own_key(after, before or {})
-            before = None if before is None else self._own_key(before, {})
+            after = None if after is None else self._key_values(self.fields, after, before or {})
+            before = None if before is None else self._key_values(self.fields, before, {})
         found = self._row_bytes(before, record), self._row_bytes(after, record)
         if found == (None, None) and record.op:
             raise UnreadableRecord(f"the event of op {record.op} does not say which row it is about")
         return found
+
+    def has_other_key(self, record: EventRecord) -> bool:
+        """Return whether an event has another key than its table's, as before the primary key was changed.
+
+        Args:
+            record: The event; fields that transforms add to keys are in no row.
+        """
+        if record.key is None or not self.key_fields <= record.key.keys():
+            return True
+        row = record.after or record.before or {}
+        return any(name in row for name in record.key.keys() - self.key_fields)
+
+    def _identities_of_images(self, record: EventRecord) -> tuple[bytes | None, bytes | None] | None:
+        """Return the identities of the rows before and after an event by the present key; None if it has no such."""
+        found: list[bytes | None] = []
+        before, after = record.before, record.after
+        for row, other in ((before, {}), (after, before or {})):
+            try:
+                key = None if row is None else self._key_values(self.key_fields, row, other)
+            except UnreadableRecord:
+                return None
+            forms = None if record.forms is None else {n: f for n, f in record.forms.items() if n in self.key_fields}
+            added = {n: v for n, v in (record.key or {}).items() if row is not None and n not in row}
+            found.append(None if key is None else row_bytes(self.key_changes.in_forms({**added, **key}, forms)))
+        return None if found == [None, None] else (found[0], found[1])
 
     def record_key(self, record: EventRecord) -> bytes:
         """Return the identity of the row that a record's key names.
@@ -89,10 +121,10 @@ class RowIdentity:
     def _row_bytes(self, row: Row | None, record: EventRecord) -> bytes | None:
         return None if row is None else row_bytes(self.row_changes.in_forms(row, record.forms))
 
-    def _own_key(self, row: Row, other: Row) -> Row:
-        """Return the fields of the own key; those that an image does not say are the same in the other one."""
+    def _key_values(self, fields: Iterable[str], row: Row, other: Row) -> Row:
+        """Return the fields of a key; those that an image does not say are the same in the other one."""
         key = {}
-        for name in self.fields:
+        for name in fields:
             value = row.get(name)
             if value is None or is_placeholder(value, self.placeholders):
                 value = other.get(name)
@@ -118,6 +150,7 @@ def row_identity(cfg: ConnectorConfig, table: Table) -> RowIdentity:
     return RowIdentity(
         identity_source(table, options),
         tuple(column_field(cfg, column) for column in table.columns if folded_name(column.name) in own),
+        frozenset(column_field(cfg, column) for column in key_columns(table, options)),
         compared_columns(cfg, table).placeholders,
         FormChanges(key_forms),
         FormChanges(row_forms),

@@ -22,7 +22,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allow
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_rows
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, TopicTables
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows, events_since_last_view
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RowRepair, TableRepair
@@ -150,15 +151,15 @@ class _TableReader:
         if records.errors:
             self.reasons.append(f"{len(records.errors):,} rows cannot be read: {records.errors[0].message()}")
 
-    def events(self, bounds: Bounds) -> Iterator[tuple[EntryKind, bytes, TopicRecord]]:
-        """Yield kind, identity and record of the table's events; records that are no events are left out."""
+    def events(self, bounds: Bounds) -> Iterator[tuple[FoldEntry, TopicRecord]]:
+        """Yield entries and records of the table's events; records that are no events are left out."""
         for record in self._judge.read(self.compared.topic, bounds):
             try:
                 event = self._reader.read(record.key, record.value, record.headers)
                 if self._tables.number_of(event) != self.compared.number:
                     continue
-                for entry in event_entries(self.compared, event, record.partition, record.offset):
-                    yield entry.kind, entry.key, record
+                for entry in event_entries(self.compared, event, record.partition, record.offset, record.headers):
+                    yield entry, record
             except UnreadableRecord:
                 continue
 
@@ -190,10 +191,10 @@ class _TableReader:
 
 def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
     changed: set[bytes] = set()
-    for kind, key, _ in reader.events(reader.new_bounds(suspects.compared)):
-        if kind is EntryKind.TRUNCATE:
+    for entry, _ in reader.events(reader.new_bounds(suspects.compared)):
+        if entry.kind is EntryKind.TRUNCATE:
             return reader.judged(suspects.suspects, [], [])
-        changed.add(key)
+        changed.add(entry.key)
     unchanged = [suspect for suspect in suspects.suspects if suspect.key not in changed]
     found = reader.rows(unchanged)
     repairs, ghosts = list[RowRepair](), list[tuple[int, int]]()
@@ -215,22 +216,24 @@ def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
 def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
     """Count equal rows and events once more, in the whole topic; no key says which records are about a row."""
     wanted = {suspect.key: suspect for suspect in suspects.suspects}
-    counts, added = dict.fromkeys(wanted, 0), dict[bytes, list[TopicRecord]]()
-    for kind, key, record in reader.events(reader.all_bounds()):
-        if kind is EntryKind.TRUNCATE:
+    events, records = {key: list[EqualRowEvent]() for key in wanted}, dict[tuple[int, int], TopicRecord]()
+    for entry, record in reader.events(reader.all_bounds()):
+        if entry.kind is EntryKind.TRUNCATE:
             reader.reasons.append("its topic has TRUNCATE events, and without a key it is not known what they delete")
             return reader.judged(suspects.suspects, [], [])
-        if key in wanted:
-            counts[key] += 1 if kind is EntryKind.ADDED else -1
-            if kind is EntryKind.ADDED:
-                added.setdefault(key, []).append(record)
+        if entry.key in wanted:
+            added = entry.kind is EntryKind.ADDED
+            events[entry.key].append(EqualRowEvent(record.partition, record.offset, added, entry.value))
+            if added:
+                records[record.partition, record.offset] = record
     found = reader.rows(suspects.suspects)
     repairs, ghosts = list[RowRepair](), list[TopicRecord]()
     for key, suspect in wanted.items():
         rows = found.get(key, [])
-        surplus = counts[key] - len(rows)
+        surplus = count_rows(events[key]) - len(rows)
         if suspect.kind is DifferenceKind.GHOST and surplus > 0:
-            ghosts += added.get(key, [])[-surplus:]
+            places = [(event.partition, event.offset) for event in events_since_last_view(events[key]) if event.added]
+            ghosts += [records[place] for place in places[-surplus:]]
         elif suspect.kind is DifferenceKind.MISSING and surplus < 0:
             repairs += [RowRepair(suspect.kind, row.packet) for row in rows[:-surplus]]
     return reader.judged(suspects.suspects, ghosts, repairs)

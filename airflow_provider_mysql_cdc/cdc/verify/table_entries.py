@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, position_order, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event, source_members
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
 
 
@@ -25,6 +25,7 @@ class TableEntries:
 
     def __init__(self, compared: ComparedTable, reader: EventReader, *, prefix: bytes | None, ordered: bool) -> None:
         self.compared, self._reader = compared, reader
+        self._members = source_members(compared.table.id)
         # A text that is not read carries no forms.
         self._prefix, self._ordered = prefix if compared.own_key and compared.unchanged else None, ordered
         self._has_older = False
@@ -37,21 +38,23 @@ class TableEntries:
         """
         if self._prefix is None or record.key is None or record.value is None:
             return None
-        event = slice_event(record.value, self._prefix, ordered=self._ordered)
+        event = slice_event(record.value, self._prefix, ordered=self._ordered, members=self._members)
         if event is None or event.op not in _ROW_OPERATIONS:
             return None
         return self._sliced_entry(record, event)
 
-    def _sliced_entry(self, record: TopicRecord, event: EventSlice) -> FoldEntry:
+    def _sliced_entry(self, record: TopicRecord, event: EventSlice) -> FoldEntry | None:
         assert record.key is not None
         order = position_order(event.file_number, event.pos)
         kind = EntryKind.ALIVE if event.after else EntryKind.DEAD
-        key = key_bytes_of(record.key)
+        key = key_bytes_of(record.key, self.compared.identity.key_fields)
+        if key is None:
+            return None
         return FoldEntry(self.compared.number, kind, record.partition, record.offset, order, key, event.after)
 
-    def of_event(self, event: EventRecord, partition: int, offset: int) -> Iterator[FoldEntry]:
+    def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
-        yield from event_entries(self.compared, event, partition, offset)
+        yield from event_entries(self.compared, event, record.partition, record.offset, record.headers)
         row = event.after or event.before
         if (
             self.compared.keyless
@@ -60,15 +63,16 @@ class TableEntries:
             and row.keys() != self.compared.columns.declared.keys()
         ):
             self._has_older = True
-            yield FoldEntry(self.compared.number, EntryKind.OLDER, partition, offset, 0, b"", b"")
+            yield FoldEntry(self.compared.number, EntryKind.OLDER, record.partition, record.offset, 0, b"", b"")
 
     def of_row(self, row: WrittenRow) -> FoldEntry:
         """Return the entry of a row; errors as for ``row_entry``."""
         key, value, partition, headers = row
         if self._prefix is not None and key is not None and value is not None:
             event = slice_event(value, self._prefix, ordered=False)
-            if event is not None and event.after:
-                return FoldEntry(self.compared.number, EntryKind.ROW, partition, 0, 0, key_bytes_of(key), event.after)
+            identity = key_bytes_of(key, self.compared.identity.key_fields)
+            if event is not None and event.after and identity is not None:
+                return FoldEntry(self.compared.number, EntryKind.ROW, partition, 0, 0, identity, event.after)
         return row_entry(self.compared, self._reader.read(key, value, headers), partition)
 
 

@@ -270,7 +270,7 @@ class _PartReader:
         if number is None:
             return
         entries = self._entries[number]
-        for entry in entries.of_event(event, record.partition, record.offset):
+        for entry in entries.of_event(event, record):
             self._blocks.add(entry)
         if number in self.inputs.history_tables:
             step = history_entry(entries.compared, event, (record.partition, record.offset), record.headers)

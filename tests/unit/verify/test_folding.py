@@ -79,6 +79,30 @@ def test_rows_without_a_key_are_counted() -> None:
     assert kinds(fold([*equal, *keyless(EntryKind.ADDED, B, 2)])) == {Kind.GHOST: 2}
 
 
+@pytest.mark.req("EVT-08")
+def test_rows_without_a_key_are_counted_from_their_last_view_on() -> None:
+    def event(offset: int, key: bytes, view: bytes = b"", kind: EntryKind = EntryKind.ADDED) -> FoldEntry:
+        return FoldEntry(0, kind, 0, offset, 0, key, view)
+
+    kept = [FoldEntry(0, EntryKind.KEYLESS_ROW, 0, 0, 0, A, b"")] * 2
+    first, change = [event(1, A, b"5/1"), event(2, A, b"5/1"), event(3, A, b"5/1")], event(5, A, b"", EntryKind.REMOVED)
+    second = [event(7, A, b"5/9"), event(8, A, b"5/9")]
+    assert kinds(fold([*kept, *first, change])) == {}
+    assert kinds(fold([*kept, *first, change, *second])) == {}
+    assert kinds(fold([*kept, *first, *second, event(9, A)])) == {Kind.GHOST: 1}
+    assert kinds(fold([*kept, *first, *second, second[0]._replace(offset=9)])) == {Kind.GHOST: 1}
+    assert kinds(fold([*kept, *first, event(4, B), *second])) == {Kind.GHOST: 1}
+
+
+def test_a_record_under_another_key_may_be_in_any_partition() -> None:
+    old = FoldEntry(0, EntryKind.ALIVE_UNDER_OTHER_KEY, 2, 9, 4, b"k", A)
+    assert kinds(fold([row(b"k"), old])) == {}
+    assert kinds(fold([row(b"k", B), old, alive(b"k", 1, B, order=7)])) == {}
+    assert kinds(fold([row(b"k", B), old, alive(b"k", 1, B, 1, order=7)])) == {Kind.WRONG_PARTITION: 1}
+    assert kinds(fold([old, dead(b"k", 1, order=7)])) == {}
+    assert kinds(fold([old._replace(kind=EntryKind.DEAD_UNDER_OTHER_KEY, order=9), alive(b"k", 1, order=7)])) == {}
+
+
 def test_all_differences_are_counted_and_some_are_returned() -> None:
     result = fold([row(b"%d" % i) for i in range(20)], max_found=3)
     assert kinds(result) == {Kind.MISSING: 20} and len(result.found) == 3

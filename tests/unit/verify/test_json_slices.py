@@ -2,9 +2,10 @@ import json
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import key_bytes_of
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import slice_event
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import slice_event, source_members
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
 pytestmark = pytest.mark.quick
@@ -30,6 +31,13 @@ def test_the_row_after_an_event_is_taken_as_it_is(op: str, before: str, after: s
     found = slice_event(text, prefix, ordered=True)
     assert found is not None
     assert (found.op, found.after.decode(), found.file_number, found.pos) == (op, after, 12, 345)
+
+
+@pytest.mark.parametrize(("table", "is_read"), [("a", False), ("b", True), ("a.b", True)])
+def test_an_event_of_another_table_of_the_topic_is_read(table: str, is_read: bool) -> None:
+    text = event("c", "null", ROW).replace(b'"file"', b'"db":"shop","table":"a","file"')
+    assert (slice_event(text, b"", ordered=True, members=source_members(TableId("shop", table))) is None) is is_read
+    assert slice_event(text, b"", ordered=True, members=source_members(TableId("other", "a"))) is None
 
 
 def test_a_delete_has_no_row_after_it() -> None:
@@ -59,10 +67,22 @@ def test_other_texts_are_read_instead(text: bytes) -> None:
 )
 def test_keys_have_one_form(key: str) -> None:
     document = json.loads(key)
-    assert key_bytes_of(key.encode()) == row_bytes(document.get("payload", document))
+    row = document.get("payload", document)
+    assert key_bytes_of(key.encode(), frozenset(row)) == row_bytes(row)
+
+
+def test_a_key_of_columns_named_schema_and_payload_is_whole() -> None:
+    key = b'{"payload":2,"schema":1}'
+    assert key_bytes_of(key, frozenset({"schema", "payload"})) == key
+
+
+@pytest.mark.parametrize("key", ['{"id":1}', '{"id":"a"}', '{"id":1,"n":2}', '{"schema":{},"payload":{"id":1}}'])
+@pytest.mark.parametrize("fields", [("n",), ("id", "n", "m")])
+def test_a_key_of_other_fields_has_to_be_read_with_its_row(key: str, fields: tuple[str, ...]) -> None:
+    assert key_bytes_of(key.encode(), frozenset(fields)) is None
 
 
 @pytest.mark.parametrize("key", [b"", b"\xff", b"[1]", b"7", b'{"id":'])
 def test_what_is_no_key_is_named(key: bytes) -> None:
     with pytest.raises(UnreadableRecord):
-        key_bytes_of(key)
+        key_bytes_of(key, frozenset({"id"}))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kit.avro_rig import avro
 from kit.table_records import TICDC, TableRecords
 
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
@@ -61,7 +63,54 @@ def test_the_key_of_a_record_names_the_row(base: dict[str, str]) -> None:
     assert identities(records, (record[0], None, record[2])) == (key, None)
     assert identities(records, records.event(None, op="t")) == (None, None)
     with pytest.raises(UnreadableRecord, match="the record has no key"):
-        identities(records, records.event(None, op="c", after=ROW))
+        row_identity(records.cfg, records.table).record_key(read(records, records.event(None, op="c", after=ROW)))
+
+
+@pytest.mark.parametrize("base", [SCHEMAS, PLAIN, AVRO])
+@pytest.mark.parametrize("old_key", ["", ", PRIMARY KEY (n)", ", PRIMARY KEY (id, n)"])
+def test_rows_written_under_another_primary_key_are_told_apart_by_the_present_one(
+    base: dict[str, str], old_key: str
+) -> None:
+    new = TableRecords(CREATE, base)
+    old = TableRecords(f"CREATE TABLE t (id INT NOT NULL, name VARCHAR(20), n INT NOT NULL{old_key})", base)
+    key = {"": None, ", PRIMARY KEY (n)": {"n": 2}}.get(old_key, {"id": 1, "n": 2})
+    compared = compared_table(new.cfg, 0, new.table)
+
+    def entries(op: str, **images: Any) -> list[tuple[EntryKind, bytes]]:
+        event = read(old, old.event(key, op=op, **images))
+        return [(entry.kind, entry.key) for entry in event_entries(compared, event, 0, 7)]
+
+    alive, dead = EntryKind.ALIVE_UNDER_OTHER_KEY, EntryKind.DEAD_UNDER_OTHER_KEY
+    assert entries("c", after=ROW) == [(alive, b'{"id":1}')]
+    assert entries("u", before=ROW, after=OTHER) == [(dead, b'{"id":1}'), (alive, b'{"id":2}')]
+    assert entries("d", before=ROW) == [(dead, b'{"id":1}')]
+
+
+def test_a_row_names_the_view_that_has_read_it() -> None:
+    records = TableRecords(KEYLESS, PLAIN)
+    compared = compared_table(records.cfg, 0, records.table)
+    change, row = (read(records, records.event(None, op=op, after=ROW)) for op in "cr")
+    later = replace(row, source={**row.source, "ts_ms": 1 + row.source["ts_ms"]})
+    repaired = (("cdc-repair", b"run"),)
+
+    def view(record: EventRecord, headers: Headers = ()) -> bytes:
+        (entry,) = event_entries(compared, record, 0, 7, headers)
+        return entry.value
+
+    assert view(change) == b"" and view(row, repaired) == b""
+    assert view(row) == view(row) != view(later) != b""
+
+
+@pytest.mark.parametrize("base", [SCHEMAS, PLAIN])
+def test_rows_that_do_not_have_the_present_key_are_told_apart_by_that_of_their_records(base: dict[str, str]) -> None:
+    new = TableRecords("CREATE TABLE t (id INT NOT NULL, v INT AUTO_INCREMENT PRIMARY KEY)", base)
+    old = TableRecords("CREATE TABLE t (id INT NOT NULL PRIMARY KEY)", base)
+    identity = row_identity(new.cfg, new.table)
+    event = read(old, old.event({"id": 1}, op="c", after={"id": 1}))
+    assert identity.before_and_after(event) == (None, b'{"id":1}')
+    keyless = TableRecords("CREATE TABLE t (id INT)", base)
+    event = read(keyless, keyless.event(None, op="c", after={"id": 1}))
+    assert identity.before_and_after(event) == (None, None)
 
 
 @pytest.mark.req("COL-13")
@@ -268,9 +317,13 @@ def test_rows_without_a_key_are_not_judged_where_events_have_other_columns(prope
     compared = compared_table(new.cfg, 0, new.table)
     entries = TableEntries(compared, event_reader(new.cfg, new.topic, new.schemas.lookup), prefix=None, ordered=False)
     rows = [entries.of_row((*new.row("1", "a", "2", None)[:2], 0, ()))]
-    events = [entry for _ in range(2) for entry in entries.of_event(read(old, old.row("1", "a", "2")), 0, 7)]
+    events = [
+        entry
+        for _ in range(2)
+        for entry in entries.of_event(read(old, old.row("1", "a", "2")), TopicRecord(0, 7, None, None))
+    ]
     assert [entry.kind for entry in events] == [EntryKind.ADDED, EntryKind.OLDER, EntryKind.ADDED]
-    present = list(entries.of_event(read(new, new.row("1", "a", "2", None)), 0, 8))
+    present = list(entries.of_event(read(new, new.row("1", "a", "2", None)), TopicRecord(0, 8, None, None)))
     assert [entry.kind for entry in present] == [EntryKind.ADDED]
     results = []
     for found in ([*rows, *events], [*rows, *present]):

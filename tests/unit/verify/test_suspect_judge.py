@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.verify import suspect_judge
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
+from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable, SuspectJudge
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Suspect, TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -182,6 +183,17 @@ def test_equal_rows_without_a_key_are_counted(monkeypatch: pytest.MonkeyPatch) -
     ghosts, rows = world.repairs(judged)
     assert ghosts == [2, 3]
     assert rows == [(MISSING, packet(b"1", b"x"))] * 2 + [(MISSING, packet(None, None))]
+
+
+def test_rows_that_a_snapshot_has_read_again_are_counted_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, KEYLESS)
+    world.rows = [(1, "x"), (3, "x"), (3, "x")]
+    for op, id_ in (("c", 1), ("c", 1), ("r", 1), ("c", 1), ("c", 3)):
+        world.say(op, id_)
+    key, value, _ = world.table.event(None, op="r", after={"id": 3, "name": "x"})
+    world.records.append(TopicRecord(0, 5, key, value, headers=((REPAIR_HEADER, b"run"),)))
+    judged = world.judge(world.suspect(GHOST, 1), world.suspect(MISSING, 3))
+    assert world.repairs(judged) == ([3], [])
 
 
 def test_a_truncate_of_a_table_without_a_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
