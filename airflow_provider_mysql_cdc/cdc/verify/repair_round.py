@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -21,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain, plan_window_batch, range_bytes
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain, range_bytes
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
@@ -36,14 +36,10 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
-from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_loop import MAX_BACKLOG_BYTES, MAX_BATCHES_BEFORE
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
     READY,
-    PlanReply,
-    ReadyReply,
-    WindowStart,
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
@@ -62,7 +58,7 @@ from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
-from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
+from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0
 WAIT_FOR_RUNS_S = 600.0
@@ -247,35 +243,14 @@ class _RepairRound:
         assert self._progress is not None  # a task writes after it was released from OPENED
         return self._progress
 
+    def _note_batch(self, batch: StartedBatch) -> None:
+        self._batch, self._progress = batch, DrainProgress(batch.plan, self._context.log)
+
     def _lead(self, barrier: TaskBarrier, ledger: LedgerState, start_schema: SchemaState) -> None:
         """Take the task from one point of its barrier to the next, while its stage runs."""
         context = self._context
         names = tuple(suspects.table for suspects in self._job.suspects)
-        barrier.wait(READY)
-        server_uuid = str(fetch_all(context.conn, "SELECT @@server_uuid")[0][0])
-        try:
-            with low_watermark(context.cfg, context.conn, names, lock=True) as low:
-                barrier.release(READY, ReadyReply(WindowStart(names, low.offset, None, server_uuid)))
-                barrier.wait(OPENED)
-        except WatermarkUnavailable as error:
-            raise view_error("a repair", error) from error
-        start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
-        assert start is not None
-        plan = plan_window_batch(
-            context.cfg,
-            context.conn,
-            (start, low.offset),
-            epoch,
-            context.owner,
-            context.weights,
-            ledger.prepared(),
-            barrier.tasks,
-        )
-        batch = begin_batch(
-            context.cfg, context.conn, context.job, plan, context.log, start_schema, offsets_checked=True
-        )
-        self._batch, self._progress = batch, DrainProgress(batch.plan, context.log)
-        barrier.release(OPENED, PlanReply(batch.plan))
+        begin_view_batch(context, barrier, ledger, names, start_schema, "a repair", self._note_batch)
         barrier.wait(COMPARE, unlimited=True)
         context.require_lock()
         barrier.release(COMPARE, EMPTY)

@@ -22,22 +22,17 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
-from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, begin_batch, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
-from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
     READY,
-    PlanReply,
-    ReadyReply,
-    WindowStart,
 )
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -50,11 +45,11 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle, TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
+from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
@@ -76,7 +71,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from airflow_provider_mysql_cdc.cdc.verify.verify_task import VerifyInputs, compared_tables, run_verify_task
-from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
+from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0
 ENTRIES_PER_BUCKET = 50_000
@@ -144,7 +139,7 @@ class _VerifyRound:
         schema_state = load_schema_state(
             context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
         )
-        names = selected_tables(self.request, [t for t in schema_state.tables if context.cfg.captures(t)])
+        names = choose_tables(self.request.tables, [t for t in schema_state.tables if context.cfg.captures(t)])
         tasks = self._task_count()
         tables = compared_tables(context.cfg, names, schema_state.tables)
         buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
@@ -231,43 +226,24 @@ class _VerifyRound:
         self._unread[TableId(report.db, report.table)] = report.reason
         return EMPTY
 
+    def _note_batch(self, batch: StartedBatch) -> None:
+        self._batch, self._progress = batch, DrainProgress(batch.plan, self.context.log)
+
     def _lead(
         self, barrier: TaskBarrier, ledger: LedgerState, names: Sequence[TableId], start_schema: SchemaState
     ) -> None:
         """Take the tasks from one point of their barrier to the next, while their stage runs."""
         context = self.context
-        barrier.wait(READY)
-        server_uuid = str(fetch_all(context.conn, "SELECT @@server_uuid")[0][0])
-        try:
-            with low_watermark(context.cfg, context.conn, names, lock=True) as low:
-                barrier.release(READY, ReadyReply(WindowStart(tuple(names), low.offset, None, server_uuid)))
-                barrier.wait(OPENED)
-        except WatermarkUnavailable as error:
-            raise view_error("a verification", error) from error
-        start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
-        assert start is not None
-        plan = plan_window_batch(
-            context.cfg,
-            context.conn,
-            (start, low.offset),
-            epoch,
-            context.owner,
-            context.weights,
-            ledger.prepared(),
-            barrier.tasks,
-        )
-        batch = begin_batch(
-            context.cfg, context.conn, context.job, plan, context.log, start_schema, offsets_checked=True
-        )
-        self._batch, self._progress = batch, DrainProgress(batch.plan, context.log)
-        barrier.release(OPENED, PlanReply(batch.plan))
+        begin_view_batch(context, barrier, ledger, names, start_schema, "a verification", self._note_batch)
+        batch, progress = self._batch, self._progress
+        assert batch is not None and progress is not None
         try:
             barrier.wait(COMPARE, unlimited=True)
             self._counts = finish_batch(context.job, context.cfg, batch)
         except CdcError as error:
             context.job.write_outcome(batch.plan, error=error)
             raise
-        context.log(self._progress.summary(self._counts, context.job.native_counts.text()))
+        context.log(progress.summary(self._counts, context.job.native_counts.text()))
         context.require_lock()
         context.job.write_outcome(batch.plan, counts=self._counts)
         self._queue = self._fill_queue(names, batch.plan)
@@ -363,33 +339,6 @@ class _ReduceBucket:
         fold = BucketFold(self.compare, self.max_found, self.rules, self.moving)
         fold.add(read_entries(blocks))
         return fold.result()
-
-
-def selected_tables(request: VerifyRequest, captured: Sequence[TableId]) -> list[TableId]:
-    """Return the tables to verify.
-
-    Args:
-        request: What was asked for.
-        captured: The captured tables.
-
-    Raises:
-        ConfigError: An entry is invalid or matches no captured table, or there is no table at all.
-    """
-    names: tuple[TableId, ...] = tuple(sorted(captured))
-    unmatched: tuple[str, ...] = ()
-    if request.tables:
-        try:
-            names, unmatched = match_tables(request.tables, captured)
-        except SignalRefused as error:
-            raise ConfigError("the tables to verify cannot be read", where="tables", why=str(error)) from None
-    if unmatched or not names:
-        raise ConfigError(
-            "tables to verify are not captured",
-            where="tables=" + (", ".join(unmatched) or "(all)"),
-            why="no captured table that the stream has seen matches",
-            remedy="correct the names (database.table, regular expressions are anchored), or capture the tables first",
-        )
-    return list(names)
 
 
 def _estimated_rows(conn: Any, table: TableId) -> int:

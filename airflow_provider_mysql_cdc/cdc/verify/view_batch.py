@@ -1,0 +1,84 @@
+"""A batch that ends where the views of its tasks are: what verification and repair begin with.
+
+The views are opened under the short read lock that the view of a snapshot is opened with. So when the batch is written,
+the topics hold exactly what the views show, while the source goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, begin_batch
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable, low_watermark
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    OPENED,
+    READY,
+    PlanReply,
+    ReadyReply,
+    WindowStart,
+)
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
+
+
+def begin_view_batch(
+    context: BatchContext,
+    barrier: TaskBarrier,
+    ledger: LedgerState,
+    tables: Sequence[TableId],
+    start_schema: SchemaState,
+    of_what: str,
+    on_begun: Callable[[StartedBatch], None],
+) -> None:
+    """Let the tasks open their views, and begin the batch that ends at their position; the tasks write it then.
+
+    Args:
+        context: The drain after a batch.
+        barrier: The barrier of the tasks.
+        ledger: The ledger; its last batch is complete.
+        tables: Tables that the tasks read.
+        start_schema: Table structures at the end of the last batch.
+        of_what: The job, for errors: ``a verification``.
+        on_begun: Takes the batch before the tasks are released to write it.
+
+    Raises:
+        CdcError: The views cannot be opened at one position, or the batch cannot be executed.
+    """
+    position = _open_views(context, barrier, tables, of_what)
+    start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
+    assert start is not None  # the last batch is complete
+    plan = plan_window_batch(
+        context.cfg,
+        context.conn,
+        (start, position),
+        epoch,
+        context.owner,
+        context.weights,
+        ledger.prepared(),
+        barrier.tasks,
+    )
+    batch = begin_batch(context.cfg, context.conn, context.job, plan, context.log, start_schema, offsets_checked=True)
+    on_begun(batch)
+    barrier.release(OPENED, PlanReply(batch.plan))
+
+
+def _open_views(
+    context: BatchContext, barrier: TaskBarrier, tables: Sequence[TableId], of_what: str
+) -> BinlogOffset | None:
+    """Return the position at which the tasks have opened their views."""
+    barrier.wait(READY)
+    server_uuid = str(fetch_all(context.conn, "SELECT @@server_uuid")[0][0])
+    try:
+        with low_watermark(context.cfg, context.conn, tables, lock=True) as low:
+            barrier.release(READY, ReadyReply(WindowStart(tuple(tables), low.offset, None, server_uuid)))
+            barrier.wait(OPENED)
+    except WatermarkUnavailable as error:
+        raise view_error(of_what, error) from error
+    return low.offset
