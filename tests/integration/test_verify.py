@@ -15,7 +15,7 @@ from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.verify import verify_task
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
 
 PROPERTIES = {
@@ -157,6 +157,25 @@ def test_another_primary_key_is_no_false_alarm(
         execute(root, f"UPDATE {name} SET n = 99 WHERE id = 2", f"DELETE FROM {name} WHERE id = 3")
     result = pipeline.verify(VerifyRequest(history=True))
     assert result.clean and [v.rows for v in result.tables] == [2, 2], result
+
+
+def test_a_column_of_another_declaration_is_no_false_alarm(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE `{database}`.orders MODIFY at DATETIME(6)")
+    execute(root, f"UPDATE `{database}`.orders SET name = 'after' WHERE id < 5")
+    result = pipeline.verify(VerifyRequest(history=True))
+    assert result.clean, result
+
+
+def test_a_tombstone_without_a_delete_is_found_and_repaired(pipeline: Pipeline, root: Any, database: str) -> None:
+    fill(root, database)
+    pipeline.snapshot()
+    (record,) = [r for r in pipeline.records("orders") if r.key == b'{"id":3}']
+    produce(pipeline, pipeline.table_topic("orders"), (record.key, None, record.partition))
+    result = pipeline.verify(VerifyRequest(repair=RepairMode.YES))
+    assert verdict(result, "orders").findings == {DifferenceKind.MISSING: 1}
+    assert pipeline.verify().clean
 
 
 def test_tables_are_chosen_and_unknown_ones_are_named(pipeline: Pipeline, root: Any, database: str) -> None:

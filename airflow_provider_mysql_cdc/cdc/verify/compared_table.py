@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import FormCarrier
@@ -29,6 +31,7 @@ class ComparedTable:
         identity: Tells its rows apart.
         columns: Says how its rows are compared.
         carrier: Adds the forms of values to its rows.
+        alone: Whether no other table's records can be in its topic; a tombstone does not name its table.
         unchanged: Whether ``columns`` are those of ``table``; otherwise rows have to carry their forms.
     """
 
@@ -41,6 +44,7 @@ class ComparedTable:
     identity: RowIdentity
     columns: ComparedColumns
     carrier: FormCarrier
+    alone: bool
     unchanged: bool = True
 
 
@@ -58,16 +62,18 @@ def compared_table(
     current = compared_columns(cfg, table)
     columns = columns or current
     identity = row_identity(cfg, table)
+    topic = record_topics.table_topic_name(cfg, table.id)
     return ComparedTable(
         number,
         table,
-        record_topics.table_topic_name(cfg, table.id),
+        topic,
         identity.source is IdentitySource.RECORD_KEY,
         identity.source is IdentitySource.VALUES,
         tuple(table.key_columns()),
         identity,
         columns,
         FormCarrier(columns),
+        topic == topic_names.topic_name(cfg[F.TOPIC_PREFIX], table.id),
         columns == current,
     )
 

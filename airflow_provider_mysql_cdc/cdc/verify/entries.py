@@ -44,6 +44,8 @@ class EntryKind(IntEnum):
     """As ``ALIVE``, of a record whose key was another one then; that one has chosen its partition."""
     DEAD_UNDER_OTHER_KEY = 10
     """As ``DEAD``, likewise."""
+    TOMBSTONE = 11
+    """A tombstone, after which the row does not exist for consumers of a topic of one table; its place is not known."""
 
 
 IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER})

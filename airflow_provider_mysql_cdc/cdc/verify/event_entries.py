@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import orjson
 
@@ -77,7 +78,7 @@ def key_bytes_of(key: bytes, fields: frozenset[str]) -> bytes | None:
 def event_entries(
     compared: ComparedTable, record: EventRecord, partition: int, offset: int, headers: Headers = ()
 ) -> Iterator[FoldEntry]:
-    """Yield the entries of an event; none for a tombstone or a message.
+    """Yield the entries of an event; none for a message, nor for a tombstone that does not name one row.
 
     Args:
         compared: The event's table.
@@ -90,6 +91,14 @@ def event_entries(
         UnreadableRecord: The event does not say which row it is about.
     """
     if not record.op:
+        if (
+            compared.own_key
+            and compared.alone
+            and record.key is not None
+            and not compared.identity.has_other_key(record)
+        ):
+            row = compared.identity.record_key(record)
+            yield FoldEntry(compared.number, EntryKind.TOMBSTONE, partition, offset, 0, row, b"")
         return
     number, order = compared.number, source_order(record.source)
     if record.op == "t":
@@ -125,8 +134,16 @@ def history_entry(
     if not compared.own_key or record.key is None or record.op == "t":
         return None
     order = source_order(record.source)
-    value = step_bytes(record, order, headers)
+    if unit_fields := compared.columns.unit_fields():
+        before, after = (_without(row, unit_fields) for row in (record.before, record.after))
+        value = step_bytes(replace(record, before=before, after=after), order, headers, compared.columns.is_unknown)
+    else:
+        value = step_bytes(record, order, headers, compared.columns.is_unknown)
     return FoldEntry(compared.number, EntryKind.STEP, *place, order, compared.identity.record_key(record), value)
+
+
+def _without(row: Row | None, fields: frozenset[str]) -> Row | None:
+    return None if row is None else {name: value for name, value in row.items() if name not in fields}
 
 
 def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> FoldEntry:

@@ -22,15 +22,16 @@ class _KeyState:
     """Hold what is known of one key.
 
     ``events`` has the last event of each partition: partition, offset, order, and the values after it (None when it is
-    a delete).
+    a delete), and ``tombstones`` the offset of the last tombstone of each partition.
     """
 
-    __slots__ = ("events", "row", "row_partition")
+    __slots__ = ("events", "row", "row_partition", "tombstones")
 
     def __init__(self) -> None:
         self.row: bytes | None = None
         self.row_partition = 0
         self.events: list[KeyEvent] = []
+        self.tombstones: dict[int, int] = {}
 
     def add_event(self, event: KeyEvent) -> None:
         """Keep an event if it is the last one of its partition."""
@@ -40,6 +41,16 @@ class _KeyState:
                     self.events[index] = event
                 return
         self.events.append(event)
+
+    def add_tombstone(self, partition: int, offset: int) -> None:
+        """Keep a tombstone if it is the last one of its partition."""
+        self.tombstones[partition] = max(offset, self.tombstones.get(partition, 0))
+
+    def row_after(self, event: KeyEvent | None, truncated: int) -> bytes | None:
+        """Return the row after the last event; None where that is a delete, or a tombstone or TRUNCATE is behind it."""
+        if event is None or event[2] < truncated or self.tombstones.get(event[0], -1) > event[1]:
+            return None
+        return event[3]
 
     def partitions(self) -> set[int]:
         """Return the partitions of the row and of all events with its key: one, as the key chooses it."""
@@ -162,6 +173,7 @@ class BucketFold:
             EntryKind.ALIVE_UNDER_OTHER_KEY: self._add_event,
             EntryKind.DEAD_UNDER_OTHER_KEY: self._add_event,
             EntryKind.TRUNCATE: self._add_truncate,
+            EntryKind.TOMBSTONE: lambda entry: self._state(entry).add_tombstone(entry.partition, entry.offset),
             EntryKind.ADDED: self._add_keyless_event,
             EntryKind.REMOVED: self._add_keyless_event,
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
@@ -234,7 +246,7 @@ class BucketFold:
 
     def _judge(self, table: int, key: bytes, state: _KeyState) -> None:
         event = state.last_event()
-        event_row = None if event is None or event[2] < self._truncates.get(table, 0) else event[3]
+        event_row = state.row_after(event, self._truncates.get(table, 0))
         record = None if event is None else event[:2]
         found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record)
         if table not in self._moving and len(state.partitions()) > 1:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 _STEP = struct.Struct("<BQQIQI")
@@ -23,6 +24,10 @@ _ID_HEADER = "cdc-id"
 TOMBSTONE_OP = "-"
 """Stands for a tombstone among the operations of a key."""
 _UNKNOWN = 0
+_PARTIAL = 1
+"""Stands for the columns of a row with unknown values."""
+IsUnknown = Callable[[str, Any], bool]
+"""Says of a column and its value whether that may stand for an unknown one."""
 
 
 class KeyStep(NamedTuple):
@@ -64,17 +69,23 @@ class HistoryRules:
     complete: bool
 
 
-def step_bytes(record: EventRecord, order: int, headers: Headers) -> bytes:
+def step_bytes(
+    record: EventRecord, order: int, headers: Headers, is_unknown: IsUnknown = lambda name, value: False
+) -> bytes:
     """Return the bytes of what is checked of a record; its place is not among them.
 
     Args:
         record: The record; a tombstone has no operation.
         order: Where the event is in the binlog; 0 where that is not known.
         headers: The record's headers.
+        is_unknown: Says whether a value may stand for an unknown one; such a row is compared with no other.
     """
     op = record.op or TOMBSTONE_OP
     return _STEP.pack(
-        ord(op), _identity(record, order, headers), *_row_digests(record.before), *_row_digests(record.after)
+        ord(op),
+        _identity(record, order, headers),
+        *_row_digests(record.before, record.forms, is_unknown),
+        *_row_digests(record.after, record.forms, is_unknown),
     )
 
 
@@ -124,7 +135,8 @@ def _kind_of_break(last: KeyStep, step: KeyStep, seen: set[int], rules: HistoryR
     if _UNKNOWN < step.order < last.order:
         return DifferenceKind.REORDERED
     # Rows of another structure have other columns; without ``before`` nothing can be said.
-    comparable = step.before_columns == last.after_columns or _UNKNOWN in (step.before, last.after)
+    known = _PARTIAL not in (step.before_columns, last.after_columns)
+    comparable = (known and step.before_columns == last.after_columns) or _UNKNOWN in (step.before, last.after)
     # A row that is inserted although it is there was deleted by TRUNCATE or with its table, which have no row events.
     is_known = step.before != _UNKNOWN
     return DifferenceKind.GAP if rules.complete and comparable and is_known else None
@@ -149,10 +161,14 @@ def _row_number(source: Row) -> int:
     return row if isinstance(row, int) else 0
 
 
-def _row_digests(row: Row | None) -> tuple[int, int]:
+def _row_digests(row: Row | None, forms: Forms | None, is_unknown: IsUnknown) -> tuple[int, int]:
+    """Return the digests of a row and of its columns, with the forms of their values where the record says them."""
     if row is None:
         return _UNKNOWN, 0
-    return _hash(row_bytes(row)), zlib.crc32("\0".join(sorted(row)).encode())
+    if any(is_unknown(name, value) for name, value in row.items()):
+        return _hash(row_bytes(row)), _PARTIAL
+    columns = sorted(row) if forms is None else [f"{name} {forms.get(name)}" for name in sorted(row)]
+    return _hash(row_bytes(row)), zlib.crc32("\0".join(columns).encode())
 
 
 def _hash(data: bytes) -> int:

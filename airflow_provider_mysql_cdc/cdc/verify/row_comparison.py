@@ -45,6 +45,20 @@ class ComparedColumns:
     placeholders: frozenset[str] = frozenset()
     has_schemas: bool = True
 
+    def unit_fields(self) -> frozenset[str]:
+        """Return the fields whose values do not say in which unit they are: without schemas, that may have changed."""
+        names = (name for name, form in self.declared.items() if form.name in _DECLARED_NAMES)
+        return frozenset() if self.has_schemas else frozenset(names)
+
+    def is_unknown(self, name: str, value: Any) -> bool:
+        """Return whether a value may stand for one that the row image has left out.
+
+        Args:
+            name: The column's field.
+            value: The value in an event.
+        """
+        return (value is None and name in self.null_if_unknown) or is_placeholder(value, self.placeholders)
+
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
@@ -146,8 +160,7 @@ class _ColumnComparison:
         if meant is None or event_meant is None:
             return _Outcome.DIFFERENT if same_form else _Outcome.INCOMPARABLE
         equal = equal_meanings(meant, event_meant)
-        declared = self.changed and form is not None and form.name in _DECLARED_NAMES
-        if equal is None or (not equal and declared and _differ_in_unit(meant.value, event_meant.value)):
+        if equal is None or (not equal and self._may_have_other_unit(form, meant.value, event_meant.value)):
             return _Outcome.INCOMPARABLE
         return _Outcome.EQUAL if equal else _Outcome.DIFFERENT
 
@@ -163,6 +176,15 @@ class _ColumnComparison:
             return _Outcome.UNKNOWN
         return _Outcome.DIFFERENT
 
+    def _may_have_other_unit(self, form: ValueForm | None, value: Any, event_value: Any) -> bool:
+        """Return whether two values may be equal, and only written in the units of two declarations."""
+        if form is None or form.name not in _DECLARED_NAMES:
+            return False
+        if self.changed:
+            return _differ_in_unit(value, event_value)
+        # MODIFY leaves the names of columns as they are. A point in time is not a thousand times another one by chance.
+        return not self.columns.has_schemas and form.name != DECIMAL and _is_in_thousands(value, event_value)
+
     def _declared(self, form: ValueForm | None) -> ValueForm | None:
         return self.columns.declared.get(self.name, form) if form == self.columns.forms.get(self.name) else form
 
@@ -173,6 +195,12 @@ def _differ_in_unit(value: Any, event_value: Any) -> bool:
         return False
     _, digits, _ = _WIDE.divide(Decimal(value), Decimal(event_value)).normalize(_WIDE).as_tuple()
     return digits == (1,) and (value > 0) == (event_value > 0)
+
+
+def _is_in_thousands(value: Any, event_value: Any) -> bool:
+    """Return whether a number is a thousand or a million times the other, as milli- and microseconds are."""
+    low, high = sorted((value, event_value), key=abs)
+    return bool(low) and high in (low * 10**3, low * 10**6)
 
 
 def placeholder_texts(placeholder: str) -> frozenset[str]:

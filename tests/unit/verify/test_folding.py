@@ -103,6 +103,17 @@ def test_a_record_under_another_key_may_be_in_any_partition() -> None:
     assert kinds(fold([old._replace(kind=EntryKind.DEAD_UNDER_OTHER_KEY, order=9), alive(b"k", 1, order=7)])) == {}
 
 
+def test_a_tombstone_deletes_the_row_before_it() -> None:
+    def tombstone(offset: int, partition: int = 0) -> FoldEntry:
+        return FoldEntry(0, EntryKind.TOMBSTONE, partition, offset, 0, b"k", b"")
+
+    assert kinds(fold([row(b"k"), alive(b"k", 1), tombstone(2)])) == {Kind.MISSING: 1}
+    assert kinds(fold([row(b"k"), dead(b"k", 1), tombstone(2), alive(b"k", 3)])) == {}
+    assert kinds(fold([alive(b"k", 1), dead(b"k", 2), tombstone(3)])) == {}
+    assert kinds(fold([row(b"k"), tombstone(2)])) == {Kind.MISSING: 1}
+    assert kinds(fold([row(b"k"), alive(b"k", 1), tombstone(2, partition=1)])) == {}
+
+
 def test_all_differences_are_counted_and_some_are_returned() -> None:
     result = fold([row(b"%d" % i) for i in range(20)], max_found=3)
     assert kinds(result) == {Kind.MISSING: 20} and len(result.found) == 3

@@ -5,6 +5,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import source_order
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, check_history, read_step, step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.value_form import ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick
@@ -24,6 +25,29 @@ def found(*events: Event, tombstones: bool = True, complete: bool = True, ids: b
         steps.append(read_step(0, offset, order, step_bytes(record, order, headers)))
     wrong = check_history(list(reversed(steps)), HistoryRules(tombstones, complete))
     return [(kind, step.offset) for kind, step in wrong]
+
+
+def steps_of(*events: tuple[Any, Any, Any]) -> list[tuple[Kind, int]]:
+    """Return what is wrong with updates from one row to another, given both and the forms of their values."""
+    steps = []
+    for offset, (before, after, forms) in enumerate(events):
+        record = EventRecord("u", {"id": 1}, before, after, {}, forms)
+        text = step_bytes(record, 0, (), lambda name, value: value == "?")
+        steps.append(read_step(0, offset, 0, text))
+    return [(kind, step.offset) for kind, step in check_history(steps, HistoryRules(True, True))]
+
+
+def test_values_in_other_forms_are_no_gap() -> None:
+    millis, micros = {"v": ValueForm("int64", "millis")}, {"v": ValueForm("int64", "micros")}
+    assert steps_of((None, {"v": 1}, millis), ({"v": 1000}, {"v": 2000}, micros)) == []
+    assert steps_of((None, {"v": 1}, millis), ({"v": 1000}, {"v": 2000}, millis)) == [(Kind.GAP, 1)]
+
+
+def test_values_that_an_image_leaves_out_are_no_gap() -> None:
+    assert steps_of((None, {"v": 1}, None), ({"v": "?"}, {"v": 2}, None)) == []
+    assert steps_of((None, {"v": "?"}, None), ({"v": 1}, {"v": 2}, None)) == []
+    assert steps_of((None, {"v": "?", "w": 1}, None), ({"v": 1, "w": "?"}, {"v": 2, "w": 1}, None)) == []
+    assert steps_of((None, {"v": 1}, None), ({"v": 3}, {"v": 2}, None)) == [(Kind.GAP, 1)]
 
 
 CREATE: Event = ("c", None, A, 10)

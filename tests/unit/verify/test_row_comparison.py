@@ -241,6 +241,23 @@ def test_without_schemas_values_of_an_event_with_other_columns_may_be_of_another
     assert compared(*text, ("a",), ("b", None)) == RowDifference(("v",), lacking=("w",))
 
 
+def test_without_schemas_a_point_in_time_may_be_of_another_declaration() -> None:
+    milli, micro = TableRecords(table_of("v DATETIME(3)"), PLAIN), TableRecords(table_of("v DATETIME(6)"), PLAIN)
+    assert compared(milli, micro, (f"{DAY} 00:00:01.000",), (f"{DAY} 00:00:01.000000",)).incomparable == ("v",)
+    assert compared(milli, micro, (f"{DAY} 00:00:01.000",), (f"{DAY} 00:00:01.000001",)).columns == ("v",)
+    price = TableRecords(table_of("v DECIMAL(10,2)"), PLAIN)
+    assert compared(price, price, ("1.00",), ("1000.00",)) == RowDifference(("v",))
+
+
+@pytest.mark.parametrize(("properties", "kept"), [(PLAIN, b"n"), (SCHEMAS, b"nv")])
+def test_without_schemas_a_history_leaves_out_what_may_be_of_another_declaration(
+    properties: dict[str, str], kept: bytes
+) -> None:
+    records = TableRecords(table_of("v DATETIME(3)", "n INT"), properties)
+    fields = compared_columns(records.cfg, records.table).unit_fields()
+    assert (fields == {"v"}) is (kept == b"n")
+
+
 def test_the_order_of_columns_does_not_matter_and_documents_are_compared_by_value() -> None:
     records = TableRecords(table_of("v JSON", "w INT"), SCHEMAS)
     columns = compared_columns(records.cfg, records.table)

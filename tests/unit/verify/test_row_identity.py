@@ -86,6 +86,25 @@ def test_rows_written_under_another_primary_key_are_told_apart_by_the_present_on
     assert entries("d", before=ROW) == [(dead, b'{"id":1}')]
 
 
+def test_a_tombstone_names_a_row_in_a_topic_of_one_table() -> None:
+    def entries(properties: dict[str, str], key: dict[str, Any]) -> list[tuple[EntryKind, bytes]]:
+        records = TableRecords(CREATE, PLAIN | properties)
+        compared = compared_table(records.cfg, 0, records.table)
+        event = read(records, (records.event({"id": 1}, op="d", before=ROW)[0], None))
+        return [(entry.kind, entry.key) for entry in event_entries(compared, replace(event, key=key), 0, 7)]
+
+    route = "transforms.route."
+    routed = {
+        "transforms": "route",
+        f"{route}type": "io.debezium.transforms.ByLogicalTableRouter",
+        f"{route}topic.regex": "(.*)\\.[^.]*",
+        f"{route}topic.replacement": "$1.all",
+        f"{route}key.enforce.uniqueness": "false",
+    }
+    assert entries({}, {"id": 1}) == [(EntryKind.TOMBSTONE, b'{"id":1}')]
+    assert entries({}, {"name": "a"}) == entries(routed, {"id": 1}) == entries(BY_NAME, {"name": "a"}) == []
+
+
 def test_a_row_names_the_view_that_has_read_it() -> None:
     records = TableRecords(KEYLESS, PLAIN)
     compared = compared_table(records.cfg, 0, records.table)
