@@ -151,6 +151,9 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         with JobLedger(cfg, spec.run or taskless_run_id()) as job:
             heartbeats = Heartbeats(cfg, conn, job, lock.require)
 
+            def free_prefix() -> None:
+                lock.release_prefix()
+
             def complete_batch(planned: PlannedBatch) -> dict[str, int]:
                 return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
 
@@ -160,9 +163,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
                 counts = complete_batch(planned)
                 drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
                 other_counts = other_work.run_after_batch(
-                    BatchContext(
-                        cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, lock.release_prefix
-                    )
+                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, free_prefix)
                 )
                 for topic, n in (*counts.items(), *other_counts.items()):
                     totals[topic] = totals.get(topic, 0) + n

@@ -11,6 +11,7 @@ from decimal import Context, Decimal
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import MYSQL_TYPES, Family
 from airflow_provider_mysql_cdc.cdc.verify.row_text import DIGEST_MARK
 from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, NUMBER_TEXT, TIDB, ValueForm
 
@@ -207,16 +208,19 @@ _BY_NAME: Mapping[str, Read] = {
     f"{_DEBEZIUM}.data.geometry.Point": _geometry,
     f"{_DEBEZIUM}.data.FloatVector": _vector,
 }
+_BY_FAMILY: Mapping[Family, Read] = {
+    **dict.fromkeys((Family.INTEGER, Family.DECIMAL, Family.YEAR), _exact),
+    Family.FLOAT: _BY_TYPE["float"],
+    Family.DOUBLE: _BY_TYPE["double"],
+    Family.BIT: _bits("big"),
+    **dict.fromkeys((Family.TEXT, Family.ENUM, Family.SET), _text),
+    Family.BYTES: _BY_TYPE["bytes"],
+    Family.JSON: _BY_NAME[f"{_DEBEZIUM}.data.Json"],
+    **dict.fromkeys((Family.DATE, Family.DATETIME), _clock(Kind.DATETIME)),
+    Family.TIMESTAMP: _clock(Kind.INSTANT),
+    Family.TIME: _time_text,
+    Family.VECTOR: _vector,
+}
 _BY_TIDB_TYPE: Mapping[str, Read] = {
-    **dict.fromkeys(("INT", "BIGINT", "DECIMAL", "YEAR"), _exact),
-    "FLOAT": _BY_TYPE["float"],
-    "DOUBLE": _BY_TYPE["double"],
-    "BIT": _bits("big"),
-    **dict.fromkeys(("TEXT", "ENUM", "SET"), _text),
-    "BLOB": _BY_TYPE["bytes"],
-    "JSON": _BY_NAME[f"{_DEBEZIUM}.data.Json"],
-    **dict.fromkeys(("DATE", "DATETIME"), _clock(Kind.DATETIME)),
-    "TIMESTAMP": _clock(Kind.INSTANT),
-    "TIME": _time_text,
-    "TiDBVECTORFloat32": _vector,
+    row.tidb_type: _BY_FAMILY[row.family] for row in MYSQL_TYPES.values() if row.tidb_type
 }
