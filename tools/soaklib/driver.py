@@ -106,15 +106,16 @@ def _prepare(kind: str, cfg: ConnectorConfig, store: SqlOffsetStore, owner: str)
     return (prepare_snapshot if kind == "snapshot" else prepare_drain)(cfg, store, owner, _log)
 
 
-def _differences(cfg: ConnectorConfig, owner: str, run: str) -> list[str]:
-    """Return what the verification of a run has found, in words."""
+def _differences(cfg: ConnectorConfig, owner: str, run: str) -> list[tuple[str, str]]:
+    """Return what the verification of a run has found: the table's name in its database, and words."""
     result = verification_of_run(cfg, owner, run)
     out = []
     for verdict in result.tables:
         _log(f"verified {verdict.table}: {verdict.rows} rows, {verdict.records} records, {verdict.unknown}")
         for kind, count in verdict.findings.items():
             examples = [example.to_json() for example in verdict.examples if example.finding is kind]
-            out.append(f"verification: {verdict.table}: {count} {kind}, for example {examples[:3]}")
+            text = f"verification: {verdict.table}: {count} {kind}, for example {examples[:3]}"
+            out.append((verdict.table.partition(".")[2], text))
     return out
 
 
