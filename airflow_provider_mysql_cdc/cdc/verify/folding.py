@@ -46,11 +46,11 @@ class _KeyState:
         """Keep a tombstone if it is the last one of its partition."""
         self.tombstones[partition] = max(offset, self.tombstones.get(partition, 0))
 
-    def row_after(self, event: KeyEvent | None, truncated: int) -> bytes | None:
+    def row_after(self, event: KeyEvent | None, truncates: _Truncates | None) -> bytes | None:
         """Return the row after the last event; None where that is a delete, or a tombstone or TRUNCATE is behind it."""
-        if event is None or event[2] < truncated or self.tombstones.get(event[0], -1) > event[1]:
+        if event is None or self.tombstones.get(event[0], -1) > event[1]:
             return None
-        return event[3]
+        return None if truncates is not None and truncates.delete(event) else event[3]
 
     def partitions(self) -> set[int]:
         """Return the partitions of the row and of all events with its key: one, as the key chooses it."""
@@ -63,6 +63,26 @@ class _KeyState:
         A change of the key is a delete and a create at the same place.
         """
         return max(self.events, key=lambda event: (event[2], event[3] is not None, event[1]), default=None)
+
+
+class _Truncates:
+    """Hold where the rows of a table are deleted as a whole: the last such event of each partition."""
+
+    __slots__ = ("_offsets", "_order")
+
+    def __init__(self) -> None:
+        self._order = 0
+        self._offsets: dict[int, int] = {}
+
+    def add(self, entry: FoldEntry) -> None:
+        """Keep an event if it is the last one."""
+        self._order = max(self._order, entry.order)
+        self._offsets[entry.partition] = max(self._offsets.get(entry.partition, 0), entry.offset)
+
+    def delete(self, event: KeyEvent) -> bool:
+        """Return whether an event is before the last of them; positions begin anew on another server."""
+        offset = self._offsets.get(event[0])
+        return event[2] < self._order if offset is None else event[1] < offset
 
 
 _ALIVE = (EntryKind.ALIVE, EntryKind.ALIVE_UNDER_OTHER_KEY)
@@ -162,7 +182,7 @@ class BucketFold:
         self._keys: dict[tuple[int, bytes], _KeyState] = {}
         self._keyless_rows: dict[tuple[int, bytes], int] = {}
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
-        self._truncates: dict[int, int] = {}
+        self._truncates: dict[int, _Truncates] = {}
         self._older: set[int] = set()
         self._result = BucketResult()
         self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
@@ -215,7 +235,7 @@ class BucketFold:
         self._state(entry).add_event((entry.partition, entry.offset, entry.order, value, has_key))
 
     def _add_truncate(self, entry: FoldEntry) -> None:
-        self._truncates[entry.table] = max(self._truncates.get(entry.table, 0), entry.order)
+        self._truncates.setdefault(entry.table, _Truncates()).add(entry)
 
     def _add_keyless_event(self, entry: FoldEntry) -> None:
         self._counts(entry.table).events += 1
@@ -246,7 +266,7 @@ class BucketFold:
 
     def _judge(self, table: int, key: bytes, state: _KeyState) -> None:
         event = state.last_event()
-        event_row = state.row_after(event, self._truncates.get(table, 0))
+        event_row = state.row_after(event, self._truncates.get(table))
         record = None if event is None else event[:2]
         found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record)
         if table not in self._moving and len(state.partitions()) > 1:

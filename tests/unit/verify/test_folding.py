@@ -67,6 +67,11 @@ def test_a_truncate_deletes_what_was_written_before_it() -> None:
     truncate = FoldEntry(0, EntryKind.TRUNCATE, 0, 5, 5, b"", b"")
     assert kinds(fold([alive(b"a", 1), truncate, alive(b"b", 6), row(b"b")])) == {}
     assert kinds(fold([alive(b"a", 1), truncate, row(b"a")])) == {Kind.MISSING: 1}
+    # Another server numbers its files from 1 again.
+    assert kinds(fold([truncate, alive(b"a", 6, order=1), row(b"a")])) == {}
+    # In another partition only the place in the binlog tells.
+    assert kinds(fold([alive(b"a", 9, partition=1, order=4), truncate])) == {}
+    assert kinds(fold([alive(b"a", 9, partition=1, order=6), truncate])) == {Kind.GHOST: 1}
 
 
 def test_rows_without_a_key_are_counted() -> None:
