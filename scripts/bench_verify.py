@@ -2,9 +2,8 @@
 
     .venv/bin/python scripts/bench_verify.py --mysql HOST:PORT --kafka HOST:PORT --rows 1000000
 
-creates the database ``bench`` again and prints one JSON line: CPU seconds of the whole process tree of each job, of the
-jobs on the same table with a hundredth of the rows, rows per CPU second without what those cost, and memory by quarter.
-docs/performance.md has figures.
+creates the database ``bench`` again and prints one JSON line: CPU seconds of the whole process tree of each job, with
+what Spark's start costs, and memory by quarter of the time.
 """
 
 from __future__ import annotations
@@ -25,9 +24,6 @@ from benchlib.process_tree import Usage, usage  # noqa: E402
 from benchlib.source import MySqlSource, load  # noqa: E402
 from pipelinelib.pipeline import Pipeline  # noqa: E402
 
-BASE_SHARE = 100
-"""The jobs are also measured with this part of the rows, for what they cost whatever the number of rows."""
-
 
 def main() -> None:
     """Run the measurement and print a JSON line."""
@@ -36,20 +32,15 @@ def main() -> None:
     source = MySqlSource(host, int(port), options.user, options.password)
     more = dict(text.split("=", 1) for text in options.property)
     measure(source, options, more, 1)  # the first jobs compile modules
-    small = measure(source, options, more, max(1, options.rows // BASE_SHARE))
-    whole = measure(source, options, more, options.rows)
-    rows = options.rows - options.rows // BASE_SHARE
+    used = measure(source, options, more, options.rows)
     out: dict[str, Any] = {"rows": options.rows, "cores": options.cores}
-    for job in ("snapshot", "verify"):
-        used, base = whole[job], small[job]
+    for job, of_job in used.items():
         out[job] = {
-            "cpu_s": round(used.cpu_s, 1),
-            "base_cpu_s": round(base.cpu_s, 1),
-            "rows_per_cpu_s": round(rows / max(used.cpu_s - base.cpu_s, 0.01)),
-            "wall_s": round(used.wall_s, 1),
-            "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in used.quarters_mb.items()},
+            "cpu_s": round(of_job.cpu_s, 1),
+            "wall_s": round(of_job.wall_s, 1),
+            "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in of_job.quarters_mb.items()},
         }
-    out["ratio"] = round(out["snapshot"]["rows_per_cpu_s"] / out["verify"]["rows_per_cpu_s"], 2)
+    out["ratio"] = round(used["verify"].cpu_s / used["snapshot"].cpu_s, 2)
     print(json.dumps(out), flush=True)
 
 
