@@ -216,7 +216,7 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
     fill(root, database)
     pipeline.snapshot()
     drained: list[Any] = []
-    read_records = verify_task.read_between
+    read_records = verify_task.read_records
 
     def drain_first(*args: Any, **kwargs: Any) -> Any:
         if not drained:
@@ -231,7 +231,7 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
             drained.append(other.drain())
         return read_records(*args, **kwargs)
 
-    monkeypatch.setattr(verify_task, "read_between", drain_first)
+    monkeypatch.setattr(verify_task, "read_records", drain_first)
     result = pipeline.verify()
     assert drained[1].complete and sum(drained[1].counts.values()) > 30
     assert result.clean and verdict(result, "orders").rows == 30

@@ -34,7 +34,7 @@ def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
 
 def while_comparing(monkeypatch: pytest.MonkeyPatch, then: Any) -> None:
     """Call a function once, when the driver of a verification has begun to compare."""
-    read_records, calls = verify_task.read_between, list[int]()
+    read_records, calls = verify_task.read_records, list[int]()
 
     def read_later(*args: Any, **kwargs: Any) -> Any:
         if not calls:
@@ -42,7 +42,7 @@ def while_comparing(monkeypatch: pytest.MonkeyPatch, then: Any) -> None:
             then()
         return read_records(*args, **kwargs)
 
-    monkeypatch.setattr(verify_task, "read_between", read_later)
+    monkeypatch.setattr(verify_task, "read_records", read_later)
 
 
 def test_its_driver_is_known_to_run_while_another_run_drains_and_its_verdict_counts(

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
-from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, bound_condition, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
     key_kind_of,
@@ -30,7 +30,7 @@ def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool 
         chunk_rows: Wanted rows of a chunk.
         single_chunk: Whether the table must be one chunk.
     """
-    rows = _estimated_rows(conn, table)
+    rows = estimated_rows(conn, table.id)
     columns = chunk_columns(table)
     if single_chunk or not columns or rows <= chunk_rows // 2:
         return [SnapshotChunk(table.id, 0, rows=rows)]
@@ -47,11 +47,17 @@ def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool 
     ]
 
 
-def _estimated_rows(conn: Any, table: Table) -> int:
+def estimated_rows(conn: Any, table: TableId) -> int:
+    """Return how many rows a table has, as the server estimates it.
+
+    Args:
+        conn: An open connection.
+        table: The table.
+    """
     with conn.cursor() as cursor:
         cursor.execute(
             "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
-            (table.id.db, table.id.table),
+            (table.db, table.table),
         )
         row = cursor.fetchone()
     return int(row[0] or 0) if row else 0

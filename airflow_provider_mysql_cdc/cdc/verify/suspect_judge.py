@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_between
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, make_snapshot_route
@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows, events_since_last_view
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RowRepair, TableRepair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, read_columns
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values, same_value
@@ -33,8 +34,6 @@ from airflow_provider_mysql_cdc.cdc.verify.suspect_rows import SuspectRows
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, Suspect, TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
-READ_TIMEOUT_S = 120.0
-"""Seconds without a record of a topic after which a task fails."""
 MAX_GAP_RECORDS = 10_000
 """Offsets between two records that are read rather than skipped: a skip costs a request."""
 
@@ -106,7 +105,7 @@ class SuspectJudge:
 
     def read(self, topic: str, bounds: Bounds) -> Iterator[TopicRecord]:
         """Yield records of a topic."""
-        return read_between(self.cfg.kafka_settings(), topic, bounds, timeout_s=READ_TIMEOUT_S)
+        return read_records(self.cfg, topic, bounds)
 
 
 class _TableReader:

@@ -13,9 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
@@ -47,7 +45,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
@@ -187,7 +185,7 @@ class _VerifyRound:
     def _bucket_count(self, topics: Iterable[str], names: Sequence[TableId], tasks: int) -> int:
         """Return the number of buckets, from the number of rows and records that are expected."""
         records = sum(end - first for topic in topics for first, end in self._bounds(topic).values())
-        rows = sum(_estimated_rows(self.context.conn, name) for name in names)
+        rows = sum(estimated_rows(self.context.conn, name) for name in names)
         return min(MAX_BUCKETS, max(tasks, math.ceil((records + rows) / ENTRIES_PER_BUCKET)))
 
     def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -339,9 +337,3 @@ class _ReduceBucket:
         fold = BucketFold(self.compare, self.max_found, self.rules, self.moving)
         fold.add(read_entries(blocks))
         return fold.result()
-
-
-def _estimated_rows(conn: Any, table: TableId) -> int:
-    query = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-    rows = fetch_all(conn, query, (table.db, table.table))
-    return int(rows[0][0] or 0) if rows else 0

@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_between
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
@@ -44,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
@@ -57,8 +58,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     UnreadTable,
 )
 
-READ_TIMEOUT_S = 120.0
-"""Seconds without a record of a topic after which a task fails."""
 MAX_EXAMPLES = 20
 """Places of unreadable records that a task reports of one part of a topic."""
 
@@ -244,7 +243,7 @@ class _PartReader:
         reader, tables, only = self._reader(part.topic), self._by_topic[part.topic], self._only_table(part.topic)
         unreadable, examples = 0, list[tuple[str, str]]()
         bounds = {part.partition: (part.start, part.end)}
-        for record in read_between(self.cfg.kafka_settings(), part.topic, bounds, timeout_s=READ_TIMEOUT_S):
+        for record in read_records(self.cfg, part.topic, bounds):
             try:
                 if only is None or (entry := only.of_value(record)) is None:
                     self._add_event(tables, reader.read(record.key, record.value, record.headers), record)

@@ -13,7 +13,7 @@ from kit.store_contract import plan
 from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.verify import suspect_judge
+from airflow_provider_mysql_cdc.cdc.verify import record_range, suspect_judge
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
@@ -47,7 +47,7 @@ class World:
         self.compared = compared_table(self.cfg, 0, self.table.table)
         self.reader = event_reader(self.cfg, self.table.topic, self.table.schemas.lookup)
         self.monkeypatch.setattr(suspect_judge, "stream_rows", self._stream_rows)
-        self.monkeypatch.setattr(suspect_judge, "read_between", self._read_between)
+        self.monkeypatch.setattr(record_range, "read_between", self._read_between)
         self.monkeypatch.setattr(suspect_judge, "make_admin", lambda settings: None)
         self.monkeypatch.setattr(
             suspect_judge, "end_offsets", lambda admin, topic, partitions, stable: {0: (0, len(self.records))}
