@@ -24,6 +24,7 @@ class TopicComparison:
         unjudged: Kinds of differences that are not judged, with their reasons, by table.
         unread: Why a table could not be read.
         unreadable: Records that are no events.
+        gone: Topics of tables that were dropped or renamed before they could be compared.
     """
 
     tables: Sequence[ComparedTable]
@@ -31,6 +32,7 @@ class TopicComparison:
     unjudged: Mapping[TableId, Mapping[DifferenceKind, str]] = field(default_factory=dict)
     unread: Mapping[TableId, str] = field(default_factory=dict)
     unreadable: Sequence[UnreadableRecords] = ()
+    gone: Mapping[TableId, str] = field(default_factory=dict)
 
 
 def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple[TableVerdict, ...]:
@@ -40,8 +42,10 @@ def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple
         comparison: What was found.
         request: What was asked for.
     """
-    ordered = sorted(comparison.tables, key=lambda compared: str(compared.table.id))
-    return tuple(_verdict(compared, comparison, request) for compared in ordered)
+    sentence = "the table was not compared: it was dropped or renamed meanwhile"
+    verdicts = [_verdict(compared, comparison, request) for compared in comparison.tables]
+    verdicts += [TableVerdict(str(name), topic, unknown=(sentence,)) for name, topic in comparison.gone.items()]
+    return tuple(sorted(verdicts, key=lambda verdict: verdict.table))
 
 
 def _verdict(compared: ComparedTable, comparison: TopicComparison, request: VerifyRequest) -> TableVerdict:

@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHE
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
@@ -120,6 +121,7 @@ class _VerifyRound:
     _progress: DrainProgress | None = None
     _queue: PartQueue | None = None
     _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
+    _gone: Mapping[TableId, str] = field(default_factory=dict)
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
     _compared: dict[str, Bounds] = field(default_factory=dict)
     _result: VerifyResult | None = None
@@ -256,9 +258,9 @@ class _VerifyRound:
         context = self.context
         state = load_schema_state(context.cfg, until=plan.end, epoch=plan.epoch + 1, cache=context.job.history_cache)
         self._tables = compared_tables(context.cfg, names, state.tables)
-        for name in names:
-            if name not in self._tables:
-                context.log(f"verification: {name} was dropped or renamed meanwhile")
+        self._gone = {n: table_topic_name(context.cfg, n) for n in names if n not in self._tables}
+        for name in self._gone:
+            context.log(f"verification: {name} was dropped or renamed meanwhile")
         ranges = []
         for topic in sorted({compared.topic for compared in self._tables.values()}):
             bounds = self._compared[topic] = self._bounds(topic)
@@ -303,7 +305,9 @@ class _VerifyRound:
             name: unjudged_kinds(context.cfg, name, self._facts[compared.topic])
             for name, compared in self._tables.items()
         }
-        comparison = TopicComparison(tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable)
+        comparison = TopicComparison(
+            tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable, self._gone
+        )
         result = VerifyResult(
             self.run,
             context.cfg[F.TOPIC_PREFIX],

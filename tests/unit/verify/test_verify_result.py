@@ -3,7 +3,10 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result, verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
 
@@ -60,3 +63,10 @@ def test_only_differences_of_the_state_make_a_topic_unequal() -> None:
 
 def test_no_verification_reads_as_none() -> None:
     assert read_verify_result(build_ledger_state({})) is None
+
+
+def test_a_table_that_is_gone_has_a_verdict_that_says_so() -> None:
+    comparison = TopicComparison((), BucketResult(), gone={TableId("shop", "old"): "s.shop.old"})
+    (verdict,) = build_verdicts(comparison, VerifyRequest())
+    assert (verdict.table, verdict.topic, verdict.rows) == ("shop.old", "s.shop.old", 0)
+    assert verdict.unknown == ("the table was not compared: it was dropped or renamed meanwhile",)
