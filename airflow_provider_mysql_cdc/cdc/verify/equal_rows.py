@@ -35,8 +35,9 @@ class EqualRowEvent(NamedTuple):
 def view_of(record: EventRecord, order: int, headers: Headers) -> bytes:
     """Return which view a snapshot has read a row in; empty for other events.
 
-    All rows of a table that one view has shown have the same position and time. The time is in whole seconds, as Debezium
-    writes it, so two views at one position within a second are taken for one. A repair reads one row of several.
+    All rows of a table that one view has shown have the same position and time. The time is in whole seconds, as
+    Debezium writes it, so two views at one position within a second are taken for one. A repair reads one row of
+    several.
 
     Args:
         record: The event.
