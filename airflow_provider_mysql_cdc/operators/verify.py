@@ -129,7 +129,8 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
             (templated)
         history: Whether the events of each key are also checked one after the other: doubled and reordered events,
             deletes without a tombstone. (templated)
-        fail_on_difference: Whether the task fails when differences are left. (templated)
+        fail_on_difference: Whether the task fails when differences are left, or a table could not be read.
+            (templated)
         report_dir: Folder on the worker for the report as JSON and as an HTML page; None writes no files. The author of
             the DAG chooses it, never a run. (templated)
         kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``. The task is deferred only where nothing is

@@ -115,6 +115,7 @@ def test_it_ships_the_request_reports_and_returns_counts(
         "findings": {},
         "repaired": {},
         "not_judged": 0,
+        "compared": True,
     }
     assert "s3cret" not in json.dumps(result) and "new" not in json.dumps(result), "a result has no values"
     log = log_of(capfd)

@@ -15,7 +15,12 @@ from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
 from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import count_verdicts, left_differences, most_different
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    STATE_DIFFERENCES,
+    NotCompared,
+    TableVerdict,
+    VerifyResult,
+)
 
 MAX_SUMMARY_TABLES = 1_000
 """Tables in the summary, which Airflow stores in its database."""
@@ -66,8 +71,9 @@ def verify_summary(result: VerifyResult) -> dict[str, Any]:
         result: The result.
     """
     totals = count_verdicts(result)
-    by_name = sorted((verdict for verdict in result.tables if verdict.clean), key=lambda verdict: verdict.table)
-    listed = [*most_different(result), *by_name][:MAX_SUMMARY_TABLES]
+    # Those that were not compared come before those without differences.
+    others = sorted((v for v in result.tables if not v.different), key=lambda v: (v.not_compared is None, v.table))
+    listed = [*most_different(result), *others][:MAX_SUMMARY_TABLES]
     return {
         "run": result.run,
         "offset": result.offset.to_json(),
@@ -75,8 +81,9 @@ def verify_summary(result: VerifyResult) -> dict[str, Any]:
         "clean": result.clean,
         "sample_percent": result.request.sample_percent,
         "repair": str(result.request.repair),
-        "tables_compared": totals.tables,
+        "tables_compared": totals.tables - totals.not_compared,
         "tables_different": totals.different,
+        "tables_not_compared": totals.not_compared,
         "rows": totals.rows,
         "records": totals.records,
         "findings": {str(kind): count for kind, count in totals.findings.items()},
@@ -87,14 +94,14 @@ def verify_summary(result: VerifyResult) -> dict[str, Any]:
 
 
 def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
-    """Return the error that says which differences are left; None when there is none, or all were repaired.
+    """Return the error that says which differences are left, or which tables could not be read; None without any.
 
     Args:
         result: The result.
     """
     left = [(verdict, counts) for verdict in most_different(result) if (counts := left_differences(verdict))]
     if not left:
-        return None
+        return _unread_error(result)
     listed = [f"{verdict.table}: {counts_text(counts)}" for verdict, counts in left[:_MAX_LISTED]]
     more = [f"and {len(left) - _MAX_LISTED:,} more"] if len(left) > _MAX_LISTED else []
     return DifferencesFoundError(
@@ -106,6 +113,21 @@ def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
     )
 
 
+def _unread_error(result: VerifyResult) -> DifferencesFoundError | None:
+    """Return the error that names the tables that could not be read; None when there is none."""
+    unread = [verdict for verdict in result.tables if verdict.not_compared is NotCompared.UNREAD]
+    if not unread:
+        return None
+    listed = [f"{verdict.table}: {'; '.join(verdict.unknown)}" for verdict in unread[:_MAX_LISTED]]
+    more = [f"and {len(unread) - _MAX_LISTED:,} more"] if len(unread) > _MAX_LISTED else []
+    return DifferencesFoundError(
+        f"{len(unread):,} of {len(result.tables):,} tables could not be compared with their topics",
+        where="; ".join([*listed, *more]),
+        why=f"topic.prefix={result.prefix} was compared at {result.offset.file}:{result.offset.pos} without them",
+        remedy="remove the cause and run mysql_cdc_verify again, or leave these tables out of its tables",
+    )
+
+
 def _table_summary(verdict: TableVerdict) -> dict[str, Any]:
     return {
         "rows": verdict.rows,
@@ -113,6 +135,7 @@ def _table_summary(verdict: TableVerdict) -> dict[str, Any]:
         "findings": {str(kind): count for kind, count in verdict.findings.items()},
         "repaired": {str(kind): count for kind, count in verdict.repaired.items()},
         "not_judged": len(verdict.unknown),
+        "compared": verdict.not_compared is None,
     }
 
 

@@ -78,7 +78,8 @@ def _facts(result: VerifyResult) -> Iterator[tuple[str, str]]:
     yield "keys", "all" if request.sample_percent >= 100 else f"a sample of {request.sample_percent:g} %"
     yield "history of each key", "checked" if request.history else "not checked"
     yield "repair", str(request.repair)
-    yield "tables", f"{totals.tables:,}, {totals.different:,} of them with differences"
+    left_out = f", {totals.not_compared:,} not compared" if totals.not_compared else ""
+    yield "tables", f"{totals.tables:,}, {totals.different:,} of them with differences{left_out}"
     yield "rows", f"{totals.rows:,}"
     yield "records", f"{totals.records:,}"
     yield "differences", counts_text(totals.findings) or "none"

@@ -16,7 +16,13 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
     unknown_by_reason,
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    STATE_DIFFERENCES,
+    DifferenceKind,
+    Example,
+    TableVerdict,
+    VerifyResult,
+)
 
 WIDTH = 120
 """Characters of a line."""
@@ -56,14 +62,18 @@ def verdict_sentence(result: VerifyResult, totals: VerdictTotals) -> str:
         totals: Its totals.
     """
     prefix, judged = printable(result.prefix), ", as far as it can be judged" if unknown_by_reason(result) else ""
-    if not totals.tables:
-        return f"No table of {prefix} was compared."
+    compared = totals.tables - totals.not_compared
+    left_out = f" {_plural(totals.not_compared, 'table')} could not be compared." if totals.not_compared else ""
+    if not compared:
+        return f"No table of {prefix} was compared.{left_out}"
+    every = " that was compared" if left_out else ""
     if not totals.different:
-        return f"Every topic of {prefix} equals its table{judged}: {_plural(totals.tables, 'table')} compared."
-    part = f"{totals.different:,} of {_plural(totals.tables, 'table')} of {prefix}"
-    if result.equal:
-        return f"{part} have records that are not as expected; every topic equals its table{judged}."
-    return f"{part} differ from their topics."
+        sentence = f"Every topic of {prefix}{every} equals its table{judged}: {_plural(compared, 'table')} compared."
+        return sentence + left_out
+    part = f"{totals.different:,} of {_plural(compared, 'table')} of {prefix}"
+    if not any(totals.findings.get(kind) for kind in STATE_DIFFERENCES):
+        return f"{part} have records that are not as expected; every topic{every} equals its table{judged}.{left_out}"
+    return f"{part} differ from their topics.{left_out}"
 
 
 def counts_text(counts: Mapping[DifferenceKind, int]) -> str:
@@ -175,9 +185,10 @@ def _example(example: Example) -> Iterator[str]:
 
 
 def _totals(totals: VerdictTotals, result: VerifyResult) -> Iterator[str]:
-    equal = totals.tables - totals.different
+    equal = totals.tables - totals.different - totals.not_compared
     yield f"{_plural(totals.tables, 'table')}, {_plural(totals.rows, 'row')}, {_plural(totals.records, 'record')}; " + (
         f"{_plural(equal, 'table')} without differences"
+        + (f"; {_plural(totals.not_compared, 'table')} not compared" if totals.not_compared else "")
     )
     if totals.findings:
         yield from _wrap(f"differences: {counts_text(totals.findings)}", "")

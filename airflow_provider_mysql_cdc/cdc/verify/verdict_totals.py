@@ -14,12 +14,13 @@ class VerdictTotals:
     """Count over all tables.
 
     Args:
-        tables: Tables that were compared.
+        tables: Tables that were compared, or were to be.
         different: Tables with differences of any kind.
         rows: Rows that were compared.
         records: Records that were read.
         findings: Differences by kind.
         repaired: Differences that were repaired, by kind.
+        not_compared: Tables that were not compared.
     """
 
     tables: int
@@ -28,6 +29,7 @@ class VerdictTotals:
     records: int
     findings: Mapping[DifferenceKind, int]
     repaired: Mapping[DifferenceKind, int]
+    not_compared: int = 0
 
 
 def count_verdicts(result: VerifyResult) -> VerdictTotals:
@@ -43,11 +45,12 @@ def count_verdicts(result: VerifyResult) -> VerdictTotals:
         repaired.update(verdict.repaired)
     return VerdictTotals(
         len(result.tables),
-        sum(not verdict.clean for verdict in result.tables),
+        sum(verdict.different for verdict in result.tables),
         sum(verdict.rows for verdict in result.tables),
         sum(verdict.records for verdict in result.tables),
         in_order(findings),
         in_order(repaired),
+        sum(verdict.not_compared is not None for verdict in result.tables),
     )
 
 
@@ -75,7 +78,7 @@ def most_different(result: VerifyResult) -> list[TableVerdict]:
     Args:
         result: The result.
     """
-    different = [verdict for verdict in result.tables if not verdict.clean]
+    different = [verdict for verdict in result.tables if verdict.different]
     return sorted(different, key=lambda verdict: (-sum(verdict.findings.values()), verdict.table))
 
 

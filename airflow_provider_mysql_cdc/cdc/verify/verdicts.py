@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDif
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, NotCompared, TableVerdict
 
 
 @dataclass(slots=True)
@@ -42,9 +42,9 @@ def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple
         comparison: What was found.
         request: What was asked for.
     """
-    sentence = "the table was not compared: it was dropped or renamed meanwhile"
+    gone = "it was dropped or renamed meanwhile"
     verdicts = [_verdict(compared, comparison, request) for compared in comparison.tables]
-    verdicts += [TableVerdict(str(name), topic, unknown=(sentence,)) for name, topic in comparison.gone.items()]
+    verdicts += [_not_compared(str(n), topic, NotCompared.UNREAD, gone) for n, topic in comparison.gone.items()]
     return tuple(sorted(verdicts, key=lambda verdict: verdict.table))
 
 
@@ -52,10 +52,10 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
     table = compared.table.id
     name = str(table)
     if (reason := comparison.unread.get(table)) is not None:
-        return TableVerdict(name, compared.topic, unknown=(f"the table was not compared: {reason}",))
+        return _not_compared(name, compared.topic, NotCompared.UNREAD, reason)
     reason = _keyless_reason(compared, comparison.found) if compared.keyless else ""
     if reason:
-        return TableVerdict(name, compared.topic, unknown=(f"the table was not compared: {reason}",))
+        return _not_compared(name, compared.topic, NotCompared.UNDECIDABLE, reason)
     counts = comparison.found.counts.get(compared.number, TableCounts())
     unjudged = comparison.unjudged.get(table, {})
     findings = {kind: number for kind, number in counts.differences.items() if kind not in unjudged and number}
@@ -83,6 +83,10 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         unknown=tuple(_unknown_sentences(counts, unjudged)),
         examples=_limited(examples, request.examples),
     )
+
+
+def _not_compared(table: str, topic: str, why: NotCompared, reason: str) -> TableVerdict:
+    return TableVerdict(table, topic, unknown=(f"the table was not compared: {reason}",), not_compared=why)
 
 
 def _keyless_reason(compared: ComparedTable, found: BucketResult) -> str:

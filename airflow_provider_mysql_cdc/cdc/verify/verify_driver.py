@@ -321,11 +321,16 @@ class _VerifyRound:
         self._suspects = collect_suspects(self._tables.values(), found.found, unjudged, self._compared)
         self._result = result
         write_verdicts(context.cfg, context.job.read(), result)
-        unequal = [verdict.table for verdict in result.tables if not verdict.equal]
-        context.log(
-            f"verification at {result.offset}: {len(result.tables) - len(unequal)} of {len(result.tables)} table(s) "
-            f"equal their topics" + (f"; {', '.join(unequal[:5])} do not" if unequal else "")
-        )
+        context.log(_summary_line(result))
+
+
+def _summary_line(result: VerifyResult) -> str:
+    equal = sum(verdict.equal for verdict in result.tables)
+    left_out = [verdict.table for verdict in result.tables if verdict.not_compared is not None]
+    unequal = [verdict.table for verdict in result.tables if not verdict.equal and verdict.not_compared is None]
+    line = f"verification at {result.offset}: {equal} of {len(result.tables)} table(s) equal their topics"
+    line += f"; {', '.join(unequal[:5])} do not" if unequal else ""
+    return line + (f"; {', '.join(left_out[:5])} could not be compared" if left_out else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,15 @@ STATE_DIFFERENCES = frozenset({DifferenceKind.MISSING, DifferenceKind.GHOST, Dif
 """Differences after which the topic, folded by key, does not equal the table; the others are about single records."""
 
 
+class NotCompared(StrEnum):
+    """Say why a table is neither equal to its topic nor different from it."""
+
+    UNREAD = "unread"
+    """The table could not be read: a later verification may be able to."""
+    UNDECIDABLE = "undecidable"
+    """Without a key, the topic's events do not say which rows they are about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """Show one difference.
@@ -104,6 +113,7 @@ class TableVerdict:
         partial_rows: Rows whose last event lacks columns that the table has now, and was compared without them.
         unknown: One sentence for each thing that cannot be judged, for example because the topic was compacted.
         examples: Examples, at most as many of each kind as were asked for.
+        not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
     """
 
     table: str
@@ -116,16 +126,22 @@ class TableVerdict:
     partial_rows: int = 0
     unknown: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
+    not_compared: NotCompared | None = None
 
     @property
     def equal(self) -> bool:
         """Return whether the topic equals the table, as far as it was judged; a repaired difference counts as one."""
-        return not any(self.findings.get(finding) for finding in STATE_DIFFERENCES)
+        return self.not_compared is None and not any(self.findings.get(finding) for finding in STATE_DIFFERENCES)
+
+    @property
+    def different(self) -> bool:
+        """Return whether anything was found."""
+        return any(self.findings.values())
 
     @property
     def clean(self) -> bool:
-        """Return whether nothing was found at all."""
-        return not any(self.findings.values())
+        """Return whether the table was compared, and nothing was found at all."""
+        return self.not_compared is None and not self.different
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -140,6 +156,7 @@ class TableVerdict:
             "partial_rows": self.partial_rows,
             "unknown": list(self.unknown),
             "examples": [example.to_json() for example in self.examples],
+            "not_compared": None if self.not_compared is None else str(self.not_compared),
         }
 
     @classmethod
@@ -150,6 +167,8 @@ class TableVerdict:
             DamagedRecordError: It is something else.
         """
         record = as_members(data)
+        reasons = [str(reason) for reason in NotCompared]
+        compared = record.value("not_compared", None) is None
         return cls(
             record.text("table"),
             record.text("topic"),
@@ -161,6 +180,7 @@ class TableVerdict:
             record.integer("partial_rows", 0),
             record.texts("unknown", ()),
             tuple(Example.from_json(example) for example in record.objects("examples", ())),
+            None if compared else NotCompared(record.one_of("not_compared", reasons)),
         )
 
 
@@ -188,12 +208,12 @@ class VerifyResult:
 
     @property
     def equal(self) -> bool:
-        """Return whether every topic equals its table."""
+        """Return whether every table was compared, and every topic equals its table."""
         return all(verdict.equal for verdict in self.tables)
 
     @property
     def clean(self) -> bool:
-        """Return whether nothing was found at all."""
+        """Return whether every table was compared, and nothing was found at all."""
         return all(verdict.clean for verdict in self.tables)
 
     def to_json(self) -> dict[str, Any]:

@@ -17,9 +17,16 @@ from airflow_provider_mysql_cdc.cdc.verify.report_html import MAX_EXAMPLES_ON_PA
 from airflow_provider_mysql_cdc.cdc.verify.report_text import MAX_DETAILED_TABLES, MAX_TABLE_LINES, WIDTH, report_text
 from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_differences
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    DifferenceKind,
+    Example,
+    NotCompared,
+    TableVerdict,
+    VerifyResult,
+)
 
 pytestmark = pytest.mark.quick
+UNREAD = TableVerdict("shop.a", "s.shop.a", unknown=("not compared: x",), not_compared=NotCompared.UNREAD)
 
 
 class Page(HTMLParser):
@@ -89,6 +96,13 @@ def test_the_text_says_what_differs_where_and_what_was_done() -> None:
             [replace(CUSTOMERS, findings={DifferenceKind.DUPLICATE: 1})],
             "1 of 1 table of s have records that are not as expected; every topic equals its table.",
         ),
+        ([UNREAD], "No table of s was compared. 1 table could not be compared."),
+        (
+            [CUSTOMERS, UNREAD],
+            "Every topic of s that was compared equals its table, as far as it can be judged: 1 table compared. "
+            "1 table could not be compared.",
+        ),
+        ([ORDERS, CUSTOMERS, UNREAD], "1 of 2 tables of s differ from their topics. 1 table could not be compared."),
     ],
 )
 def test_the_first_sentence_is_the_verdict(tables: list[TableVerdict], sentence: str) -> None:

@@ -4,11 +4,19 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_st
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import differences_error, verify_summary
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result, verdict_values
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import count_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    DifferenceKind,
+    Example,
+    NotCompared,
+    TableVerdict,
+    VerifyResult,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -70,3 +78,27 @@ def test_a_table_that_is_gone_has_a_verdict_that_says_so() -> None:
     (verdict,) = build_verdicts(comparison, VerifyRequest())
     assert (verdict.table, verdict.topic, verdict.rows) == ("shop.old", "s.shop.old", 0)
     assert verdict.unknown == ("the table was not compared: it was dropped or renamed meanwhile",)
+
+
+@pytest.mark.parametrize("why", list(NotCompared))
+def test_a_table_that_was_not_compared_is_neither_equal_nor_different(why: NotCompared) -> None:
+    verdict = TableVerdict("a.b", "s.a.b", unknown=("the table was not compared: x",), not_compared=why)
+    assert not verdict.equal and not verdict.clean and not verdict.different
+    assert not result(verdict, CUSTOMERS).equal and not result(verdict, CUSTOMERS).clean
+    assert TableVerdict.from_json(verdict.to_json()) == verdict
+    totals = count_verdicts(result(verdict, CUSTOMERS))
+    assert (totals.tables, totals.different, totals.not_compared) == (2, 0, 1)
+    summary = verify_summary(result(verdict, CUSTOMERS))
+    assert (summary["equal"], summary["tables_compared"], summary["tables_not_compared"]) == (False, 1, 1)
+
+
+def test_only_a_table_that_could_not_be_read_fails_the_task() -> None:
+    unread, undecidable = (
+        TableVerdict("a." + str(why), "s", unknown=(f"because it is {why}",), not_compared=why) for why in NotCompared
+    )
+    assert differences_error(result(CUSTOMERS, undecidable)) is None
+    error = differences_error(result(CUSTOMERS, unread, undecidable))
+    assert error is not None and error.what == "1 of 3 tables could not be compared with their topics"
+    assert error.where == "a.unread: because it is unread"
+    both = differences_error(result(ORDERS, unread))
+    assert both is not None and "shop.orders" in both.where
