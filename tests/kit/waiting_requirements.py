@@ -11,7 +11,7 @@ _REASONS = {
         MET-01..61 SNAP-56 SNAP-57 STRM-16 STRM-26
     """,
     "waits for going on at another server of a cluster: positions belong to one server, gtid.source.* is refused": """
-        SETUP-27 SETUP-29..32 STRM-05 STRM-07 FAULT-07
+        SETUP-29..32 STRM-05 STRM-07 FAULT-07
     """,
     # Done in another way, on purpose.
     "an interrupted snapshot goes on where it stopped, and is as exact (test_kill_driver_during_snapshot...)": """
@@ -30,7 +30,7 @@ _REASONS = {
     """,
     "would set up sessions that this provider sets up alone: refused by name (CFG)": "STRM-37",
     # Nothing that a test of this package could show.
-    "a duty or a setting of whoever runs MySQL": "SETUP-34 CFG-117",
+    "a duty or a setting of whoever runs MySQL": "CFG-117",
     "of Kafka Connect's worker or its broker's defaults, in whose place Airflow and Spark stand": """
         SETUP-38..42 FAULT-09 CFG-109
     """,

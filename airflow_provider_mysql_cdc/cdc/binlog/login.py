@@ -20,10 +20,11 @@ from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 _LAST_READ_S = 0.01  # 0 would mean not to wait at all, also for what has arrived
+_MARIADB = "MariaDB"
 ENCRYPTED_MODES = frozenset({"required", "verify_ca", "verify_identity"})
 
 
@@ -76,8 +77,10 @@ class SecureConnection(_BaseConnection):  # type: ignore[misc]
         return data
 
     def _get_server_information(self) -> None:
-        """Read the greeting; nothing has been sent when it does not offer TLS."""
+        """Read the greeting; nothing has been sent when it does not offer TLS, or is that of another server."""
         super()._get_server_information()
+        if is_mariadb(str(self.server_version)):
+            raise mariadb_error(f"{self.host}:{self.port}", str(self.server_version))
         if self._require_tls and not self.server_capabilities & CLIENT.SSL:
             raise pymysql.OperationalError(TLS_ERROR, "the server, or a proxy in between, offers no TLS")
 
@@ -86,6 +89,30 @@ class SecureConnection(_BaseConnection):  # type: ignore[misc]
         super()._request_authentication()
         if self._require_tls and not isinstance(self._sock, ssl.SSLSocket):
             raise pymysql.OperationalError(TLS_ERROR, "the driver left the connection without encryption")
+
+
+def is_mariadb(version: str) -> bool:
+    """Return whether a server's version is one of MariaDB.
+
+    Args:
+        version: As the server reports it: ``5.5.5-10.11.19-MariaDB-log`` in its greeting.
+    """
+    return _MARIADB in version
+
+
+def mariadb_error(address: str, version: str) -> SourceSettingError:
+    """Return the error for a server that is MariaDB (ADR 0022).
+
+    Args:
+        address: ``host:port``.
+        version: Its version, as it reports it.
+    """
+    return SourceSettingError(
+        "the server is MariaDB, which cannot be captured",
+        where=address,
+        why=f"it reports the version {version}; its GTIDs, event types and DDL are others than MySQL's",
+        remedy="connect to a MySQL server (5.7 or later)",
+    )
 
 
 def password_bytes(password: Secret) -> bytes:

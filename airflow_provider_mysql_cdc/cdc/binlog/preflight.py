@@ -6,18 +6,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import read_coverage
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import (
     NATIVE_KEYS_VARIABLE,
     logs_cascades,
     read_cascading_keys,
 )
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.coverage_rules import (
+    left_out_databases,
+    replica_channels,
+    unlogged_replication,
+)
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account, read_login
+from airflow_provider_mysql_cdc.cdc.binlog.login import is_mariadb, mariadb_error
 from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import is_own_client, registered_clients
-from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts, error_finding
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
-    CdcError,
     ServerIdInUseError,
     SourceAuthError,
     SourcePrivilegeError,
@@ -37,6 +43,7 @@ _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
     "binlog_row_metadata", "max_allowed_packet", "time_zone", "system_time_zone", NATIVE_KEYS_VARIABLE,
+    "log_replica_updates", "log_slave_updates",
 )  # fmt: skip
 
 
@@ -54,6 +61,8 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: f
     """
     address = cfg.connection_settings().address()
     facts = read_facts(conn, address)
+    if facts.grants.has("REPLICATION CLIENT") and facts.is_on("log_bin"):
+        facts = replace(facts, coverage=read_coverage(conn, cfg.captures))
     if snapshot and not logs_cascades(facts.variables):
         facts = replace(facts, unlogged_keys=read_cascading_keys(conn, cfg.captures))
     return find_problems(facts, RunRequirements.from_config(cfg, snapshot=snapshot, undrained_s=undrained_s))
@@ -93,10 +102,6 @@ def find_problems(facts: ServerFacts, requirements: RunRequirements) -> list[Fin
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
-def _error_finding(cls: type[CdcError], facts: ServerFacts, what: str, why: str, fix: str) -> Finding:
-    return Finding(ERROR, what, why, fix, cls(what, where=facts.address, why=why, remedy=fix))
-
-
 def _grant(facts: ServerFacts, privilege: str) -> str:
     return f"GRANT {privilege} ON *.* TO {facts.account};"
 
@@ -107,12 +112,12 @@ def _missing_privilege(facts: ServerFacts, privileges: str, phase: str, purpose:
     if facts.all_grants is not None and any(map(facts.all_grants.has_in_any_scope, names)):
         why += "; a role has it that the account was granted, and that is not active"
         fix = f"SET DEFAULT ROLE ALL TO {facts.account};"
-    return _error_finding(SourcePrivilegeError, facts, f"the account lacks {privileges}", why, fix)
+    return error_finding(SourcePrivilegeError, facts, f"the account lacks {privileges}", why, fix)
 
 
 def _anonymous(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     if facts.is_anonymous:
-        yield _error_finding(
+        yield error_finding(
             SourceAuthError,
             facts,
             f"MySQL takes {facts.login} for the anonymous account {facts.account}",
@@ -122,9 +127,17 @@ def _anonymous(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
         )
 
 
+def _mariadb(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
+    # A proxy may greet with another version than that of the server behind it.
+    version = facts.variables.get("version", "")
+    if is_mariadb(version):
+        error = mariadb_error(facts.address, version)
+        yield Finding(ERROR, error.what, error.why, error.remedy, error)
+
+
 def _log_bin(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     if not facts.is_on("log_bin"):
-        yield _error_finding(
+        yield error_finding(
             SourceSettingError,
             facts,
             "binary logging is off",
@@ -137,7 +150,7 @@ def _row_format(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     # Absent where ROW is the only format left.
     value = facts.variables.get("binlog_format", "ROW")
     if value.upper() != "ROW":
-        yield _error_finding(
+        yield error_finding(
             SourceSettingError,
             facts,
             f"binlog_format is {value}",
@@ -271,7 +284,7 @@ def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
     span = str(ids[0]) if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"
     fix = "set database.server.id to a number that is free, with as many after it as there are writers"
     if int(facts.variables.get("server_id", 0)) in ids:
-        yield _error_finding(
+        yield error_finding(
             ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span} (SETUP-14)", fix
         )
     for client in facts.replicas:
@@ -279,7 +292,7 @@ def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[F
             continue
         what = f"a replication client with our server id {client.server_id} is registered"
         if not is_own_client(client, requirements.client_name):
-            yield _error_finding(ServerIdInUseError, facts, what, f"it reports the host {client.host!r} (STRM-02)", fix)
+            yield error_finding(ServerIdInUseError, facts, what, f"it reports the host {client.host!r} (STRM-02)", fix)
         else:
             yield Finding(
                 WARNING,
@@ -373,11 +386,15 @@ def _retention_s(facts: ServerFacts) -> int:
 
 
 _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] = (
+    _mariadb,
     _log_bin,
     _row_format,
     _row_image,
     _row_metadata,
     _partial_json,
+    left_out_databases,
+    unlogged_replication,
+    replica_channels,
     _anonymous,
     _privileges,
     _partial_revokes,

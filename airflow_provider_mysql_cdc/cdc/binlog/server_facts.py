@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import BinlogCoverage
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import RegisteredClient
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model.finding import ERROR, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class ServerFacts:
         account: The account as GRANT takes it.
         all_grants: Its privileges with all its roles active; None where it has none.
         login: User and host of the connection, in the same form.
+        coverage: What its binlog does not contain.
     """
 
     address: str
@@ -35,6 +39,7 @@ class ServerFacts:
     account: str = "the account"
     all_grants: Grants | None = None
     login: str = "the account"
+    coverage: BinlogCoverage = field(default_factory=BinlogCoverage)
 
     @property
     def is_anonymous(self) -> bool:
@@ -84,3 +89,16 @@ class RunRequirements:
             undrained_s=undrained_s,
             captures_database=cfg.captures_database,
         )
+
+
+def error_finding(cls: type[CdcError], facts: ServerFacts, what: str, why: str, fix: str) -> Finding:
+    """Return a finding that ends the run.
+
+    Args:
+        cls: The class of its error.
+        facts: The server.
+        what: What is wrong.
+        why: Why that matters.
+        fix: What to do.
+    """
+    return Finding(ERROR, what, why, fix, cls(what, where=facts.address, why=why, remedy=fix))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import database_names, is_left_out
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.grants import read_account
 from airflow_provider_mysql_cdc.cdc.binlog.position import binlog_status
@@ -198,15 +199,11 @@ def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
     return SignalTableFacts(
         variables,
         columns,
-        _split_names(status.get("Binlog_Do_DB")),
-        _split_names(status.get("Binlog_Ignore_DB")),
+        database_names(status.get("Binlog_Do_DB")),
+        database_names(status.get("Binlog_Ignore_DB")),
         _denied_statements(conn, table, columns) if len(columns) >= 3 and not cfg[F.READ_ONLY] else {},
         read_account(conn),
     )
-
-
-def _split_names(text: object) -> frozenset[str]:
-    return frozenset(name for name in str(text or "").split(",") if name)
 
 
 def _denied_statements(conn: Any, table: TableId, columns: Sequence[SignalTableColumn]) -> dict[str, str]:
@@ -302,8 +299,8 @@ def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableI
                 why=f"watermarks are written with this statement; the server reports: {why}",
                 remedy=f"GRANT {privileges.replace(' and', ',')} ON {table.quoted()} TO {facts.account}; {read_only}",
             )
-    if table.db in facts.binlog_ignore_db or (facts.binlog_do_db and table.db not in facts.binlog_do_db):
-        option = "binlog_ignore_db" if table.db in facts.binlog_ignore_db else "binlog_do_db"
+    if is_left_out(table.db, facts.binlog_do_db, facts.binlog_ignore_db):
+        option = "binlog_do_db" if facts.binlog_do_db else "binlog_ignore_db"
         yield ConfigError(
             "the signal table is not written to the binlog",
             where=where,

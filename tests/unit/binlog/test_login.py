@@ -18,7 +18,13 @@ from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
 from airflow_provider_mysql_cdc.cdc.binlog import login
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceAuthError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    SourceAuthError,
+    SourceConnectionError,
+    SourceSettingError,
+)
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -306,3 +312,13 @@ def test_the_whole_login_has_the_time_of_one_connection() -> None:
         with pytest.raises(SourceConnectionError):
             connect(limits)
         left.set()
+
+
+@pytest.mark.req("SETUP-34")
+def test_mariadb_is_named_and_gets_no_account() -> None:
+    hello = greeting(version=b"5.5.5-10.11.19-MariaDB-0+deb12u1-log")
+    with serving(answering(OK, first=hello)) as (port, client):
+        with pytest.raises(SourceSettingError, match="the server is MariaDB") as caught:
+            connect(settings(port))
+        assert not client.received
+    assert caught.value.where == f"127.0.0.1:{port}" and "10.11.19" in caught.value.why and not caught.value.retriable

@@ -117,6 +117,8 @@ class Server:
             "SHOW GLOBAL VARIABLES": [(n, v) for n, v in (VARIABLES | ASKED).items() if f"'{n}'" in sql],
             "SHOW GRANTS": [(SEED_GRANT,)],
             "SHOW REPLICAS": [(7, "replica-7", "u-7")],
+            "SHOW BINARY LOG STATUS": [],
+            "SHOW REPLICA STATUS": [],
             "SELECT CURRENT_USER()": [("cdc@%",)],
             "SELECT USER()": [("cdc@app-1",)],
         }[sql.partition(" WHERE")[0]]

@@ -1,0 +1,187 @@
+"""Servers whose binlog lacks changes, replicas, and MariaDB: read exactly, or refused before anything is read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from kit.private_mysql import PrivateServer, running_server
+from kit.records import payload
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+from stacklib import debian, ports
+from stacklib.locks import build_once
+from stacklib.settings import DEBIAN_SUITE, cache_dir
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+DIFFERENT = "different"
+PRIMARY = {"server_id": "101"}
+
+
+@pytest.fixture(scope="module")
+def primary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    with running_server(tmp_path_factory, "9.7", PRIMARY) as made:
+        yield made
+
+
+@contextmanager
+def replica_of(primary: PrivateServer, factory: pytest.TempPathFactory, **options: str) -> Iterator[PrivateServer]:
+    """Yield a running replica."""
+    with running_server(factory, "9.7", {"server_id": "102"} | options) as made:
+        with made.connect() as conn:
+            execute(
+                conn,
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={primary.port}, "
+                "SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
+                "START REPLICA",
+            )
+        yield made
+
+
+def wait_for(replica: PrivateServer, primary: PrivateServer) -> None:
+    """Wait until a replica has applied everything."""
+    with primary.connect() as source, replica.connect() as conn:
+        (wanted,) = rows(source, "SELECT @@gtid_executed")[0]
+        assert rows(conn, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 60)")[0][0] == 0
+
+
+@pytest.fixture
+def table(primary: PrivateServer, database: str) -> Iterator[Any]:
+    """Make a table with two rows on the primary; return a root connection to it."""
+    with primary.connect() as conn:
+        execute(
+            conn,
+            f"CREATE DATABASE {database}",
+            f"USE {database}",
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO t VALUES (1, 1), (2, 2)",
+        )
+        yield conn
+        execute(conn, f"DROP DATABASE {database}")
+
+
+def stream_of(server: PrivateServer, properties: dict[str, str], **more: str) -> Pipeline:
+    return Pipeline(properties | server.properties() | FLAT | {k.replace("_", "."): v for k, v in more.items()})
+
+
+@pytest.mark.req("SETUP-27")
+def test_a_replica_that_logs_what_it_applies_is_a_source(
+    primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
+) -> None:
+    with replica_of(primary, tmp_path_factory) as replica:
+        wait_for(replica, primary)
+        pipeline = stream_of(replica, properties)
+        assert pipeline.snapshot().complete
+        execute(table, "UPDATE t SET v = 20 WHERE id = 2", "DELETE FROM t WHERE id = 1", "ALTER TABLE t ADD w INT")
+        execute(table, "INSERT INTO t VALUES (3, 3, 3)")
+        wait_for(replica, primary)
+        pipeline.drain()
+        with replica.connect() as conn:
+            execute(conn, "STOP REPLICA SQL_THREAD", f"CREATE DATABASE {DIFFERENT}")
+        pipeline.drain()
+        assert any("does not apply changes at present" in line for line in pipeline.lines), pipeline.lines
+    events = [payload(record.value) for record in pipeline.records("t") if record.value is not None]
+    assert [(e["op"], (e["after"] or e["before"])["id"]) for e in events][-3:] == [("u", 2), ("d", 1), ("c", 3)]
+
+
+@pytest.mark.req("SETUP-27", "SETUP-11")
+def test_a_replica_that_does_not_log_is_refused_before_anything_is_read(
+    primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
+) -> None:
+    with replica_of(primary, tmp_path_factory, log_replica_updates="OFF") as replica:
+        wait_for(replica, primary)
+        pipeline = stream_of(replica, properties)
+        with pytest.raises(SourceSettingError, match="does not log what it replicates"):
+            pipeline.snapshot()
+        with replica.connect() as conn:  # promoted: it logs what happens from now on
+            execute(conn, "STOP REPLICA", "RESET REPLICA ALL")
+        assert pipeline.snapshot().complete
+
+
+@pytest.mark.parametrize("option", ["binlog_ignore_db", "binlog_do_db"])
+def test_databases_that_are_not_logged_are_refused(
+    option: str, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
+) -> None:
+    value = "lost" if option == "binlog_ignore_db" else "kept"
+    with running_server(tmp_path_factory, "9.7", {option: value}) as server, server.connect() as conn:
+        for name in ("kept", "lost"):
+            execute(conn, f"CREATE DATABASE {name}", f"USE {name}", "CREATE TABLE t (id INT PRIMARY KEY)")
+        both = properties | {"database.include.list": "kept,lost", "table.include.list": ".*"}
+        with pytest.raises(SourceSettingError, match=r"not written to the binlog: lost\.t") as caught:
+            stream_of(server, both).snapshot()
+        assert f"{option}={value}" in caught.value.why
+        pipeline = stream_of(server, both | {"database.include.list": "kept"})
+        assert pipeline.snapshot().complete
+        execute(conn, "INSERT INTO kept.t VALUES (1)", "INSERT INTO lost.t VALUES (1)")
+        assert sum(pipeline.drain().counts.values()) >= 1
+        assert any(f"WARNING: the server was started with {option}" in line for line in pipeline.lines)
+
+
+@contextmanager
+def running_mariadb(folder: Path) -> Iterator[int]:
+    """Yield the port of a running MariaDB, from Debian's packages."""
+    root = build_once(
+        cache_dir() / "mariadb",
+        lambda target: debian.fetch(("mariadb-server-core",), target, "mariadb", DEBIAN_SUITE),
+        "mariadb",
+        "MariaDB from Debian",
+    )
+    port, share = ports.any_free(), root / "usr/share/mysql"
+    (folder / "data").mkdir()
+    command = [
+        *debian.loader(root), str(root / "usr/sbin/mariadbd"), "--no-defaults", f"--basedir={root / 'usr'}",
+        f"--datadir={folder / 'data'}", f"--lc-messages-dir={share}", f"--socket={folder / 's'}",
+        "--bind-address=127.0.0.1", f"--port={port}", "--log-bin", "--binlog-format=ROW", "--server-id=7",
+        "--skip-grant-tables", *(["--user=root"] if os.geteuid() == 0 else []),
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 120
+        while not _answers(port):
+            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()[-2000:]
+            time.sleep(0.2)
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        pymysql.connect(host="127.0.0.1", port=port, user="root", ssl_disabled=True).close()
+    except pymysql.MySQLError:
+        return False
+    return True
+
+
+@pytest.mark.req("SETUP-34")
+def test_mariadb_is_refused_by_name(tmp_path: Path, properties: dict[str, str]) -> None:
+    with running_mariadb(tmp_path) as port:
+        there = properties | {"database.port": str(port), "database.user": "root", "database.password": ""}
+        pipeline = Pipeline(there | FLAT)
+        for job in (pipeline.snapshot, pipeline.drain):
+            with pytest.raises(SourceSettingError, match="the server is MariaDB") as caught:
+                job()
+            assert not caught.value.retriable and "-MariaDB" in caught.value.why
+        settings = ConnectorConfig.from_properties(there).connection_settings()
+        with pytest.raises(SourceSettingError, match="the server is MariaDB"):
+            connect(settings, replication=True)
+        with (
+            pytest.raises(SourceSettingError, match="the server is MariaDB"),
+            open_stream(settings, BinlogOffset("binlog.000001", 4), server_id=6000),
+        ):
+            pass

@@ -1,0 +1,118 @@
+"""What a server leaves out of its binlog: options, and changes that a replica does not log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.binlog import binlog_coverage
+from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import (
+    BinlogCoverage,
+    ReplicaChannel,
+    is_left_out,
+    read_coverage,
+)
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import find_problems
+from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.model.finding import Finding
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+GRANT = "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `cdc`@`%`"
+SOUND = {"log_bin": "ON", "binlog_row_metadata": "FULL", "gtid_mode": "ON", "version": "9.7.4"}
+CHANNEL = ReplicaChannel("", "primary:3306", applies=True)
+DRAIN = RunRequirements(snapshot=False)
+
+
+def found(coverage: BinlogCoverage, **variables: str) -> list[Finding]:
+    facts = ServerFacts("db:3306", SOUND | variables, Grants.parse([GRANT]), coverage=coverage)
+    return find_problems(facts, DRAIN)
+
+
+def test_a_server_that_logs_everything_has_no_problem() -> None:
+    assert found(BinlogCoverage()) == []
+    assert found(BinlogCoverage(channels=(CHANNEL,)), log_replica_updates="ON") == []
+    assert found(BinlogCoverage(), log_replica_updates="OFF") == []  # it is no replica
+
+
+def test_captured_tables_whose_database_is_not_logged_are_refused() -> None:
+    tables = tuple(TableId("shop", f"t{number:02}") for number in range(12))
+    (finding,) = found(BinlogCoverage(ignore_db=frozenset({"shop", "b"}), left_out=tables))
+    assert isinstance(finding.error, SourceSettingError)
+    assert "shop.t00, shop.t01" in finding.what and "shop.t11" not in finding.what and "and 2 more" in finding.what
+    assert "binlog_ignore_db=b,shop" in finding.why and "database.exclude.list" in finding.fix
+
+
+def test_an_option_that_leaves_out_other_databases_may_still_lose_statements() -> None:
+    (finding,) = found(BinlogCoverage(do_db=frozenset({"shop"})))
+    assert finding.error is None and "binlog_do_db=shop" in finding.what and "ALTER TABLE" in finding.why
+
+
+@pytest.mark.parametrize("name", ["log_replica_updates", "log_slave_updates"])
+def test_a_replica_that_does_not_log_what_it_applies_is_refused(name: str) -> None:
+    (finding,) = found(BinlogCoverage(channels=(CHANNEL,)), **{name: "OFF"})
+    assert isinstance(finding.error, SourceSettingError) and "primary:3306" in finding.why
+    assert "mysql_cdc_verify" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"filters": ("Replicate_Do_DB=shop",)}, "Replicate_Do_DB=shop"),
+        ({"applies": False}, "does not apply changes"),
+        ({"delay_s": 30}, "30 s behind it on purpose"),
+    ],
+)
+def test_what_keeps_changes_from_a_replica_is_said(change: dict[str, Any], part: str) -> None:
+    (finding,) = found(BinlogCoverage(channels=(replace(CHANNEL, name="east", **change),)))
+    assert finding.error is None and part in finding.what and "channel 'east'" in finding.what
+
+
+@pytest.mark.req("SETUP-34")
+def test_mariadb_behind_a_proxy_is_named_before_all_else() -> None:
+    first = found(BinlogCoverage(), version="10.11.19-MariaDB-log", log_bin="OFF")[0]
+    assert isinstance(first.error, SourceSettingError) and "MariaDB" in first.what
+
+
+@pytest.mark.parametrize(
+    ("do_db", "ignore_db", "left_out"),
+    [
+        (set(), set(), []),
+        (set(), {"b"}, ["b"]),
+        ({"a"}, set(), ["b", "c"]),
+        ({"a", "b"}, {"b"}, ["c"]),  # binlog_ignore_db is not looked at beside the other one
+    ],
+)
+def test_which_databases_are_left_out(do_db: set[str], ignore_db: set[str], left_out: list[str]) -> None:
+    assert [name for name in "abc" if is_left_out(name, frozenset(do_db), frozenset(ignore_db))] == left_out
+
+
+def test_the_old_statement_is_tried_only_where_the_new_one_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    old = {"Master_Host": "p", "Master_Port": 1, "Slave_SQL_Running": "Yes", "SQL_Delay": 0, "Channel_Name": ""}
+
+    def answer(conn: Any, sql: str) -> list[dict[str, Any]]:
+        asked.append(sql)
+        if sql == "SHOW REPLICA STATUS":
+            raise SourceSettingError("refused", why=conn)
+        return [old]
+
+    monkeypatch.setattr(binlog_coverage, "fetch_dicts", answer)
+    monkeypatch.setattr(binlog_coverage, "binlog_status", lambda conn: [])
+    read = read_coverage("MySQL error 1064: syntax", lambda table: True)
+    assert read.channels == (ReplicaChannel("", "p:1", applies=True),) and len(asked) == 2
+    with pytest.raises(SourceSettingError):
+        read_coverage("MySQL error 1227: denied", lambda table: True)
+    assert len(asked) == 3
+
+
+def test_an_unreachable_server_is_no_server_without_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(conn: Any) -> list[dict[str, Any]]:
+        raise SourceConnectionError("gone")
+
+    monkeypatch.setattr(binlog_coverage, "binlog_status", lost)
+    with pytest.raises(SourceConnectionError):
+        read_coverage(None, lambda table: True)
