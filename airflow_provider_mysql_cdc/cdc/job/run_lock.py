@@ -31,6 +31,8 @@ LEASE_S = 60.0
 """Seconds without a heartbeat after which the server frees the lock."""
 _RELEASE_WAIT_S = 1
 """Seconds to wait for the lock of a run that may just have ended."""
+_CHECK_S = 2.0
+"""Seconds between two checks whether another run still holds the lock."""
 ER_NO_SUCH_THREAD = 1094
 HEARTBEATS_PER_LEASE = 4
 """Heartbeats within a lease."""
@@ -149,21 +151,25 @@ def wait_as_owner(settings: ConnectionSettings, prefix: str, owner: str, seconds
         settings: How to reach the source server.
         prefix: topic.prefix.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
-        seconds: How long.
+        seconds: How long at most.
 
     Raises:
         RunInProgressError: Another driver of this run has started, for a later try of the task.
         SourceError: The server cannot be reached.
     """
-    name = _owner_lock(prefix, owner)
+    name, deadline = _owner_lock(prefix, owner), time.monotonic() + seconds
     with connect(settings) as conn:
         held = fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1
-        if held:
-            time.sleep(seconds)
+        while held and (left_s := deadline - time.monotonic()) > 0:
+            time.sleep(min(_CHECK_S, left_s))
+            query = "SELECT IS_USED_LOCK(%s) <=> CONNECTION_ID(), IS_USED_LOCK(%s)"
             try:
-                held = fetch_all(conn, "SELECT IS_USED_LOCK(%s) <=> CONNECTION_ID()", (name,))[0][0] == 1
+                own, holder = fetch_all(conn, query, (name, lock_name(prefix)))[0]
             except SourceConnectionError:
-                held = False
+                own, holder = 0, None
+            held = own == 1
+            if holder is None:
+                break
     if not held:
         raise RunInProgressError(
             "another driver of this run is active",

@@ -8,20 +8,16 @@ writes behind that batch is written by the batch's attempt, which the next run f
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain, range_bytes
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, finish_batch
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
@@ -30,9 +26,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
-    OffsetConflictError,
     RepairLimitError,
-    RunInProgressError,
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
@@ -41,7 +35,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
     READY,
 )
-from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -52,6 +45,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.verify.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairReport, run_repair_task
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity
@@ -61,9 +55,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 
 BARRIER_TIMEOUT_S = 600.0
-WAIT_FOR_RUNS_S = 600.0
-"""Seconds for which other runs are awaited that hold the lock of the topic.prefix."""
-_PAUSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,39 +101,10 @@ def run_repair(job: RepairJob, runner: TaskRunner, log: Log) -> RepairReport:
     other_work = drain_driver.OtherWork(
         repair_after_batch, lambda cfg, ledger: False, end_uncaptured_scans, ends_run=True
     )
-    deadline = time.monotonic() + WAIT_FOR_RUNS_S
-    while True:
-        try:
-            spec = replace(job.spec, plan=_next_plan(cfg, job.spec.owner).to_json(), run_for_s=0.0)
-            counts = drain_driver.run_drain(spec, runner, log, other_work)
-        except (RunInProgressError, OffsetConflictError) as error:
-            if time.monotonic() >= deadline:
-                raise StateError(
-                    "a repair could not begin", where=error.where, why=error.message(), retriable=True
-                ) from error
-            log(f"the repair waits for another run: {error.what}")
-        else:
-            (report,) = reports
-            _require_limit(cfg, report)
-            return replace(report, counts=counts)
-        run_lock.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, job.spec.owner, _PAUSE_S)
-
-
-def _next_plan(cfg: ConnectorConfig, owner: str) -> BatchPlan:
-    """Return the plan of the batch with which the repair begins.
-
-    Raises:
-        RunInProgressError: Another run has not completed its batch.
-    """
-    with kafka_clients.ledger(cfg) as ledger, connect(cfg.connection_settings()) as conn:
-        state = ledger.read(chunks=False) or LedgerState()
-        start = state.end()
-        if start is None:
-            raise RunInProgressError("a batch of another run is incomplete", where=f"topic.prefix={cfg.topic_prefix}")
-        epoch = state.plan_in_force().epoch + 1
-        plan = plan_drain(cfg, conn, start, epoch, owner, {}, state.prepared(), even_empty=True)
-        assert plan is not None
-        return plan
+    counts = run_when_free(job.spec, runner, log, other_work, "a repair")
+    (report,) = reports
+    _require_limit(cfg, report)
+    return replace(report, counts=counts)
 
 
 def _require_limit(cfg: ConnectorConfig, report: RepairReport) -> None:

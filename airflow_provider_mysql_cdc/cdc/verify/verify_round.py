@@ -1,0 +1,309 @@
+"""One round of a verification: open views at one position, drain to it, compare tables and topics.
+
+The views of the tasks are opened under the short read lock that the view of a snapshot is opened with, and the batch of
+that moment ends at the views' position. So the topics hold exactly what the views show, while the source goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import StartedBatch, WriterInputs, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
+from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
+    OPENED,
+    READY,
+)
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
+from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
+from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageLeader, StageRunner
+from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
+from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
+from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, deletes_old_records, unjudged_kinds
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
+from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
+from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
+from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
+from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
+    COMPARE,
+    NEXT_PART,
+    RECORDS_UNREADABLE,
+    TABLE_UNREAD,
+    UnreadableRecords,
+    UnreadTable,
+)
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.verify_task import VerifyInputs, compared_tables, run_verify_task
+from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
+
+BARRIER_TIMEOUT_S = 600.0
+ENTRIES_PER_BUCKET = 50_000
+"""Entries that one task of the comparison is to hold in memory."""
+MAX_BUCKETS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """Hold what a round has found.
+
+    Args:
+        offset: The position at which tables and topics were compared.
+        verdicts: The verdicts.
+        suspects: Rows that a repair reads once more.
+        counts: Records by topic that the round's batch has written.
+    """
+
+    offset: BinlogOffset
+    verdicts: tuple[TableVerdict, ...]
+    suspects: tuple[TableSuspects, ...]
+    counts: dict[str, int]
+
+
+@dataclass(slots=True)
+class VerifyRound:
+    """Compare at one position.
+
+    Args:
+        context: The drain after a batch.
+        request: What is asked for.
+        schema_texts: Texts of schemas for the tasks.
+    """
+
+    context: BatchContext
+    request: VerifyRequest
+    schema_texts: SchemaTexts
+    _batch: StartedBatch | None = None
+    _counts: dict[str, int] = field(default_factory=dict)
+    _progress: DrainProgress | None = None
+    _queue: PartQueue | None = None
+    _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
+    _gone: Mapping[TableId, str] = field(default_factory=dict)
+    _facts: dict[str, TopicFacts] = field(default_factory=dict)
+    _compared: dict[str, Bounds] = field(default_factory=dict)
+    _unread: dict[TableId, str] = field(default_factory=dict)
+    _unreadable: list[UnreadableRecords] = field(default_factory=list)
+
+    def compare(self) -> RoundOutcome:
+        """Compare, and return what was found; the lock of the stream is free then."""
+        context = self.context
+        ledger = context.job.latest()
+        start = ledger.end()
+        if start is None:
+            raise StateError("a verification cannot begin while a batch is incomplete", retriable=True)
+        require_recorded_history(context.cfg, ledger)
+        schema_state = load_schema_state(
+            context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
+        )
+        names = choose_tables(self.request.tables, [t for t in schema_state.tables if context.cfg.captures(t)])
+        tasks = self._task_count()
+        tables = compared_tables(context.cfg, names, schema_state.tables)
+        buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
+        columns = {compared.number: compared.columns for compared in tables.values()}
+        rules = self._history_rules(tables.values()) if self.request.history else {}
+        # TiCDC's dispatchers may choose partitions by the time or by any column.
+        moving = frozenset(c.number for c in tables.values() if context.cfg.is_ticdc or not c.own_key)
+        barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
+
+        def lead(stage_ended: threading.Event) -> None:
+            self._lead(barrier, ledger, names, schema_state)
+
+        inputs = VerifyInputs(
+            WriterInputs(schema_state, new_run_id(), server_variables(context.conn)),
+            tuple(names),
+            buckets,
+            self.request.sample_percent,
+            context.cfg[F.VERIFY_ROWS_PER_SECOND],
+            tasks,
+            frozenset(rules),
+            columns,
+        )
+        results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
+            run_verify_task,
+            StageLeader(context.cfg, barrier, lead, "the driver of a verification failed", BARRIER_TIMEOUT_S),
+            inputs,
+            self._handlers(barrier),
+            Shuffle(
+                buckets,
+                _ReduceBucket(most_found(context.cfg, self.request), rules, CarriedRowComparison(columns), moving),
+            ),
+        )
+        return self._outcome(merge_results(results, most_found(context.cfg, self.request)))
+
+    def _task_count(self) -> int:
+        parallelism = self.context.cfg[F.SNAPSHOT_PARALLELISM]
+        slots = self.context.runner.slots(parallelism)
+        return max(1, min(parallelism or slots, slots))
+
+    def _bucket_count(self, topics: Iterable[str], names: Sequence[TableId], tasks: int) -> int:
+        """Return the number of buckets, from the number of rows and records that are expected."""
+        records = sum(end - first for topic in topics for first, end in self._bounds(topic).values())
+        rows = sum(estimated_rows(self.context.conn, name) for name in names)
+        return min(MAX_BUCKETS, max(tasks, math.ceil((records + rows) / ENTRIES_PER_BUCKET)))
+
+    def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Return first offset and end of a topic's partitions; none where the stream has not written to it yet."""
+        recorded = self.context.job.latest().topics.get(topic)
+        admin = make_admin(self.context.cfg.kafka_settings())
+        return {} if recorded is None else end_offsets(admin, topic, range(recorded.partitions), stable=True)
+
+    def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
+        return [
+            barrier.handler(READY),
+            barrier.handler(OPENED),
+            barrier.handler(COMPARE),
+            PROGRESS.handled_by(lambda task, report: self._required_progress().update(task, report)),
+            # The batch is continued, and shortened, by a drain.
+            SCHEMA_REFUSED.handled_by(lambda task, refusal: EMPTY),
+            self.schema_texts.handler(),
+            NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
+            RECORDS_UNREADABLE.handled_by(self._add_unreadable),
+            TABLE_UNREAD.handled_by(self._add_unread),
+        ]
+
+    def _required_progress(self) -> DrainProgress:
+        assert self._progress is not None  # a task writes after it was released from OPENED
+        return self._progress
+
+    def _required_queue(self) -> PartQueue:
+        assert self._queue is not None  # a task reads after it was released from COMPARE
+        return self._queue
+
+    def _add_unreadable(self, task: int, report: UnreadableRecords) -> EmptyMessage:
+        self._unreadable.append(report)
+        return EMPTY
+
+    def _add_unread(self, task: int, report: UnreadTable) -> EmptyMessage:
+        self._unread[TableId(report.db, report.table)] = report.reason
+        return EMPTY
+
+    def _note_batch(self, batch: StartedBatch) -> None:
+        self._batch, self._progress = batch, DrainProgress(batch.plan, self.context.log)
+
+    def _lead(
+        self, barrier: TaskBarrier, ledger: LedgerState, names: Sequence[TableId], start_schema: SchemaState
+    ) -> None:
+        """Take the tasks from one point of their barrier to the next, while their stage runs."""
+        context = self.context
+        begin_view_batch(context, barrier, ledger, names, start_schema, "a verification", self._note_batch)
+        batch, progress = self._batch, self._progress
+        assert batch is not None and progress is not None
+        try:
+            barrier.wait(COMPARE, unlimited=True)
+            self._counts = finish_batch(context.job, context.cfg, batch)
+        except CdcError as error:
+            context.job.write_outcome(batch.plan, error=error)
+            raise
+        context.log(progress.summary(self._counts, context.job.native_counts.text()))
+        context.require_lock()
+        context.job.write_outcome(batch.plan, counts=self._counts)
+        self._queue = self._fill_queue(names, batch.plan)
+        # The ids of schemas are ledger records, which a run without its lock does not write.
+        context.job.register_schemas(compared.table for compared in self._tables.values())
+        context.log("the stream goes on: other runs may drain while tables and topics are compared")
+        context.release_lock()
+        barrier.release(COMPARE, EMPTY)
+
+    def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
+        """Return the parts to read: the tables' chunks, and the topics' records up to now, all of the views' past."""
+        context = self.context
+        state = load_schema_state(context.cfg, until=plan.end, epoch=plan.epoch + 1, cache=context.job.history_cache)
+        self._tables = compared_tables(context.cfg, names, state.tables)
+        self._gone = {n: table_topic_name(context.cfg, n) for n in names if n not in self._tables}
+        for name in self._gone:
+            context.log(f"verification: {name} was dropped or renamed meanwhile")
+        ranges = []
+        for topic in sorted({compared.topic for compared in self._tables.values()}):
+            bounds = self._compared[topic] = self._bounds(topic)
+            self._facts[topic] = self._topic_facts(topic, bounds)
+            ranges += topic_ranges(topic, bounds)
+        chunk_rows = context.cfg[F.SNAPSHOT_CHUNK_ROWS]
+        chunks = [
+            chunk
+            for compared in self._tables.values()
+            for chunk in split_table(context.conn, compared.table, chunk_rows)
+        ]
+        context.log(
+            f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "
+            f"{sum(part.end - part.start for part in ranges):,} offsets of {len(self._facts)} topic(s)"
+        )
+        return PartQueue(chunks, ranges, context.log)
+
+    def _history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
+        """Return what holds for the events of each table that have the row's key; TiCDC's say too little for that."""
+        cfg = self.context.cfg
+        if cfg.is_ticdc:
+            return {}
+        sharing = Counter(compared.topic for compared in tables)
+        admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
+        for compared in tables:
+            config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
+            compacted = config is None or "compact" in config.get("cleanup.policy", "")
+            # A tombstone does not name its table.
+            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1
+            rules[compared.number] = HistoryRules(bool(tombstones), complete=not compacted)
+        return rules
+
+    def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
+        lost = sum(first for first, _ in bounds.values())
+        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
+        return TopicFacts(lost, config is None or deletes_old_records(config))
+
+    def _outcome(self, found: BucketResult) -> RoundOutcome:
+        context, batch = self.context, self._batch
+        assert batch is not None
+        unjudged = {
+            name: unjudged_kinds(context.cfg, name, self._facts[compared.topic])
+            for name, compared in self._tables.items()
+        }
+        comparison = TopicComparison(
+            tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable, self._gone
+        )
+        return RoundOutcome(
+            batch.plan.end,
+            build_verdicts(comparison, self.request),
+            collect_suspects(self._tables.values(), found.found, unjudged, self._compared),
+            self._counts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ReduceBucket:
+    """Compare the entries of one bucket."""
+
+    max_found: int
+    rules: Mapping[int, HistoryRules]
+    compare: CarriedRowComparison
+    moving: frozenset[int]
+
+    def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
+        fold = BucketFold(self.compare, self.max_found, self.rules, self.moving)
+        fold.add(read_entries(blocks))
+        return fold.result()
