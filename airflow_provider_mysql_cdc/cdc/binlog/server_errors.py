@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 DUMP_ERROR = 1236
 PARSE_ERROR = 1064
 TLS_ERROR = 2026
+QUERY_TIMEOUT = 3024
 
 
 class ErrorTemplate(NamedTuple):
@@ -188,7 +189,7 @@ _BY_CODE: dict[int, ErrorTemplate] = {
     **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3168, 3169, 4031), _LOST),
     TLS_ERROR: _TLS,
     1205: _LOCK_TIMEOUT,
-    3024: _QUERY_TIMEOUT,
+    QUERY_TIMEOUT: _QUERY_TIMEOUT,
     1381: _NO_BINLOG,
     1220: _PURGED,
     1373: _PURGED,

@@ -15,6 +15,17 @@ VERIFY_ROWS_PER_SECOND: Field[int] = Field(
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )
+VERIFY_MAX_EXECUTION_TIME_MS: Field[int] = Field(
+    "verify.max.execution.time.ms",
+    parse_value.integer(0),
+    0,
+    "Longest time in milliseconds that one SELECT of a verification or repair may take until its last row is sent; "
+    "then the server ends it, and the task fails. 0 for no limit.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
 REPAIR_MAX_ROWS: Field[int] = Field(
     "repair.max.rows",
     parse_value.integer(1),

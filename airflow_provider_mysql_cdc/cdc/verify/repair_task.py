@@ -35,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity, RepairWriter
 from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable, SuspectJudge
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
+from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import COMPARE
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -143,7 +144,8 @@ class _RepairTask:
         Args:
             unreadable: Why tables cannot be read in the view.
         """
-        judged, outcomes = self._judge(unreadable)
+        with time_limit(self.cfg, self.conn):
+            judged, outcomes = self._judge(unreadable)
         report = RepairReport(outcomes)
         if self.inputs.dry_run or report.confirmed > self.inputs.max_rows:
             return report
@@ -214,7 +216,7 @@ class _RepairTask:
         try:
             difference = difference_in_view(self.conn, compared.table)
         except (SchemaMismatchError, SourceError) as error:
-            if isinstance(error, SourceConnectionError):
+            if isinstance(error, SourceConnectionError) or is_time_limit(error):
                 raise
             return error.why
         return f"its structure differs from the server's: {difference}" if difference else ""

@@ -50,6 +50,7 @@ from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
+from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
@@ -244,12 +245,13 @@ class VerifyRound:
             bounds = self._compared[topic] = self._bounds(topic)
             self._facts[topic] = self._topic_facts(topic, bounds)
             ranges += topic_ranges(topic, bounds)
-        chunk_rows = context.cfg[F.SNAPSHOT_CHUNK_ROWS]
-        chunks = [
-            chunk
-            for compared in self._tables.values()
-            for chunk in split_table(context.conn, compared.table, chunk_rows)
-        ]
+        chunk_rows = rows_per_query(context.cfg, self._task_count())
+        with time_limit(context.cfg, context.conn):
+            chunks = [
+                chunk
+                for compared in self._tables.values()
+                for chunk in split_table(context.conn, compared.table, chunk_rows)
+            ]
         context.log(
             f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "
             f"{sum(part.end - part.start for part in ranges):,} offsets of {len(self._facts)} topic(s)"

@@ -48,6 +48,7 @@ from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
+from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
@@ -114,7 +115,8 @@ def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iter
                 retriable=True,
             )
         tables = compared_tables(cfg, inputs.tables, state.tables, inputs.columns)
-        yield from _PartReader(cfg, plan, index, conn, channel, inputs, tables, view.unreadable).run()
+        with time_limit(cfg, conn):
+            yield from _PartReader(cfg, plan, index, conn, channel, inputs, tables, view.unreadable).run()
 
 
 def compared_tables(
@@ -234,7 +236,7 @@ class _PartReader:
         try:
             difference = difference_in_view(self.conn, compared.table)
         except (SchemaMismatchError, SourceError) as error:
-            if isinstance(error, SourceConnectionError):
+            if isinstance(error, SourceConnectionError) or is_time_limit(error):
                 raise
             return error.why
         return f"its structure differs from the server's: {difference}" if difference else ""
