@@ -1,0 +1,361 @@
+"""SQL expressions of single values as the encoders write them in JSON, by family of types and by mode.
+
+Each expression is of a value that is not NULL, and gives what ``text_renderers`` makes of the value that SELECT gives.
+Where the encoder refuses a value, it is NULL or gives a text that no record has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChange, ValueChangeKind
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.table import Column, quote_name
+from airflow_provider_mysql_cdc.cdc.verify.sql_literals import sql_literal
+
+_EPOCH_DAY, _EPOCH_SECOND = 719_528, 62_167_219_200
+"""TO_DAYS and TO_SECONDS of 1970-01-01."""
+_MILLIS, _MICROS, _NANOS = 1000, 1_000_000, 1_000_000_000
+_FIRST_NANOS, _LAST_NANOS = "1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775"
+"""The first and the last microsecond that int64 holds in nanoseconds."""
+_MAX_EXACT_DIGITS = 18
+"""Digits of a DECIMAL that BIGINT holds."""
+_BASE64_LINE_BYTES = 57
+"""TO_BASE64 begins a new line after 76 characters (MySQL 9.7 manual, "String Functions")."""
+_TRUNCATIONS = frozenset({ValueChangeKind.TRUNCATE_TEXT, ValueChangeKind.TRUNCATE_BYTES})
+
+
+class SqlValue(NamedTuple):
+    """Hold the expression of a value.
+
+    Args:
+        name: The column in SQL.
+        sql: The expression.
+        quoted: Whether the text stands between quotes, which the expression does not give.
+    """
+
+    name: str
+    sql: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRequest:
+    """Describe a column whose expression is wanted.
+
+    Args:
+        column: The column.
+        options: Modes.
+        null: JSON text of NULL, as SQL.
+        change: How values are changed, or None; a constant is none of its columns' expressions.
+    """
+
+    column: Column
+    options: DecoderOptions
+    null: str
+    change: ValueChange | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the column in SQL."""
+        return quote_name(self.column.name)
+
+    def value(self, sql: str, *, quoted: bool = False) -> SqlValue:
+        """Return the value that an expression gives."""
+        return SqlValue(self.name, sql, quoted)
+
+    def cut(self, sql: str) -> str:
+        """Return an expression of text or bytes, cut where a rule says so.
+
+        LEFT counts characters and the rule counts UTF-16 units, so more may be left of characters above U+FFFF; what is
+        then equal to the text of a record is so only where the record's text is not cut either.
+
+        Args:
+            sql: The expression.
+        """
+        return sql if self.change is None else f"LEFT({sql}, {self.change.length or 0})"
+
+    def zero(self, epoch: str) -> str:
+        """Return the text of MySQL's zero dates (TYPE-53), as SQL.
+
+        Args:
+            epoch: The JSON text in a column that is NOT NULL.
+        """
+        return self.null if self.column.nullable else sql_literal(epoch)
+
+
+def value_parts(request: SqlRequest) -> SqlValue | None:
+    """Return the expression of a column's values; None if there is none.
+
+    Args:
+        request: The column.
+    """
+    build = _EXPRESSIONS.get(request.column.family)
+    if build is None:
+        return None
+    if request.change is not None and (
+        request.change.kind not in _TRUNCATIONS or request.column.family not in _CUT_FAMILIES
+    ):
+        return None
+    return build(request)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _plain_number(request: SqlRequest) -> str:
+    # A sum has not the zeros that ZEROFILL adds to the column's text.
+    return f"({request.name} + 0)" if request.column.zerofill else request.name
+
+
+def _integer(request: SqlRequest) -> SqlValue:
+    column, name = request.column, request.name
+    if (test := request.options.boolean_test(column)) is not None:
+        return request.value(f"IF({name} {test}, 'true', 'false')")
+    if column.mysql_type.width != 8 or not column.unsigned:
+        return request.value(_plain_number(request))
+    if request.options.bigint_unsigned_mode == "precise":
+        return request.value(_base64_of_number(name, name, 0, 9, unsigned=True), quoted=True)
+    return request.value(f"CAST({name} AS SIGNED)")
+
+
+def _base64_of_number(number: str, column: str, scale: int, most_bytes: int, *, unsigned: bool) -> str:
+    """Return the expression of Base64 of a number's shortest two's complement.
+
+    HEX gives the 16 digits of a negative number, and no leading zeros of others.
+
+    Args:
+        number: Expression of the number.
+        column: Expression of the number divided by a power of ten.
+        scale: The exponent.
+        most_bytes: Bytes of the longest number.
+        unsigned: Whether it is never negative.
+    """
+    cases = []
+    for size in range(1, most_bytes):
+        high = (1 << 8 * size - 1) - 1
+        last, first = Decimal(high).scaleb(-scale), Decimal(~high).scaleb(-scale)
+        test = f"<= {last:f}" if unsigned else f"BETWEEN {first:f} AND {last:f}"
+        cases.append(f"WHEN {column} {test} THEN {2 * size}")
+    digits = 2 * most_bytes
+    size_case = f"CASE {' '.join(cases)} ELSE {digits} END" if cases else str(digits)
+    return f"TO_BASE64(UNHEX(RIGHT(LPAD(HEX({number}), {max(16, digits)}, '0'), {size_case})))"
+
+
+def _decimal(request: SqlRequest) -> SqlValue | None:
+    column, name, mode = request.column, request.name, request.options.decimal_mode
+    if mode == "string":
+        return request.value(_plain_number(request), quoted=True)
+    digits, scale = column.length or 10, column.scale or 0
+    if mode != "precise" or digits > _MAX_EXACT_DIGITS:
+        return None
+    number = f"CAST({name} * {10**scale} AS SIGNED)"
+    most_bytes = ((10**digits - 1).bit_length() >> 3) + 1
+    return request.value(_base64_of_number(number, name, scale, most_bytes, unsigned=False), quoted=True)
+
+
+def _bit(request: SqlRequest) -> SqlValue:
+    bits = request.column.length or 1
+    if bits == 1:
+        return request.value(f"IF({request.name}, 'true', 'false')")
+    # MySQL has the highest byte first, records the lowest (TYPE-05).
+    numbers = ", ".join(f"{request.name} >> {shift} & 255" for shift in range(0, bits, 8))
+    return request.value(f"TO_BASE64(CHAR({numbers}))", quoted=True)
+
+
+def _year(request: SqlRequest) -> SqlValue:
+    return request.value(f"({request.name} + 0)")
+
+
+# -- text and bytes --------------------------------------------------------------------------------------------------
+
+
+def _text(request: SqlRequest) -> SqlValue | None:
+    charset = request.column.charset or "utf8mb4"
+    if charset == "binary":
+        return _bytes(request)
+    return _quoted_text(request, charset)
+
+
+def _members(request: SqlRequest) -> SqlValue | None:
+    charset = request.column.charset or "utf8mb4"
+    return None if charset == "binary" else _quoted_text(request, charset)
+
+
+def _quoted_text(request: SqlRequest, charset: str) -> SqlValue:
+    text = request.name if charset == "utf8mb4" else f"CONVERT({request.name} USING utf8mb4)"
+    return request.value(f"JSON_QUOTE({request.cut(text)})")
+
+
+def _bytes(request: SqlRequest) -> SqlValue | None:
+    cuts_bytes = request.change is not None and request.change.kind is ValueChangeKind.TRUNCATE_BYTES
+    data = request.cut(request.name) if cuts_bytes else request.name
+    text = _BINARY_TEXTS[request.options.binary_mode](data, _most_bytes(request.column))
+    return request.value(text if cuts_bytes else request.cut(text), quoted=True)
+
+
+def _most_bytes(column: Column) -> int | None:
+    """Return the most bytes of a value where its declaration says so."""
+    return (column.length or 1) if column.type_name in ("BINARY", "VARBINARY", "CHAR", "VARCHAR") else None
+
+
+def _base64(data: str, most_bytes: int | None) -> str:
+    text = f"TO_BASE64({data})"
+    is_one_line = most_bytes is not None and most_bytes <= _BASE64_LINE_BYTES
+    return text if is_one_line else f"REPLACE({text}, {sql_literal(chr(10))}, '')"
+
+
+def _base64_url(data: str, most_bytes: int | None) -> str:
+    return f"REPLACE(REPLACE({_base64(data, most_bytes)}, '+', '-'), '/', '_')"
+
+
+def _hex(data: str, most_bytes: int | None) -> str:
+    return f"LOWER(HEX({data}))"
+
+
+_BINARY_TEXTS: dict[str, Callable[[str, int | None], str]] = {
+    "bytes": _base64,
+    "base64": _base64,
+    "base64-url-safe": _base64_url,
+    "hex": _hex,
+}
+
+
+# -- dates and times -------------------------------------------------------------------------------------------------
+
+
+def _dates(
+    request: SqlRequest, day: str, zero: str, text: Callable[[str], str], within: str = "", beyond: str = ""
+) -> str:
+    """Return the expression of a date in all its cases; NULL for a day that the calendar does not have.
+
+    TO_DAYS counts days of the proleptic Gregorian calendar; it is NULL, or that of another day, for a day, month or
+    year 0 and for days that only ALLOW_INVALID_DATES accepts.
+
+    Args:
+        request: The column.
+        day: Expression of its day.
+        zero: Text of a date with a year, month or day 0, as SQL.
+        text: Returns the expression of the text of a date.
+        within: Condition of the dates that the mode can hold; empty if it holds all.
+        beyond: Text of other dates, as SQL; empty where the encoder refuses them.
+    """
+    name, adjusts = request.name, request.options.time_adjuster
+    is_day = f"FROM_DAYS(TO_DAYS({name})) = {day}"
+    first = "0100-01-01" if adjusts else "0001-01-01"
+    limit = f" AND {within}" if within else ""
+    cases = [
+        (f"{name} >= '{first}' AND {is_day}{limit}", text(name)),
+        (f"YEAR({name}) = 0 OR MONTH({name}) = 0 OR DAYOFMONTH({name}) = 0", zero),
+    ]
+    if adjusts:
+        years = f"IF(YEAR({name}) < 70, 2000, 1900)"
+        cases.append((f"{name} < '{first}' AND {is_day}", text(f"DATE_ADD({name}, INTERVAL {years} YEAR)")))
+    if beyond:
+        cases.append((is_day, beyond))
+    return f"CASE {' '.join(f'WHEN {test} THEN {result}' for test, result in cases)} END"
+
+
+def _date(request: SqlRequest) -> SqlValue:
+    is_iso = request.options.time_mode == "isostring"
+    zero = request.zero('"1970-01-01Z"' if is_iso else "0")
+
+    def text(date: str) -> str:
+        return _iso(date) if is_iso else f"TO_DAYS({date}) - {_EPOCH_DAY}"
+
+    return request.value(_dates(request, request.name, zero, text))
+
+
+def _datetime(request: SqlRequest) -> SqlValue:
+    mode, digits, day = request.options.time_mode, request.column.length or 0, f"DATE({request.name})"
+    if mode == "isostring":
+        zero = request.zero('"1970-01-01T00:00:00Z"')
+        return request.value(_dates(request, day, zero, lambda date: _iso(_trimmed(_with_t(date), digits))))
+    unit = datetime_unit(mode, digits)
+
+    def text(date: str) -> str:
+        return f"(TO_SECONDS({date}) - {_EPOCH_SECOND}) * {unit}{_fraction(date, digits, unit)}"
+
+    within, beyond = "", ""
+    if unit == _NANOS:
+        within = f"{request.name} BETWEEN '{_FIRST_NANOS}' AND '{_LAST_NANOS}'"
+        beyond = request.null if request.column.nullable else ""
+    return request.value(_dates(request, day, request.zero("0"), text, within, beyond))
+
+
+def _timestamp(request: SqlRequest) -> SqlValue:
+    digits = request.column.length or 0
+    text = _with_t(request.name)
+    if request.options.trims_timestamps:
+        text = _trimmed(text, digits)
+    zero = request.zero('"1970-01-01T00:00:00Z"')
+    return request.value(f"IF(YEAR({request.name}) = 0, {zero}, {_iso(text)})")
+
+
+def _time(request: SqlRequest) -> SqlValue:
+    mode, digits, name = request.options.time_mode, request.column.length or 0, request.name
+    if mode in TIMES_OF_DAY:
+        return _time_of_day(request, digits)
+    unit = time_unit(mode, digits)
+    fraction = _fraction(name, digits, unit)
+    if fraction:
+        # MICROSECOND has no sign.
+        fraction = f" + IF({name} < TIME'00:00:00', -1, 1) * ({fraction.removeprefix(' + ')})"
+    return request.value(f"(TIME_TO_SEC({name}) * {unit}{fraction})")
+
+
+def _time_of_day(request: SqlRequest, digits: int) -> SqlValue:
+    name = request.name
+    if request.options.time_mode == "isostring":
+        test = f"{name} >= TIME'00:00:00' AND {name} < TIME'24:00:00'"
+        text = _iso(_trimmed(name, digits))
+    else:
+        test = f"{name} BETWEEN TIME'00:00:00' AND TIME'24:00:00'"
+        text = f"TIME_TO_SEC({name}) * {_MILLIS}{_fraction(name, digits, _MILLIS)}"
+    beyond = f" ELSE {request.null}" if request.column.nullable else ""
+    return request.value(f"CASE WHEN {test} THEN {text}{beyond} END")
+
+
+def _fraction(value: str, digits: int, unit: int) -> str:
+    """Return the expression of a fraction in units, with a plus before it; empty where the column has none."""
+    if not digits:
+        return ""
+    microseconds = f" + MICROSECOND({value})"
+    if unit == _MICROS:
+        return microseconds
+    return f"{microseconds} * {unit // _MICROS}" if unit > _MICROS else f"{microseconds} DIV {_MICROS // unit}"
+
+
+def _with_t(value: str) -> str:
+    return f"REPLACE({value}, ' ', 'T')"
+
+
+def _trimmed(text: str, digits: int) -> str:
+    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))" if digits else text
+
+
+def _iso(text: str) -> str:
+    return f"CONCAT('\"', {text}, 'Z\"')"
+
+
+_EXPRESSIONS: dict[Family, Callable[[SqlRequest], SqlValue | None]] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _decimal,
+    Family.BIT: _bit,
+    Family.YEAR: _year,
+    Family.TEXT: _text,
+    Family.BYTES: _bytes,
+    Family.ENUM: _members,
+    Family.SET: _members,
+    Family.DATE: _date,
+    Family.DATETIME: _datetime,
+    Family.TIMESTAMP: _timestamp,
+    Family.TIME: _time,
+}
+"""FLOAT, DOUBLE and JSON are printed otherwise by the server than in records, spatial values and vectors not at all."""
+_CUT_FAMILIES = frozenset({Family.TEXT, Family.BYTES, Family.ENUM, Family.SET})
