@@ -61,8 +61,8 @@ def verify_params() -> dict[str, Param]:
             False,
             type="boolean",
             title="Fail on differences",
-            description="Fail the task if differences are left or a table could not be read; otherwise it succeeds, and its "
-            "result has the counts.",
+            description="Fail the task if differences are left or a table could not be read; otherwise it succeeds, "
+            "and its result has the counts.",
         ),
     }
 
