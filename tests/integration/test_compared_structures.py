@@ -77,22 +77,111 @@ def test_a_wrong_structure_is_corrected_before_rows_come(
     assert afters(pipeline) == [row(1)]
 
 
-def test_a_statement_that_is_skipped_because_it_was_not_understood_is_compared(
-    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def skip_renames(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline) -> None:
+    """Let the parser not understand RENAME COLUMN, and skip what is not understood."""
     apply_ddl = ddl_events.apply_ddl
 
     def understand_less(state: Any, sql: str, *args: Any) -> DdlResult:
         if "RENAME COLUMN" in sql:
-            raise DdlParseError("a statement was not understood", where=sql)
+            raise DdlParseError("a statement was not understood", where=sql, why="RENAME is unknown")
         return apply_ddl(state, sql, *args)
 
     pipeline.properties["schema.history.internal.skip.unparseable.ddl"] = "true"
+    pipeline.properties["notification.sink.topic.name"] = pipeline.properties["topic.prefix"] + ".notes"
+    pipeline.properties["notification.enabled.channels"] = "sink"
     monkeypatch.setattr(ddl_events, "apply_ddl", understand_less)
+
+
+def skipped_notes(pipeline: Pipeline) -> list[Any]:
+    notes = [payload(record.value) for record in pipeline.read(pipeline.properties["notification.sink.topic.name"])]
+    return [note for note in notes if note["aggregate_type"] == "Skipped Statement"]
+
+
+@pytest.mark.req("SCH-09", "FAULT-15")
+def test_a_statement_that_is_skipped_because_it_was_not_understood_is_told_and_compared(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_renames(monkeypatch, pipeline)
     execute(root, SWAP.format(database))
-    pipeline.drain()
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.counts[f"{database} (skipped statements)"] == 1
     assert len(lines(pipeline, "differs from the server's")) == 1
+    (line,) = lines(pipeline, "was not understood and is skipped")
+    assert "RENAME is unknown" in line and SWAP.format(database) in line and "binlog." in line
+    (note,) = skipped_notes(pipeline)
+    assert note["type"] == "SKIPPED" and note["additional_data"]["statement"] == SWAP.format(database)
+    assert note["additional_data"]["position"] == note["id"] and note["id"] in line
     insert(root, database, 1)
+    pipeline.drain()
+    assert afters(pipeline) == [row(1)]
+
+
+@pytest.mark.req("SCH-09", "FAULT-15")
+@pytest.mark.parametrize("writers", ["1", "3"])
+def test_rows_behind_a_skipped_statement_wait_until_its_table_is_compared(
+    writers: str, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_renames(monkeypatch, pipeline)
+    pipeline.properties["drain.writers"] = writers
+    execute(root, f"CREATE TABLE `{database}`.other (id INT PRIMARY KEY)")
+    execute(root, f"INSERT INTO `{database}`.t VALUES (1, 10, 100)")
+    execute(root, SWAP.format(database), f"INSERT INTO `{database}`.other VALUES (1)")
+    insert(root, database, 2)
+    execute(root, f"INSERT INTO `{database}`.other VALUES (2)")
+    with pytest.raises(SchemaMismatchError, match="come behind a statement that was skipped") as caught:
+        pipeline.drain()
+    assert caught.value.can_retry and "binlog_row_metadata=FULL" in caught.value.remedy
+    assert afters(pipeline) == [row(1)]
+    pipeline.drain()
+    assert afters(pipeline) == [row(1), row(2)]
+    assert sorted(payload(record.value)["after"]["id"] for record in pipeline.records("other")) == [1, 2]
+    assert len(skipped_notes(pipeline)) == 1 and duplicates(pipeline.records("other")) == []
+
+
+def test_rows_behind_a_skipped_statement_wait_for_a_server_that_cannot_be_asked(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_renames(monkeypatch, pipeline)
+    execute(root, SWAP.format(database))
+
+    def lost(*_: Any) -> Any:
+        raise SourceConnectionError("the server does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(structure_check, "_read_structures", lost)
+        pipeline.drain()
+        insert(root, database, 1)
+        for _ in range(2):
+            with pytest.raises(SchemaMismatchError, match="come behind a statement that was skipped"):
+                pipeline.drain()
+    assert afters(pipeline) == []
+    pipeline.drain()
+    assert afters(pipeline) == [row(1)]
+
+
+def test_rows_behind_a_skipped_statement_are_never_written_if_a_later_one_hides_the_structure(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_renames(monkeypatch, pipeline)
+    execute(root, SWAP.format(database))
+    insert(root, database, 1)
+    execute(root, f"ALTER TABLE `{database}`.t DROP COLUMN credit")
+    for _ in range(2):
+        with pytest.raises(SchemaMismatchError, match="come behind a statement that was skipped") as caught:
+            pipeline.drain()
+    assert afters(pipeline) == [] and "Snapshot again" in caught.value.remedy
+
+
+def test_rows_that_name_their_columns_need_not_wait(
+    pipeline: Pipeline, stack: Any, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_renames(monkeypatch, pipeline)
+    execute(root, SWAP.format(database), "SET GLOBAL binlog_row_metadata = FULL")
+    try:
+        with connection(stack) as conn:
+            insert(conn, database, 1)
+    finally:
+        execute(root, "SET GLOBAL binlog_row_metadata = MINIMAL")
     pipeline.drain()
     assert afters(pipeline) == [row(1)]
 

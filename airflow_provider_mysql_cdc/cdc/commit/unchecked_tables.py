@@ -22,11 +22,13 @@ class UncheckedTable:
         table: The table.
         where: ``file:position`` of the first statement that touched it.
         has_rows: Whether rows without names of columns came after it.
+        skipped: Whether that statement was not understood and skipped, so that the structure may be wrong.
     """
 
     table: TableId
     where: str
     has_rows: bool = False
+    skipped: bool = False
 
     def ledger_key(self) -> str:
         """Return the key of its ledger record."""
@@ -34,7 +36,8 @@ class UncheckedTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"db": self.table.db, "table": self.table.table, "where": self.where, "rows": self.has_rows}
+        optional = {"skipped": True} if self.skipped else {}
+        return {"db": self.table.db, "table": self.table.table, "where": self.where, "rows": self.has_rows} | optional
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> UncheckedTable:
@@ -44,7 +47,8 @@ class UncheckedTable:
             DamagedRecordError: It is something else.
         """
         record = Members(data)
-        return cls(TableId(record.text("db"), record.text("table")), record.text("where"), record.flag("rows"))
+        table = TableId(record.text("db"), record.text("table"))
+        return cls(table, record.text("where"), record.flag("rows"), record.flag("skipped", False))
 
 
 def unchecked_tables(ledger: LedgerState) -> dict[TableId, UncheckedTable]:

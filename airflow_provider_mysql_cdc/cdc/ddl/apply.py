@@ -86,11 +86,13 @@ class DdlResult:
         state: Structures after it; the same object as before when nothing changed.
         changes: What it did, in order.
         kind: "ignored" when the statement is no matter of structures.
+        skipped: Why the statement was not understood, if it was skipped as the configuration says; otherwise empty.
     """
 
     state: SchemaState
     changes: tuple[TableChange, ...]
     kind: Literal["ignored", "applied"]
+    skipped: str = ""
 
 
 def apply_ddl(state: SchemaState, sql: str, context: DdlContext, captures: CapturePredicate | None = None) -> DdlResult:

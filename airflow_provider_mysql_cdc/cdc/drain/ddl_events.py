@@ -162,7 +162,7 @@ class DdlEventHandler:
             raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200]) from error
         except DdlParseError as error:
             if self._cfg[F.SKIP_UNPARSEABLE_DDL]:
-                return DdlResult(state, (), "ignored")
+                return DdlResult(state, (), "ignored", error.why or error.what)
             raise DdlParseError(
                 error.what,
                 where=f"{where}, database {query.db or '(none)'}: {query.sql[:500]}",
@@ -204,7 +204,9 @@ class DdlEventHandler:
         """
         tables = {t for change in applied.changes if change.kind != "TRUNCATE" for t in (change.id, change.previous_id)}
         if not applied.changes and self._cfg[F.SKIP_UNPARSEABLE_DDL]:
-            tables |= set(classify_ddl(query.sql, self.context(query), self._cfg.captures).tables)
+            named = set(classify_ddl(query.sql, self.context(query), self._cfg.captures).tables)
+            # A statement that was skipped, and does not say which tables it is about, may be about any.
+            tables |= set(applied.state.tables) if applied.skipped and not named else named
         return tuple(t for t in tables if t is not None and self._cfg.captures(t))
 
     def moved_row_tables(self, query: QueryEvent) -> tuple[TableId, ...]:

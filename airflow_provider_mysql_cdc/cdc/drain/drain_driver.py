@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHE
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
-from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_structures
+from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_skipped_tables, check_structures
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -231,6 +231,8 @@ def _run_batch(
     other_work: OtherWork,
     heartbeat_timer: HeartbeatTimer,
 ) -> BatchResult:
+    if cfg[F.SKIP_UNPARSEABLE_DDL]:
+        check_skipped_tables(cfg, job, log)
     batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
     other_work.run_before_writers(cfg, job, batch.ledger, log)
     batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log, heartbeat_timer)

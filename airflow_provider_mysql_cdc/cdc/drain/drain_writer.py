@@ -22,8 +22,10 @@ from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committ
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.rolled_back import require_no_rows
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
+from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import skipped_notification, skipped_warning
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
@@ -204,6 +206,8 @@ class DrainWriter:
         if keyword.startswith("XA"):
             self._xa_statement(event, sql)
             return
+        if keyword.startswith("ROLLBACK"):
+            require_no_rows(self.position, sql, event)
         if keyword.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
             self._end_transaction(event)
             return
@@ -279,7 +283,12 @@ class DrainWriter:
         changed = applied.state is not self.state
         if changed:
             self._replace_state(applied.state, event, applied.changes)
-        self._note_touched(self.ddl_events.touched_tables(applied, query), where)
+        touched = self.ddl_events.touched_tables(applied, query)
+        self._note_touched(touched, where, skipped=bool(applied.skipped))
+        if applied.skipped:
+            self.routes.on_skipped_statement(touched, where)
+            self._forget_learned_tables()
+            self._report_skipped(applied.skipped, touched, query, where)
         if self.context.window_keys is not None:
             self.context.window_keys.on_statement(applied.changes, event, self.ddl_events.moved_row_tables(query))
         no_change = applied.kind == "ignored" and not changed
@@ -295,6 +304,16 @@ class DrainWriter:
             )
             for record in records:
                 self.output.produce_side(record)
+
+    def _report_skipped(self, why: str, touched: Sequence[TableId], query: ev.QueryEvent, where: str) -> None:
+        """Report a statement that was not understood."""
+        if self.context.index or self.position.statement_committed():
+            return
+        self.committer.note(skipped_warning(query, why, where), once=True)
+        self.output.counts.add_skipped_statement(touched[0].db if touched else query.db or "(none)")
+        notification = skipped_notification(self.context.cfg, query, why, where)
+        if notification is not None:
+            self.output.produce_side(notification)
 
     def _report_unlogged_changes(self, previous_state: SchemaState, query: ev.QueryEvent, where: str) -> None:
         """Report rows that a statement changed without row events, and request a snapshot if one is configured."""
@@ -359,10 +378,10 @@ class DrainWriter:
         self.routes.on_schema_change()
         self._forget_learned_tables()
 
-    def _note_touched(self, tables: Collection[TableId], where: str) -> None:
+    def _note_touched(self, tables: Collection[TableId], where: str, *, skipped: bool = False) -> None:
         """Note tables that a statement touched, whether or not it was found to change their structures."""
         if self.touched_tables is not None and tables:
-            self.touched_tables.on_statement(tables, where)
+            self.touched_tables.on_statement(tables, where, skipped=skipped)
             self.routes.on_correction()
             self._forget_learned_tables()
 

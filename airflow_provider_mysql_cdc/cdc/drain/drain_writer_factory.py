@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import skipped_before
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
@@ -137,7 +138,10 @@ def _table_routes(
         context.report_refusal(position.reached(tracker.text()).offset, error)
 
     note = partial(committer.note, once=True)
-    return TableRoutes(settings, shares, signals, context.window_keys, before_build, on_refused, touched_tables, note)
+    skipped = skipped_before(context.unchecked, context.plan.start)
+    return TableRoutes(
+        settings, shares, signals, context.window_keys, before_build, on_refused, touched_tables, note, skipped
+    )
 
 
 def _row_event_handler(

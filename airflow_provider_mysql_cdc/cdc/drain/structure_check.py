@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode.column_metadata import vector_dimensi
 from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
 from airflow_provider_mysql_cdc.cdc.drain.between_batches import correction_between_batches
+from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import can_end_at
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DdlParseError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
@@ -89,8 +90,42 @@ def check_structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, ledg
     Raises:
         SchemaMismatchError: Rows were decoded with another structure than the server's. The history is corrected.
     """
-    unchecked, end = unchecked_tables(ledger), ledger.end()
-    if not unchecked or end is None:
+    end = ledger.end()
+    if end is not None:
+        _check_structures_at(cfg, job, plan, end, unchecked_tables(ledger), log)
+
+
+def check_skipped_tables(cfg: ConnectorConfig, job: JobLedger, log: JobLog) -> None:
+    """Compare tables before a batch if a skipped statement touched one: its rows are refused until then.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger; no writer is running.
+        log: The job's log.
+
+    Raises:
+        SchemaMismatchError: As ``check_structures``.
+    """
+    ledger = job.latest()
+    unchecked, plan = unchecked_tables(ledger), ledger.plan
+    if plan is None or not any(table.skipped for table in unchecked.values()):
+        return
+    if (end := ledger.end()) is not None:
+        _check_structures_at(cfg, job, plan, end, unchecked, log)
+    elif plan.kind == "drain" and can_end_at(ledger, plan, plan.start):
+        # An earlier try has begun the batch and committed nothing of it.
+        _check_structures_at(cfg, job, replace(plan, epoch=plan.epoch - 1), plan.start, unchecked, log)
+
+
+def _check_structures_at(
+    cfg: ConnectorConfig,
+    job: JobLedger,
+    plan: BatchPlan,
+    end: BinlogOffset,
+    unchecked: Mapping[TableId, UncheckedTable],
+    log: JobLog,
+) -> None:
+    if not unchecked:
         return
     try:
         server = _read_structures(cfg, end, unchecked)
@@ -138,7 +173,7 @@ def _read_structures(
         if (
             not comparable(now, end)
             or compare_offsets(now, end) < 0
-            or range_bytes(conn, end, now) > MAX_SEARCHED_BYTES
+            or (range_bytes(conn, end, now) > MAX_SEARCHED_BYTES and not any(t.skipped for t in unchecked.values()))
         ):
             return {}
     touched = _touched_since(cfg, end, now, definitions.lower_case_table_names)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import check_rows, rows_header
@@ -18,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import (
     find_hidden_columns,
 )
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
+from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import unknown_structure_error
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
 from airflow_provider_mysql_cdc.cdc.drain.touched_tables import TouchedTables
@@ -69,6 +71,7 @@ class TableRoutes:
         on_refused: Called when records of a table version cannot be written as configured, with the error.
         touched_tables: Gets the tables of which rows come; None where another writer does that.
         note: Sends a line of text to the job's log, which has it once.
+        skipped: Tables that skipped statements touched, with ``file:position`` of the statement.
 
     Attributes:
         by_id: Routes by the table ids that TABLE_MAP events announced.
@@ -85,10 +88,11 @@ class TableRoutes:
         on_refused: Callable[[CdcError], None] = lambda error: None,
         touched_tables: TouchedTables | None = None,
         note: Callable[[str], None] = lambda text: None,
+        skipped: Mapping[TableId, str] = MappingProxyType({}),
     ) -> None:
         self._settings, self._shares, self._signals = settings, shares, signals
         self._window_keys, self._before_build, self._on_refused = window_keys, before_build, on_refused
-        self._touched_tables, self._note = touched_tables, note
+        self._touched_tables, self._note, self._skipped = touched_tables, note, dict(skipped)
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
@@ -101,6 +105,16 @@ class TableRoutes:
 
     def on_correction(self) -> None:
         """Check each cached route's structure before its next use; the ids in the statement stand for their tables."""
+        self._statements += 1
+
+    def on_skipped_statement(self, tables: Iterable[TableId], where: str) -> None:
+        """Refuse rows of tables from here on, unless they name their columns (``skipped_statements``).
+
+        Args:
+            tables: The tables that the statement may have changed.
+            where: ``file:position`` of the statement.
+        """
+        self._skipped.update(dict.fromkeys(tables, where))
         self._statements += 1
 
     def of_table_map(self, event: Event, state: SchemaState, correct: CorrectTable) -> TableRoute:
@@ -179,6 +193,8 @@ class TableRoutes:
         """Return whether a table still has the structure that a route was built for."""
         if state.tables.get(cached.route.table) is not cached.table_version:
             return False
+        if cached.route.table in self._skipped and not cached.has_names:
+            return False
         cached.statement_count = self._statements
         self._note_rows(cached)
         return True
@@ -247,6 +263,10 @@ class TableRoutes:
         if table is None:
             self._pass_unknown_table(table_id, event)
             return skipped_route(table_id, share)
+        if table_map.names is None and (statement := self._skipped.get(table_id)) is not None:
+            error = unknown_structure_error(table_id, event.where(), statement)
+            self._on_refused(error)
+            raise error
         if table_map.names is None and (text := unshown_members_warning(table, self.server_version())) is not None:
             self._note(text)
         try:

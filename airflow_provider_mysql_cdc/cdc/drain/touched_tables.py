@@ -27,16 +27,20 @@ class TouchedTables:
     ) -> None:
         self._topic, self._tables, self._side_records = ledger_topic, dict(unchecked), side_records
 
-    def on_statement(self, tables: Iterable[TableId], where: str) -> None:
+    def on_statement(self, tables: Iterable[TableId], where: str, *, skipped: bool = False) -> None:
         """Note the tables that a statement touched.
 
         Args:
             tables: The tables.
             where: ``file:position`` of the statement.
+            skipped: Whether it was not understood and skipped.
         """
         for table in tables:
-            if table not in self._tables:
-                self._put(UncheckedTable(table, where))
+            known = self._tables.get(table)
+            if known is None:
+                self._put(UncheckedTable(table, where, skipped=skipped))
+            elif skipped and not known.skipped:
+                self._put(replace(known, where=where, skipped=True))
 
     def on_rows(self, table: TableId) -> None:
         """Note that rows of a table come, whose events do not contain the names of its columns.

@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
 UNLOGGED_SUFFIX = " (changes without row events)"
+SKIPPED_STATEMENTS_SUFFIX = " (skipped statements)"
 
 
 @dataclass(slots=True)
@@ -18,7 +19,8 @@ class WriterCounts:
 
     Args:
         by_topic: Records by topic; rows left out count under a name of their own (``dead_letter.SKIPPED_SUFFIX``),
-            and so do statements that changed rows of a table without row events (``UNLOGGED_SUFFIX``).
+            and so do statements that changed rows of a table without row events (``UNLOGGED_SUFFIX``), and statements
+            of a database that were skipped (``SKIPPED_STATEMENTS_SUFFIX``).
         by_table: Of these the records of row events, by table (``TableId.path``).
         earlier_native: What the native kernel decoded in an earlier attempt.
         tally: Counts what the native kernel decodes in this one; None without the kernel.
@@ -68,6 +70,14 @@ class WriterCounts:
             table: The table, as ``database.table``.
         """
         self.add_side_record(table + UNLOGGED_SUFFIX)
+
+    def add_skipped_statement(self, database: str) -> None:
+        """Count a statement that was not understood and skipped.
+
+        Args:
+            database: The database of its tables, otherwise that of its session.
+        """
+        self.add_side_record(database + SKIPPED_STATEMENTS_SUFFIX)
 
     def add_nulled(self, topic: str, count: int) -> None:
         """Count values that are null in records because no type of the contract can hold them.

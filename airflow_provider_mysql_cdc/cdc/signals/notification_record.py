@@ -31,6 +31,8 @@ SIGNAL = "Signal"
 """Aggregate type of a signal other than a snapshot; Debezium has no such notifications."""
 UNLOGGED = "Unlogged Change"
 """Aggregate type of changes of rows without row events; Debezium does not report them."""
+SKIPPED_STATEMENT = "Skipped Statement"
+"""Aggregate type of statements that were not understood; Debezium writes them to its log only."""
 
 SIGNAL_ID = "signal_id"
 """Id of the signal that requested a blocking snapshot: such notifications have random ids, as in Debezium."""
@@ -124,7 +126,7 @@ def notification_record(
 
     Args:
         cfg: The connector's configuration.
-        aggregate_type: The subject: ``INCREMENTAL``, ``INITIAL``, ``SIGNAL`` or ``UNLOGGED``.
+        aggregate_type: The subject: ``INCREMENTAL``, ``INITIAL``, ``SIGNAL``, ``UNLOGGED`` or ``SKIPPED_STATEMENT``.
         type_: What happened.
         id_: Id of the signal that caused it, or an id of its own.
         additional_data: Members of ``additional_data`` other than the connector's name.
