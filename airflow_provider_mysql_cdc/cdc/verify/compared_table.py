@@ -15,6 +15,10 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_colu
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, RowIdentity, row_identity
+from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order, time_order
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
+from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class ComparedTable:
         carrier: Adds the forms of values to its rows.
         alone: Whether no other table's records can be in its topic; a tombstone does not name its table.
         unchanged: Whether ``columns`` are those of ``table``; otherwise rows have to carry their forms.
+        row_forms: Forms of the table's rows where their records do not say them and ``columns`` are others.
+        written: Completes events by the structure that they were written under; None where that is not wanted.
     """
 
     number: int
@@ -46,10 +52,32 @@ class ComparedTable:
     carrier: FormCarrier
     alone: bool
     unchanged: bool = True
+    row_forms: Forms | None = None
+    written: WrittenStructures | None = None
+
+    def completed(self, event: EventRecord) -> EventRecord:
+        """Return an event with what its record does not say, as far as it is known and wanted.
+
+        Args:
+            event: The event.
+        """
+        return event if self.written is None else self.written.complete(event)
+
+    def order_of(self, source: Row) -> int:
+        """Return a number by which events in several partitions are ordered; 0 where there is none.
+
+        Args:
+            source: The event's source block.
+        """
+        return source_order(source) if self.written is None or self.written.one_binlog else time_order(source)
 
 
 def compared_table(
-    cfg: ConnectorConfig, number: int, table: Table, columns: ComparedColumns | None = None
+    cfg: ConnectorConfig,
+    number: int,
+    table: Table,
+    columns: ComparedColumns | None = None,
+    versions: TableVersions | None = None,
 ) -> ComparedTable:
     """Return the description of a table.
 
@@ -58,9 +86,11 @@ def compared_table(
         number: Its number in the verification.
         table: Its structure.
         columns: Its columns as those have them who compare its rows; None for those of this structure.
+        versions: The structures that it has had; None where events are not told apart by them.
     """
     current = compared_columns(cfg, table)
     columns = columns or current
+    unchanged = columns == current
     identity = row_identity(cfg, table)
     topic = record_topics.table_topic_name(cfg, table.id)
     return ComparedTable(
@@ -74,7 +104,9 @@ def compared_table(
         columns,
         FormCarrier(columns),
         topic == topic_names.topic_name(cfg[F.TOPIC_PREFIX], table.id),
-        columns == current,
+        unchanged,
+        None if unchanged or current.has_schemas else {**current.forms, **current.declared},
+        None if versions is None else WrittenStructures(cfg, table, versions),
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
@@ -20,37 +19,6 @@ from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 _ONE_NUMBER = re.compile(rb'\{"([ !#-\[\]-~]*)":(?:0|-?[1-9][0-9]{0,17})\}')
 """A key of one whole number, which is canonical as it is."""
 _WITH_SCHEMA = frozenset({"schema", "payload"})
-_COMMIT_TS = "_tidb_commit_ts"
-_POSITION_BITS = 44
-"""Bits of an order for the position in a file; MySQL's files may grow beyond 4 GiB with a large transaction."""
-
-
-def source_order(source: Row) -> int:
-    """Return where an event is in the binlog, as a number; 0 where its source block does not say.
-
-    Args:
-        source: The source block.
-    """
-    commit_ts = source.get(_COMMIT_TS)
-    if isinstance(commit_ts, int):
-        return commit_ts
-    file, pos = source.get("file"), source.get("pos")
-    if not isinstance(file, str) or not isinstance(pos, int):
-        return 0
-    try:
-        return position_order(file_number(file), pos)
-    except ValueError:
-        return 0
-
-
-def position_order(file: int, pos: int) -> int:
-    """Return a place in the binlog as a number of 64 bits.
-
-    Args:
-        file: Number of the file.
-        pos: Position in it.
-    """
-    return (file << _POSITION_BITS | pos) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def key_bytes_of(key: bytes, fields: frozenset[str]) -> bytes | None:
@@ -100,7 +68,8 @@ def event_entries(
             row = compared.identity.record_key(record)
             yield FoldEntry(compared.number, EntryKind.TOMBSTONE, partition, offset, 0, row, b"")
         return
-    number, order = compared.number, source_order(record.source)
+    record = compared.completed(record)
+    number, order = compared.number, compared.order_of(record.source)
     if record.op == "t":
         yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
         return
@@ -133,7 +102,8 @@ def history_entry(
     """
     if not compared.own_key or record.key is None or record.op == "t":
         return None
-    order = source_order(record.source)
+    record = compared.completed(record)
+    order = compared.order_of(record.source)
     if unit_fields := compared.columns.unit_fields():
         before, after = (_without(row, unit_fields) for row in (record.before, record.after))
         value = step_bytes(replace(record, before=before, after=after), order, headers, compared.columns.is_unknown)
@@ -162,6 +132,8 @@ def row_entry(compared: ComparedTable, record: EventRecord, partition: int) -> F
         raise UnreadableRecord("a row has no values")
     if compared.keyless:
         return FoldEntry(compared.number, EntryKind.KEYLESS_ROW, partition, 0, 0, key, b"")
+    if record.forms is None and compared.row_forms is not None:
+        record = replace(record, forms=compared.row_forms)
     return FoldEntry(compared.number, EntryKind.ROW, partition, 0, 0, key, _stored(compared, record))
 
 

@@ -13,6 +13,10 @@ Row = Mapping[str, Any]
 """Values of a row by column, as JsonConverter writes them in whatever format the record is (bytes are Base64)."""
 
 
+UNKNOWN_STRUCTURE = -1
+"""Number of the structure of an event that may have been written under several."""
+
+
 class UnreadableRecord(Exception):
     """Raised with the reason why a record cannot be read as an event."""
 
@@ -30,6 +34,7 @@ class EventRecord:
         source: The source block; empty where the format has none. In TiCDC's protocol the extension's members.
         forms: How the values of ``before`` and ``after`` are written; None if the record does not say.
         key_forms: How those of the key are written; None if the record does not say.
+        structure: Number of the structure that the table had then (``written_structures``).
     """
 
     op: str
@@ -39,6 +44,7 @@ class EventRecord:
     source: Row
     forms: Forms | None = None
     key_forms: Forms | None = None
+    structure: int = 0
 
 
 class EventReader(Protocol):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
-from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 _STEP = struct.Struct("<BQQIQI")
@@ -84,8 +83,8 @@ def step_bytes(
     return _STEP.pack(
         ord(op),
         _identity(record, order, headers),
-        *_row_digests(record.before, record.forms, is_unknown),
-        *_row_digests(record.after, record.forms, is_unknown),
+        *_row_digests(record.before, record, is_unknown),
+        *_row_digests(record.after, record, is_unknown),
     )
 
 
@@ -161,14 +160,16 @@ def _row_number(source: Row) -> int:
     return row if isinstance(row, int) else 0
 
 
-def _row_digests(row: Row | None, forms: Forms | None, is_unknown: IsUnknown) -> tuple[int, int]:
-    """Return the digests of a row and of its columns, with the forms of their values where the record says them."""
+def _row_digests(row: Row | None, record: EventRecord, is_unknown: IsUnknown) -> tuple[int, int]:
+    """Return the digests of a row and of its columns: their forms where the record says them, and the structure."""
     if row is None:
         return _UNKNOWN, 0
-    if any(is_unknown(name, value) for name, value in row.items()):
+    forms = record.forms
+    if record.structure == UNKNOWN_STRUCTURE or any(is_unknown(name, value) for name, value in row.items()):
         return _hash(row_bytes(row)), _PARTIAL
     columns = sorted(row) if forms is None else [f"{name} {forms.get(name)}" for name in sorted(row)]
-    return _hash(row_bytes(row)), zlib.crc32("\0".join(columns).encode())
+    # Under another structure the same value may have another text, and the same name stand for another column.
+    return _hash(row_bytes(row)), zlib.crc32("\0".join((*columns, f" {record.structure}")).encode())
 
 
 def _hash(data: bytes) -> int:

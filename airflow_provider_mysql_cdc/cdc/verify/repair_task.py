@@ -200,7 +200,11 @@ class _RepairTask:
             for name in sorted(state.tables)
             if self.cfg.captures(name) and record_topics.table_topic_name(self.cfg, name) in topics
         ]
-        return {name: compared_table(self.cfg, number, state.tables[name]) for number, name in enumerate(names)}
+        versions = {suspects.table: suspects.versions for suspects in self.inputs.suspects}
+        return {
+            name: compared_table(self.cfg, number, state.tables[name], versions=versions.get(name))
+            for number, name in enumerate(names)
+        }
 
     def _unreadable_reason(self, compared: ComparedTable | None, structure: Table, reason: str) -> str:
         """Return why a table cannot be repaired in this view; empty if it can."""

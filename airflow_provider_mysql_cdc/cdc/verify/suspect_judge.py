@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, Unre
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RowRepair, TableRepair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, read_columns
-from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values, same_value
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values, same_value, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.suspect_rows import SuspectRows
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, Suspect, TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -252,10 +252,10 @@ def _rounds(places: Iterable[tuple[int, int]]) -> Iterator[Bounds]:
 
 
 def _same_values(row: bytes, event_row: bytes | None) -> bool:
-    """Return whether a row has the values that the last event says."""
+    """Return whether a row has the values that the last event says, in the same forms."""
     if event_row is None:
         return False
-    values, event_values = row_values(row), row_values(event_row)
+    values, event_values = stored_row(row), stored_row(event_row)
     return values.keys() == event_values.keys() and all(
         same_value(value, event_values[name]) for name, value in values.items()
     )

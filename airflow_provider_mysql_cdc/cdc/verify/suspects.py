@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import FoundDifference
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, DifferenceKind
 
 Bounds = Mapping[int, tuple[int, int]]
@@ -40,12 +42,14 @@ class TableSuspects:
         topic: Its topic.
         suspects: The suspects; of a table without a key each stands for all equal rows.
         compared: The records of the topic that the comparison has read.
+        versions: The structures that the table has had; None where events are not told apart by them.
     """
 
     structure: Table
     topic: str
     suspects: tuple[Suspect, ...]
     compared: Bounds
+    versions: TableVersions | None = None
 
     @property
     def table(self) -> TableId:
@@ -58,6 +62,7 @@ def collect_suspects(
     found: Iterable[FoundDifference],
     unjudged: Mapping[TableId, Iterable[DifferenceKind]],
     compared: Mapping[str, Bounds],
+    versions: Mapping[TableId, TableVersions] = MappingProxyType({}),
 ) -> tuple[TableSuspects, ...]:
     """Return the suspects of all tables that have some.
 
@@ -66,6 +71,7 @@ def collect_suspects(
         found: All differences that were found.
         unjudged: Kinds of differences that the configuration or the topic's retention makes, by table: no suspects.
         compared: The records of each topic that the comparison has read.
+        versions: The structures that tables have had.
     """
     by_number: dict[int, list[Suspect]] = {}
     for each in found:
@@ -77,5 +83,6 @@ def collect_suspects(
         excluded = frozenset(unjudged.get(table.table.id, ()))
         suspects = tuple(s for s in by_number.get(table.number, ()) if s.kind not in excluded)
         if suspects:
-            collected.append(TableSuspects(table.table, table.topic, suspects, compared.get(table.topic, {})))
+            bounds = compared.get(table.topic, {})
+            collected.append(TableSuspects(table.table, table.topic, suspects, bounds, versions.get(table.table.id)))
     return tuple(collected)

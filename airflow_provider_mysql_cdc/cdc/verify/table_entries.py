@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, position_order, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event, source_members
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
+from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 
 class TableEntries:
@@ -27,7 +28,12 @@ class TableEntries:
         self.compared, self._reader = compared, reader
         self._members = source_members(compared.table.id)
         # A text that is not read carries no forms.
-        self._prefix, self._ordered = prefix if compared.own_key and compared.unchanged else None, ordered
+        self._prefix = prefix if compared.own_key and compared.unchanged else None
+        written = compared.written
+        # Positions of several binlogs do not order events, and a text that is not read does not say their times.
+        self._sliced = self._prefix is not None and not (ordered and written is not None and not written.one_binlog)
+        self._is_older = None if written is None or compared.columns.has_schemas else written.is_older
+        self._ordered = ordered or self._is_older is not None
         self._has_older = False
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
@@ -36,7 +42,7 @@ class TableEntries:
         Args:
             record: The record.
         """
-        if self._prefix is None or record.key is None or record.value is None:
+        if not self._sliced or self._prefix is None or record.key is None or record.value is None:
             return None
         event = slice_event(record.value, self._prefix, ordered=self._ordered, members=self._members)
         if event is None or event.op not in _ROW_OPERATIONS:
@@ -46,6 +52,8 @@ class TableEntries:
     def _sliced_entry(self, record: TopicRecord, event: EventSlice) -> FoldEntry | None:
         assert record.key is not None
         order = position_order(event.file_number, event.pos)
+        if self._is_older is not None and self._is_older(order):
+            return None
         kind = EntryKind.ALIVE if event.after else EntryKind.DEAD
         key = key_bytes_of(record.key, self.compared.identity.key_fields)
         if key is None:
@@ -55,15 +63,17 @@ class TableEntries:
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
         yield from event_entries(self.compared, event, record.partition, record.offset, record.headers)
-        row = event.after or event.before
-        if (
-            self.compared.keyless
-            and not self._has_older
-            and row
-            and row.keys() != self.compared.columns.declared.keys()
-        ):
+        if self.compared.keyless and not self._has_older and self._has_other_columns(event):
             self._has_older = True
             yield FoldEntry(self.compared.number, EntryKind.OLDER, record.partition, record.offset, 0, b"", b"")
+
+    def _has_other_columns(self, event: EventRecord) -> bool:
+        row, written = event.after or event.before, self.compared.written
+        if not row:
+            return False
+        if row.keys() != self.compared.columns.declared.keys():
+            return True
+        return written is not None and written.has_other_columns(event)
 
     def of_row(self, row: WrittenRow) -> FoldEntry:
         """Return the entry of a row; errors as for ``row_entry``."""

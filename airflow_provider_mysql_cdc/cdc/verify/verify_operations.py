@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,28 @@ class UnreadTable:
         return cls(str(members["db"]), str(members["table"]), str(members["reason"]))
 
 
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Name a table.
+
+    Args:
+        db: Its database.
+        table: Its name.
+    """
+
+    db: str
+    table: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"db": self.db, "table": self.table}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> TableName:
+        """Read what ``to_json`` wrote."""
+        return cls(str(members["db"]), str(members["table"]))
+
+
 COMPARE = BarrierPoint.declare("compare", EmptyMessage)
 """A task has written its part of the batch, and waits for the parts of tables and topics to read."""
 NEXT_PART = TaskOperation("part", EmptyMessage, NextPart)
@@ -115,3 +138,5 @@ RECORDS_UNREADABLE = TaskOperation("unreadable", UnreadableRecords, EmptyMessage
 """A task has met records that are no events."""
 TABLE_UNREAD = TaskOperation("unread", UnreadTable, EmptyMessage)
 """A task cannot read a table."""
+VERSIONS = TaskOperation("versions", TableName, TableVersions)
+"""A task asks for the structures that a table has had."""

@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHE
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
@@ -49,6 +50,7 @@ from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, delet
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
@@ -57,6 +59,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     NEXT_PART,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
+    VERSIONS,
     UnreadableRecords,
     UnreadTable,
 )
@@ -110,6 +113,7 @@ class VerifyRound:
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
     _compared: dict[str, Bounds] = field(default_factory=dict)
     _unread: dict[TableId, str] = field(default_factory=dict)
+    _versions: Mapping[TableId, TableVersions] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
 
     def compare(self) -> RoundOutcome:
@@ -145,6 +149,7 @@ class VerifyRound:
             tasks,
             frozenset(rules),
             columns,
+            self._wants_versions(tables.values()),
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -187,6 +192,7 @@ class VerifyRound:
             NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
             RECORDS_UNREADABLE.handled_by(self._add_unreadable),
             TABLE_UNREAD.handled_by(self._add_unread),
+            VERSIONS.handled_by(lambda task, name: self._versions[TableId(name.db, name.table)]),
         ]
 
     def _required_progress(self) -> DrainProgress:
@@ -230,6 +236,8 @@ class VerifyRound:
         context.job.register_schemas(compared.table for compared in self._tables.values())
         context.log("the stream goes on: other runs may drain while tables and topics are compared")
         context.release_lock()
+        if self._wants_versions(self._tables.values()):
+            self._versions = read_versions(context.cfg, names, batch.plan.end, batch.plan.epoch + 1)
         barrier.release(COMPARE, EMPTY)
 
     def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
@@ -273,6 +281,15 @@ class VerifyRound:
             rules[compared.number] = HistoryRules(bool(tombstones), complete=not compacted)
         return rules
 
+    def _wants_versions(self, tables: Iterable[ComparedTable]) -> bool:
+        """Return whether the places of events in the binlog tell something that their records do not."""
+        cfg = self.context.cfg
+        if cfg.is_ticdc:
+            return False
+        truncates = "t" not in table_options.decoder_options(cfg).skipped_ops
+        unnamed = any(not compared.columns.has_schemas or not compared.own_key for compared in tables)
+        return self.request.history or truncates or unnamed
+
     def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
         lost = sum(first for first, _ in bounds.values())
         config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
@@ -291,7 +308,7 @@ class VerifyRound:
         return RoundOutcome(
             batch.plan.end,
             build_verdicts(comparison, self.request),
-            collect_suspects(self._tables.values(), found.found, unjudged, self._compared),
+            collect_suspects(self._tables.values(), found.found, unjudged, self._compared, self._versions),
             self._counts,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -54,10 +54,13 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     NEXT_PART,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
+    VERSIONS,
+    TableName,
     TopicRange,
     UnreadableRecords,
     UnreadTable,
 )
+from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
 
 MAX_EXAMPLES = 20
 """Places of unreadable records that a task reports of one part of a topic."""
@@ -76,6 +79,7 @@ class VerifyInputs:
         tasks: Number of tasks.
         history_tables: Numbers of the tables whose events are also checked one after the other.
         columns: Columns of the tables, by number, as those have them who compare the rows.
+        versions: Whether events are told apart by the structures that their tables have had.
     """
 
     writer: WriterInputs
@@ -86,6 +90,7 @@ class VerifyInputs:
     tasks: int
     history_tables: frozenset[int] = frozenset()
     columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
+    versions: bool = False
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -155,7 +160,7 @@ class _PartReader:
     unreadable: Mapping[TableId, str]
     _blocks: EntryBlocks = field(init=False)
     _by_topic: Mapping[str, TopicTables] = field(init=False)
-    _entries: Mapping[int, TableEntries] = field(init=False)
+    _entries: dict[int, TableEntries] = field(default_factory=dict)
     _rows: dict[int, RowRecords] = field(default_factory=dict)
     _readers: dict[str, EventReader] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)
@@ -163,7 +168,6 @@ class _PartReader:
     def __post_init__(self) -> None:
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
         self._by_topic = tables_by_topic(self.tables.values())
-        self._entries = {compared.number: self._table_entries(compared) for compared in self.tables.values()}
 
     def run(self) -> Iterator[Block]:
         """Yield the blocks of all parts that this task gets."""
@@ -178,12 +182,22 @@ class _PartReader:
                 yield from self._blocks.take_rest()
                 return
 
-    def _table_entries(self, compared: ComparedTable) -> TableEntries:
+    def _entries_of(self, number: int) -> TableEntries:
+        entries = self._entries.get(number)
+        if entries is None:
+            entries = self._entries[number] = self._new_entries(self.tables[self.inputs.tables[number]])
+        return entries
+
+    def _new_entries(self, compared: ComparedTable) -> TableEntries:
         # The place in the binlog tells which event of a key is later where they are in several partitions, and which
         # ones a TRUNCATE deletes.
         truncates = "t" not in table_options.decoder_options(self.cfg).skipped_ops
         ordered = truncates or self.plan.partitions.get(compared.topic, 1) > 1
         prefix = value_prefix(self.cfg, compared.table)
+        if self.inputs.versions:
+            name = compared.table.id
+            versions = self.channel.call(VERSIONS, TableName(name.db, name.table))
+            compared = replace(compared, written=WrittenStructures(self.cfg, compared.table, versions))
         return TableEntries(compared, self._reader(compared.topic), prefix=prefix, ordered=ordered)
 
     def _reader(self, topic: str) -> EventReader:
@@ -201,7 +215,7 @@ class _PartReader:
             self._unread.add(chunk.table)
             self.channel.call(TABLE_UNREAD, UnreadTable(chunk.table.db, chunk.table.table, reason))
             return
-        entries, records = self._entries[compared.number], self._row_records(compared, formats)
+        entries, records = self._entries_of(compared.number), self._row_records(compared, formats)
         sql = rows_sql(compared.table.id, records.columns, chunk_condition(chunk), ())
         started, rows = time.monotonic(), 0
         with stored_dates_allowed(self.conn, chunk.kinds):
@@ -264,13 +278,13 @@ class _PartReader:
         numbers = list(self._by_topic[topic].tables.values())
         if len(numbers) != 1 or numbers[0] in self.inputs.history_tables:
             return None
-        return self._entries[numbers[0]]
+        return self._entries_of(numbers[0])
 
     def _add_event(self, tables: TopicTables, event: EventRecord, record: TopicRecord) -> None:
         number = tables.number_of(event)
         if number is None:
             return
-        entries = self._entries[number]
+        entries = self._entries_of(number)
         for entry in entries.of_event(event, record):
             self._blocks.add(entry)
         if number in self.inputs.history_tables:

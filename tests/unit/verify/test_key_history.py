@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.verify.event_entries import source_order
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, check_history, read_step, step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order
 from airflow_provider_mysql_cdc.cdc.verify.value_form import ValueForm
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 

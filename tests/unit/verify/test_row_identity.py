@@ -312,8 +312,7 @@ def test_a_row_is_read_where_another_structure_is_known_to_those_who_compare(pro
         stored.append(stored_row(entry.value))
     (before,) = event_entries(compared, read(old, old.row("1", "1.50")), 0, 7)
     found = CarriedRowComparison({0: stale})(0, stored[1], stored_row(before.value))
-    decimal = () if properties == SCHEMAS else ("d",)
-    assert found == RowDifference(lacking=("w",), incomparable=decimal)
+    assert found == RowDifference(lacking=("w",))
 
 
 def test_a_digest_equals_its_text() -> None:

@@ -1,0 +1,168 @@
+"""The structures that a table has had, from the schema history: an event has the one of its place in the binlog.
+
+Records without schemas do not say how their values were declared, and a column that was dropped and added again has the
+name of another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import read_history
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
+from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
+
+_DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class StructureVersion:
+    """Hold a structure, and where it begins.
+
+    Args:
+        position: The boundary right after the statement that made it; events from there on have it.
+        table: The structure.
+        generation: Number of the times that columns were added or dropped before; a column may have the name of one
+            that was dropped.
+    """
+
+    position: BinlogOffset
+    table: Table
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersions:
+    """Hold the structures that a table has had.
+
+    Args:
+        versions: The structures, in the order of the binlog; the first one also stands for what was before.
+        one_binlog: Whether all positions are of one binlog; those of several servers cannot be compared.
+    """
+
+    versions: tuple[StructureVersion, ...]
+    one_binlog: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        versions = [
+            {"position": v.position.to_json(), "table": structure_json(v.table), "generation": v.generation}
+            for v in self.versions
+        ]
+        return {"versions": versions, "one_binlog": self.one_binlog}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TableVersions:
+        """Read what ``to_json`` wrote."""
+        record = Members(dict(data))
+        versions = (
+            StructureVersion(
+                BinlogOffset.from_json(each.object("position")),
+                read_structure(each.object("table")),
+                each.integer("generation"),
+            )
+            for each in record.objects("versions")
+        )
+        return cls(tuple(versions), record.flag("one_binlog", True))
+
+
+def read_versions(
+    cfg: ConnectorConfig, tables: Collection[TableId], until: BinlogOffset, epoch: int
+) -> dict[TableId, TableVersions]:
+    """Return the structures of each table up to an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: The tables.
+        until: The offset.
+        epoch: The epoch that starts at it.
+
+    Raises:
+        SchemaError: The history cannot be read.
+        SinkError: Kafka cannot be read.
+    """
+    replayed = Replay(until, epoch, cfg[F.SKIP_UNPARSEABLE_DDL], cfg.needs_schema)
+    return find_versions(read_history(cfg), tables, replayed)
+
+
+def find_versions(
+    records: Iterable[HistoryRecord], tables: Collection[TableId], replayed: Replay
+) -> dict[TableId, TableVersions]:
+    """Return the structures of each table that a history has.
+
+    Args:
+        records: The history in the order of its topic.
+        tables: The tables.
+        replayed: A replay for the offset to read up to, without records yet.
+    """
+    found = _FoundVersions(tables)
+    described: BinlogOffset | None = None
+    for record in records:
+        if described is not None and not record.snapshot:
+            found.note(described, replayed.structures().tables)
+            described = None
+        if not replayed.add(record):
+            continue
+        if record.snapshot:  # one description of all tables in many records
+            described = record.position
+        else:
+            again = _DROPS_AND_ADDS.search(record.ddl) is not None
+            found.note(record.position, replayed.structures().tables, columns_again=again)
+    if described is not None:
+        found.note(described, replayed.structures().tables)
+    return found.by_table(replayed.until)
+
+
+class _FoundVersions:
+    """Collect the structures of tables."""
+
+    def __init__(self, tables: Collection[TableId]) -> None:
+        self._tables = tables
+        self._versions: dict[TableId, list[StructureVersion]] = {}
+        self._last: dict[TableId, Table | None] = {}
+        self._changes: list[BinlogOffset] = []
+        self._servers: set[str] = set()
+
+    def note(self, position: BinlogOffset, structures: Mapping[TableId, Table], *, columns_again: bool = False) -> None:
+        """Add the structures that have changed.
+
+        Args:
+            position: The boundary behind the change.
+            structures: All structures from there on.
+            columns_again: Whether a statement may have dropped columns and added others of the same names.
+        """
+        self._servers.add((position.server_uuid or "").lower())
+        for name in self._tables:
+            last, now = self._last.get(name), structures.get(name)
+            if now is last:
+                continue
+            versions = self._versions.setdefault(name, [])
+            if now is not None and (not versions or columns_again or now.columns != versions[-1].table.columns):
+                versions.append(StructureVersion(position, now, _generation(versions, now, columns_again)))
+                self._changes.append(position)
+            self._last[name] = now
+
+    def by_table(self, until: BinlogOffset) -> dict[TableId, TableVersions]:
+        """Return the structures of each table, up to an offset."""
+        servers = (self._servers | {(until.server_uuid or "").lower()}) - {""}
+        places = [place.key() for place in (*self._changes, until)]
+        one_binlog = len(servers) <= 1 and places == sorted(places)
+        versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
+        return {name: TableVersions(each, one_binlog) for name, each in versions.items()}
+
+
+def _generation(versions: Sequence[StructureVersion], now: Table, columns_again: bool) -> int:
+    if not versions:
+        return 0
+    last = versions[-1]
+    other = columns_again or {c.name for c in last.table.columns} != {c.name for c in now.columns}
+    return last.generation + other

@@ -1,0 +1,106 @@
+"""Say under which of its table's structures an event was written, by its place in the binlog."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns, record_forms
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
+from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, ValueForm
+
+UNKNOWN_FORM = ValueForm("unknown")
+"""Stands for a form that is not known, because the event may be of several structures."""
+
+
+class WrittenStructures:
+    """Complete the events of one table by what their records do not say.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The structure of now.
+        versions: All structures that the table has had.
+    """
+
+    def __init__(self, cfg: ConnectorConfig, table: Table, versions: TableVersions) -> None:
+        self._cfg, self._now = cfg, compared_columns(cfg, table)
+        self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
+        self._versions, self.one_binlog = versions.versions, versions.one_binlog
+        self._begins = [place_order(version.position) for version in versions.versions]
+        self._forms: dict[int, tuple[Forms, Forms]] = {}
+
+    def has_other_columns(self, event: EventRecord) -> bool:
+        """Return whether columns were added or dropped since an event, or may have been.
+
+        Args:
+            event: The event.
+        """
+        if not self._versions:
+            return False
+        first, last = self._versions[0].generation, self._versions[-1].generation
+        number = self._structure_of(event.source)
+        return (first if number == UNKNOWN_STRUCTURE else self._versions[number].generation) != last
+
+    def is_older(self, order: int) -> bool:
+        """Return whether an event at a place of the binlog may have another structure than that of now.
+
+        Args:
+            order: The place, from ``source_order``.
+        """
+        return len(self._versions) > 1 and (not self.one_binlog or order < self._begins[-1])
+
+    def complete(self, event: EventRecord) -> EventRecord:
+        """Return an event with its structure, and with the forms of its values where its record does not say them.
+
+        Args:
+            event: The event.
+        """
+        if len(self._versions) < 2 or not event.op:
+            return event
+        number = self._structure_of(event.source)
+        if self._now.has_schemas:
+            return replace(event, structure=number)
+        written = self._forms.get(number)
+        if written is None:
+            written = self._forms[number] = self._forms_of(number)
+        forms, key_forms = written
+        forms = forms if event.forms is None else event.forms
+        key_forms = key_forms if event.key_forms is None else event.key_forms
+        return replace(event, structure=number, forms=forms, key_forms=key_forms)
+
+    def _structure_of(self, source: Row) -> int:
+        """Return the number of the structure at an event's place."""
+        if not self.one_binlog:
+            return UNKNOWN_STRUCTURE
+        order = source_order(source)
+        return max(0, sum(1 for begin in self._begins if begin <= order) - 1)
+
+    def _forms_of(self, number: int) -> tuple[Forms, Forms]:
+        """Return the forms of values and keys under a structure; a column that is declared as now has that of now."""
+        if number == UNKNOWN_STRUCTURE:
+            return self._common(), self._key_now
+        table = self._versions[number].table
+        try:
+            key_forms = record_forms(self._cfg, table, table_options.table_options(self._cfg, table))[0]
+            declared = compared_columns(self._cfg, table).declared
+        except SchemaError:  # one of its columns could not be represented, so there is no event of it
+            return self._common(), self._key_now
+        now = self._now
+        forms = {name: now.forms[name] if now.declared.get(name) == form else form for name, form in declared.items()}
+        return forms, key_forms
+
+    def _common(self) -> Forms:
+        """Return the forms of columns that all structures declare alike; those of others are not known."""
+        forms = dict(self._now.forms)
+        for version in self._versions:
+            with suppress(SchemaError):
+                for name, declared in compared_columns(self._cfg, version.table).declared.items():
+                    if name in forms and declared != self._now.declared[name]:
+                        forms[name] = UNKNOWN_FORM
+        return forms

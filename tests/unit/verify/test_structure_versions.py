@@ -1,0 +1,119 @@
+"""The structures that a table has had, and events that were written under them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit.table_records import TableRecords
+
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order, source_order, time_order
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, find_versions
+from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
+from airflow_provider_mysql_cdc.cdc.verify.written_structures import UNKNOWN_FORM, WrittenStructures
+
+pytestmark = pytest.mark.quick
+
+T = TableId("db", "t")
+ONE, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+CREATE = "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(10,2), w INT)"
+PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+
+
+def statement(pos: int, ddl: str, *, server: str = ONE, file: int = 1, snapshot: bool = False) -> HistoryRecord:
+    position, context = BinlogOffset(f"b.{file:06}", pos, None, server), DdlContext(default_db="db")
+    return HistoryRecord("s", position, 1, 0, "db", ddl, context, snapshot=snapshot)
+
+
+def versions(*records: HistoryRecord, until: BinlogOffset | None = None) -> TableVersions:
+    found = find_versions(records, [T], Replay(until or BinlogOffset("b.000009", 9999, None, ONE), 2))[T]
+    assert TableVersions.from_json(found.to_json()) == found
+    return found
+
+
+def begins(found: TableVersions) -> list[tuple[int, int]]:
+    return [(version.position.pos, version.generation) for version in found.versions]
+
+
+def test_each_structure_begins_behind_its_statement() -> None:
+    found = versions(
+        statement(100, "SET character_set_server=utf8mb4", snapshot=True),
+        statement(100, CREATE, snapshot=True),
+        statement(200, "ALTER TABLE t MODIFY v DECIMAL(10,4)"),
+        statement(250, "ALTER TABLE t ADD INDEX (w)"),
+        statement(300, "ALTER TABLE t DROP v"),
+        statement(400, "ALTER TABLE t ADD v DECIMAL(10,4)"),
+        statement(500, "ALTER TABLE t DROP v, ADD v DECIMAL(10,4) AFTER w"),
+        statement(600, "ALTER TABLE t DROP v, ADD v DECIMAL(10,4) AFTER w"),
+    )
+    assert begins(found) == [(100, 0), (200, 0), (300, 1), (400, 2), (500, 3), (600, 4)]
+    assert found.one_binlog
+
+
+def test_a_statement_that_an_abandoned_attempt_has_recorded_counts_once() -> None:
+    alter = statement(200, "ALTER TABLE t ADD x INT")
+    found = versions(statement(100, CREATE), alter, statement(300, "ALTER TABLE t DROP x"), alter)
+    assert begins(found) == [(100, 0), (200, 1), (300, 2)] and found.one_binlog
+
+
+def test_positions_of_several_binlogs_are_not_compared() -> None:
+    assert not versions(statement(200, CREATE), until=BinlogOffset("b.000009", 9999, None, OTHER)).one_binlog
+    begun_anew = statement(100, "ALTER TABLE t ADD x INT")
+    assert not versions(statement(200, CREATE), begun_anew).one_binlog
+
+
+def written(found: TableVersions, create: str = CREATE, properties: dict[str, str] = PLAIN) -> WrittenStructures:
+    now = TableRecords(create, properties)
+    return WrittenStructures(now.cfg, now.table, found)
+
+
+def event(pos: int, file: str = "b.000001", **source: Any) -> EventRecord:
+    row = {"id": 1, "v": "AJY=", "w": 1}
+    return EventRecord("u", {"id": 1}, None, row, {"file": file, "pos": pos, **source})
+
+
+MODIFIED = (statement(100, CREATE), statement(200, "ALTER TABLE t MODIFY v DECIMAL(10,4)"))
+NEW = CREATE.replace("10,2", "10,4")
+
+
+def test_an_event_has_the_forms_of_the_structure_at_its_place() -> None:
+    structures = written(versions(*MODIFIED), NEW)
+    scales = [structures.complete(event(pos)).forms["v"].scale for pos in (150, 199, 200, 300)]  # type: ignore[index]
+    assert scales == [2, 2, 4, 4]
+    assert [structures.is_older(source_order(event(pos).source)) for pos in (199, 200)] == [True, False]
+    assert [structures.complete(event(pos)).structure for pos in (199, 200)] == [0, 1]
+    again = written(versions(*MODIFIED, statement(300, "ALTER TABLE t DROP w, ADD w INT")), NEW)
+    assert [again.has_other_columns(event(pos)) for pos in (150, 250, 350)] == [True, True, False]
+
+
+def test_behind_a_failover_the_forms_of_changed_columns_are_not_known() -> None:
+    until = BinlogOffset("b.000001", 9999, None, OTHER)
+    structures = written(versions(*MODIFIED, until=until), NEW)
+    forms = structures.complete(event(300)).forms
+    assert forms is not None and forms["v"] == UNKNOWN_FORM and forms["w"] == ValueForm("int32")
+    assert structures.complete(event(300)).structure == UNKNOWN_STRUCTURE
+    assert structures.is_older(source_order(event(300).source)) and not structures.has_other_columns(event(300))
+    other = statement(300, "ALTER TABLE t DROP w")
+    assert written(versions(*MODIFIED, other, until=until)).has_other_columns(event(1))
+
+
+def test_forms_that_a_record_says_are_kept() -> None:
+    structures = written(versions(*MODIFIED), NEW)
+    own = {"v": ValueForm("bytes", DECIMAL, 3)}
+    record = EventRecord("u", {"id": 1}, None, {"v": "AJY="}, {"file": "b.000001", "pos": 150}, own)
+    assert structures.complete(record).forms is own
+
+
+def test_times_order_events_of_several_binlogs() -> None:
+    old = {"file": "b.000050", "pos": 900, "ts_ms": 1_790_000_000_000}
+    new = {"file": "b.000002", "pos": 100, "ts_ms": 1_790_000_005_000}
+    assert source_order(old) > source_order(new) and time_order(old) < time_order(new)
+    later = new | {"pos": 200}
+    assert time_order(new) < time_order(later) < 1 << 64
+    assert time_order({"file": "b.000002", "pos": 5}) == position_order(2, 5) and time_order({}) == 0
