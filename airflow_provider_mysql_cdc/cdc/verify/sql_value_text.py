@@ -23,8 +23,11 @@ _EPOCH_DAY, _EPOCH_SECOND = 719_528, 62_167_219_200
 _MILLIS, _MICROS, _NANOS = 1000, 1_000_000, 1_000_000_000
 _FIRST_NANOS, _LAST_NANOS = "1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775"
 """The first and the last microsecond that int64 holds in nanoseconds."""
-_MAX_EXACT_DIGITS = 18
-"""Digits of a DECIMAL that BIGINT holds."""
+_MAX_BIGINT_DIGITS, _MAX_WIDE_DIGITS, _MAX_DIGITS = 18, 48, 65
+"""Digits of a DECIMAL that BIGINT holds, that three parts of a BIGINT hold, and that any DECIMAL has."""
+_PART_BITS = 56
+_NEWLINE = f"{sql_literal(chr(10))} COLLATE utf8mb4_bin"
+"""A literal with an introducer has the default collation, which 8.0.15 does not mix with the session's in REPLACE."""
 _BASE64_LINE_BYTES = 57
 """TO_BASE64 begins a new line after 76 characters (MySQL 9.7 manual, "String Functions")."""
 _TRUNCATIONS = frozenset({ValueChangeKind.TRUNCATE_TEXT, ValueChangeKind.TRUNCATE_BYTES})
@@ -120,17 +123,15 @@ def _integer(request: SqlRequest) -> SqlValue:
     if column.mysql_type.width != 8 or not column.unsigned:
         return request.value(_plain_number(request))
     if request.options.bigint_unsigned_mode == "precise":
-        return request.value(_base64_of_number(name, name, 0, 9, unsigned=True), quoted=True)
+        return request.value(_base64_of_number(_hex_digits(name, 18), name, 0, 9, unsigned=True), quoted=True)
     return request.value(f"CAST({name} AS SIGNED)")
 
 
-def _base64_of_number(number: str, column: str, scale: int, most_bytes: int, *, unsigned: bool) -> str:
+def _base64_of_number(hex_digits: str, column: str, scale: int, most_bytes: int, *, unsigned: bool) -> str:
     """Return the expression of Base64 of a number's shortest two's complement.
 
-    HEX gives the 16 digits of a negative number, and no leading zeros of others.
-
     Args:
-        number: Expression of the number.
+        hex_digits: Expression of its two's complement in hexadecimal digits, as many as the longest number needs.
         column: Expression of the number divided by a power of ten.
         scale: The exponent.
         most_bytes: Bytes of the longest number.
@@ -142,9 +143,13 @@ def _base64_of_number(number: str, column: str, scale: int, most_bytes: int, *, 
         last, first = Decimal(high).scaleb(-scale), Decimal(~high).scaleb(-scale)
         test = f"<= {last:f}" if unsigned else f"BETWEEN {first:f} AND {last:f}"
         cases.append(f"WHEN {column} {test} THEN {2 * size}")
-    digits = 2 * most_bytes
-    size_case = f"CASE {' '.join(cases)} ELSE {digits} END" if cases else str(digits)
-    return f"TO_BASE64(UNHEX(RIGHT(LPAD(HEX({number}), {max(16, digits)}, '0'), {size_case})))"
+    size_case = f"CASE {' '.join(cases)} ELSE {2 * most_bytes} END" if cases else "2"
+    return f"TO_BASE64(UNHEX(RIGHT({hex_digits}, {size_case})))"
+
+
+def _hex_digits(number: str, count: int) -> str:
+    # HEX gives the 16 digits of a negative number, and no leading zeros of others.
+    return f"LPAD(HEX({number}), {count}, '0')"
 
 
 def _decimal(request: SqlRequest) -> SqlValue | None:
@@ -152,11 +157,31 @@ def _decimal(request: SqlRequest) -> SqlValue | None:
     if mode == "string":
         return request.value(_plain_number(request), quoted=True)
     digits, scale = column.length or 10, column.scale or 0
-    if mode != "precise" or digits > _MAX_EXACT_DIGITS:
+    if mode != "precise" or digits > _MAX_WIDE_DIGITS or digits + scale > _MAX_DIGITS:
         return None
-    number = f"CAST({name} * {10**scale} AS SIGNED)"
+    number = f"{name} * {10**scale}"
     most_bytes = ((10**digits - 1).bit_length() >> 3) + 1
-    return request.value(_base64_of_number(number, name, scale, most_bytes, unsigned=False), quoted=True)
+    hex_digits = _hex_digits(f"CAST({number} AS SIGNED)", 16)
+    if digits > _MAX_BIGINT_DIGITS:
+        hex_digits = _wide_hex_digits(number, name, most_bytes)
+    return request.value(_base64_of_number(hex_digits, name, scale, most_bytes, unsigned=False), quoted=True)
+
+
+def _wide_hex_digits(number: str, column: str, most_bytes: int) -> str:
+    """Return the expression of the two's complement of a DECIMAL in hexadecimal digits; HEX takes a BIGINT.
+
+    Args:
+        number: Expression of the number.
+        column: Expression of a number of the same sign.
+        most_bytes: Bytes of the longest number, at most three parts.
+    """
+    positive = f"({number} + IF({column} < 0, {1 << 8 * most_bytes}, 0))"
+    part = 1 << _PART_BITS
+    top = f"{positive} DIV {part * part}"
+    middle = f"{positive} MOD {part * part} DIV {part}"
+    low = f"{positive} MOD {part}"
+    parts = (_hex_digits(f"CAST({each} AS UNSIGNED)", _PART_BITS // 4) for each in (top, middle, low))
+    return f"CONCAT({', '.join(parts)})"
 
 
 def _bit(request: SqlRequest) -> SqlValue:
@@ -207,7 +232,7 @@ def _most_bytes(column: Column) -> int | None:
 def _base64(data: str, most_bytes: int | None) -> str:
     text = f"TO_BASE64({data})"
     is_one_line = most_bytes is not None and most_bytes <= _BASE64_LINE_BYTES
-    return text if is_one_line else f"REPLACE({text}, {sql_literal(chr(10))}, '')"
+    return text if is_one_line else f"REPLACE({text}, {_NEWLINE}, '')"
 
 
 def _base64_url(data: str, most_bytes: int | None) -> str:
