@@ -127,6 +127,23 @@ class DetachedDriver:
         return AirflowException(f"spark-submit ended. Error code is: {exit_code}.") if exit_code else None
 
 
+def follow_again(cfg: ConnectorConfig, context: Any, spark: SparkJobActions, log: Callable[..., None]) -> None:
+    """Defer a task again whose driver runs after all: that of a verification holds no lock between two groups.
+
+    Args:
+        cfg: The connector's configuration.
+        context: Airflow's context.
+        spark: The operator's part.
+        log: Takes a line with its arguments.
+
+    Raises:
+        TaskDeferred: The driver runs.
+    """
+    if _is_driver_running(cfg, owner_of(context)):
+        log("The driver compares further tables, so this task follows it on.")
+        spark.defer(Submission.from_context(context))
+
+
 def end_earlier_driver(cfg: ConnectorConfig, context: Any, log: Callable[..., None]) -> None:
     """End the driver that this task instance has started last, wherever it runs.
 

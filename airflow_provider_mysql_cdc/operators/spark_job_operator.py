@@ -33,7 +33,11 @@ from airflow_provider_mysql_cdc.operators.common import (
     trigger_properties,
     with_registry,
 )
-from airflow_provider_mysql_cdc.operators.detached_driver import end_earlier_driver, resolve_deferrable
+from airflow_provider_mysql_cdc.operators.detached_driver import (
+    end_earlier_driver,
+    follow_again,
+    resolve_deferrable,
+)
 from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.offset_asset import (
@@ -236,6 +240,8 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
 
         try:
             run = self._job_run(*self._config_and_store(context), context)
+            if self.job_kind.mode == "verify":
+                follow_again(run.cfg, context, run.spark, self.log.info)
             earlier = Submission.from_context(context)
             if earlier is not None:
                 self._driver_handle.output_error = earlier.relay_output(self.log.info)

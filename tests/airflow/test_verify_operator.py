@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import TaskDeferred
 from airflow_home import run_dag
 from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
 from kit.verify_results import CUSTOMERS, ORDERS, verify_result
@@ -33,6 +34,7 @@ from airflow_provider_mysql_cdc.operators.verify import MySqlCdcVerifyOperator
 pytestmark = pytest.mark.usefixtures("metadata_db")
 Run = Callable[..., Any]
 DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"
+IS_RUNNING = "airflow_provider_mysql_cdc.operators.detached_driver._is_driver_running"
 URI = "mysql-cdc://mysql.example:3307/shop/verification"
 
 
@@ -223,6 +225,7 @@ def test_the_verdict_is_read_also_after_a_deferral(
 ) -> None:
     """``resume`` settles in another process than the one that has started the driver."""
     execute = MySqlCdcVerifyOperator.execute
+    monkeypatch.setattr(IS_RUNNING, lambda cfg, owner: False)
 
     def execute_and_resume(self: Any, context: Any) -> Any:
         first = execute(self, context)
@@ -232,6 +235,24 @@ def test_the_verdict_is_read_also_after_a_deferral(
     monkeypatch.setattr(MySqlCdcVerifyOperator, "execute", execute_and_resume)
     assert run().xcom_pull(task_ids="verify")["verification"]["tables_compared"] == 2
     assert run(fail_on_difference=True).state == "failed"
+
+
+def test_a_driver_that_goes_on_with_the_next_group_is_followed_on(
+    fakes: Any, verdicts: Verdicts, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two groups its lock is free for a moment, by which a trigger takes it for ended."""
+    execute, running = MySqlCdcVerifyOperator.execute, [True]
+    monkeypatch.setattr(IS_RUNNING, lambda cfg, owner: running.pop())
+
+    def execute_and_resume(self: Any, context: Any) -> Any:
+        first = execute(self, context)
+        with pytest.raises(TaskDeferred) as deferred:
+            self.resume(context, {"status": "ended"})
+        assert deferred.value.method_name == "resume" and not running
+        return first
+
+    monkeypatch.setattr(MySqlCdcVerifyOperator, "execute", execute_and_resume)
+    assert run().state == "success" and not running
 
 
 @pytest.mark.parametrize(

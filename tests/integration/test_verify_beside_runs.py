@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_r
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
 from airflow_provider_mysql_cdc.cdc.verify import verify_task
+from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 
 HEARTBEAT_S = 0.5
@@ -26,7 +27,8 @@ HEARTBEAT_S = 0.5
 
 @pytest.fixture
 def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
-    found = Pipeline(properties | {"source.silence.timeout.ms": str(int(HEARTBEAT_S * 4000))})
+    silence = {"source.silence.timeout.ms": str(int(HEARTBEAT_S * 4000)), "snapshot.lock.timeout.ms": "60000"}
+    found = Pipeline(properties | silence)
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1), (2)")
     found.snapshot()
     return found
@@ -70,6 +72,17 @@ def test_its_driver_is_known_to_run_while_another_run_drains_and_its_verdict_cou
     assert result.clean and [verdict.rows for verdict in result.tables] == [2]
 
 
+def add_larger_table(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Add a table of three rows, which is compared behind the one of two."""
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.u (id INT PRIMARY KEY)",
+        f"INSERT INTO `{database}`.u VALUES (1), (2), (3)",
+        f"ANALYZE TABLE `{database}`.t, `{database}`.u",
+    )
+    pipeline.drain()
+
+
 class Gate(ThreadRunner):
     """Holds the tasks of a batch back until it is opened."""
 
@@ -111,6 +124,56 @@ def test_it_is_ended_from_elsewhere_without_fencing_the_run_that_drains(
     assert ended[0][other.table_topic("t")] == 1, ended
     assert len(other.records("t")) == 3
     assert not settle_verification(pipeline.cfg, pipeline.store, pipeline.log, spec).complete, "it wrote no verdict"
+
+
+def test_it_is_ended_from_elsewhere_also_in_its_second_group_and_goes_on_when_it_is_tried_again(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.properties |= {"verify.group.rows": "1"}
+    add_larger_table(pipeline, root, database)
+    read_records, topics = verify_task.read_records, list[str]()
+
+    def end_in_second_group(cfg: Any, topic: str, bounds: Any) -> Any:
+        if topic not in topics:
+            topics.append(topic)
+            if len(topics) == 2:
+                assert end_run(pipeline.cfg, pipeline.owner, pipeline.log)
+                time.sleep(3 * HEARTBEAT_S)
+        return read_records(cfg, topic, bounds)
+
+    monkeypatch.setattr(verify_task, "read_records", end_in_second_group)
+    spec = pipeline.verify_spec()
+    with pytest.raises(RunInProgressError, match="lost its lock"):
+        run_verify(spec, ThreadRunner(pipeline.slots), pipeline.log)
+    assert topics == [pipeline.table_topic("t"), pipeline.table_topic("u")]
+    retry = replace(pipeline.verify_spec(), run=spec.run)
+    run_verify(retry, ThreadRunner(pipeline.slots), pipeline.log)
+    assert "verification: 1 of 2 table(s) were compared by an earlier try" in pipeline.lines
+    assert pipeline.verify_result(spec.run).clean
+
+
+def test_other_runs_drain_between_its_groups(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.properties |= {"verify.group.rows": "1"}
+    add_larger_table(pipeline, root, database)
+    other = replace(pipeline, owner="test/other/task/-1")
+
+    def change_both() -> None:
+        execute(root, f"INSERT INTO `{database}`.t VALUES (8)", f"DELETE FROM `{database}`.u WHERE id = 2")
+        assert other.drain() is not None
+        execute(root, f"INSERT INTO `{database}`.u VALUES (9)")
+
+    while_comparing(monkeypatch, change_both)
+    spec = pipeline.verify_spec()
+    run_verify(spec, ThreadRunner(pipeline.slots), pipeline.log)
+    assert settle_verification(pipeline.cfg, pipeline.store, pipeline.log, spec).complete
+    result = verification_of_run(pipeline.cfg, pipeline.owner, spec.run)
+    assert result.clean and {v.table.rpartition(".")[2]: v.rows for v in result.tables} == {"t": 2, "u": 3}
+    places = {v.table.rpartition(".")[2]: v.offset for v in result.tables}
+    assert places["t"] != places["u"] and result.offset == places["u"]
+    report = report_text(result)
+    assert "compared at 2 positions from" in report and f"1 table ({database}.u)" in report
 
 
 class Clock:

@@ -15,6 +15,18 @@ VERIFY_ROWS_PER_SECOND: Field[int] = Field(
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )
+VERIFY_GROUP_ROWS: Field[int] = Field(
+    "verify.group.rows",
+    parse_value.integer(0),
+    10_000_000,
+    "Rows of tables, as MySQL estimates them, that a verification compares at one position. Tables are compared in "
+    "groups of so many rows at most; a larger table is a group of its own. A retry goes on behind the last group. 0 "
+    "compares all tables at one position.",
+    Group.VERIFY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
 VERIFY_MAX_EXECUTION_TIME_MS: Field[int] = Field(
     "verify.max.execution.time.ms",
     parse_value.integer(0),

@@ -13,7 +13,12 @@ from airflow_provider_mysql_cdc.cdc.operate.settle_verification import beside_ot
 from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.report_text import counts_text
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import count_verdicts, left_differences, most_different
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
+    count_verdicts,
+    left_differences,
+    most_different,
+    position_text,
+)
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     STATE_DIFFERENCES,
@@ -107,7 +112,7 @@ def differences_error(result: VerifyResult) -> DifferencesFoundError | None:
     return DifferencesFoundError(
         f"{len(left):,} of {len(result.tables):,} tables differ from their topics",
         where="; ".join([*listed, *more]),
-        why=f"topic.prefix={result.prefix} was compared at {result.offset.file}:{result.offset.pos}; the report in "
+        why=f"topic.prefix={result.prefix} was compared at {position_text(result)}; the report in "
         "this log has examples",
         remedy=_remedy(result, [kind for _, counts in left for kind in counts]),
     )
@@ -123,7 +128,7 @@ def _unread_error(result: VerifyResult) -> DifferencesFoundError | None:
     return DifferencesFoundError(
         f"{len(unread):,} of {len(result.tables):,} tables could not be compared with their topics",
         where="; ".join([*listed, *more]),
-        why=f"topic.prefix={result.prefix} was compared at {result.offset.file}:{result.offset.pos} without them",
+        why=f"topic.prefix={result.prefix} was compared at {position_text(result)} without them",
         remedy="remove the cause and run mysql_cdc_verify again, or leave these tables out of its tables",
     )
 

@@ -40,7 +40,7 @@ def run_when_free(
 
     Raises:
         CdcError: Another run holds the lock for longer than ``WAIT_FOR_RUNS_S``, another driver of this run has
-            started, or the drain or the work has failed.
+            started, this one has lost its lock, or the drain or the work has failed.
     """
     cfg = ConnectorConfig.from_properties(spec.properties)
     deadline = time.monotonic() + WAIT_FOR_RUNS_S
@@ -49,6 +49,8 @@ def run_when_free(
             plan = _next_plan(cfg, spec.owner)
             return drain_driver.run_drain(replace(spec, plan=plan.to_json(), run_for_s=0.0), runner, log, other_work)
         except (RunInProgressError, OffsetConflictError) as error:
+            if error.what == run_lock.LOCK_LOST:
+                raise  # a person has ended this run, or a later try of it has begun
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise StateError(

@@ -17,8 +17,9 @@ from airflow_provider_mysql_cdc.cdc.verify.repair_round import RepairJob, limit_
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairReport, TableOutcome
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_state_differences
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 
 
 def most_found(cfg: ConnectorConfig, request: VerifyRequest) -> int:
@@ -48,7 +49,7 @@ def repair_found(
         CdcError: The repair failed; what is committed is counted in the ledger.
     """
     mode, cfg = result.request.repair, ConnectorConfig.from_properties(spec.properties)
-    different = {verdict.table: _differences(verdict) for verdict in result.tables}
+    different = {verdict.table: left_state_differences(verdict) for verdict in result.tables}
     total, limit = sum(different.values()), cfg[F.REPAIR_MAX_ROWS]
     if mode is RepairMode.NO or not total:
         return {}
@@ -62,10 +63,6 @@ def repair_found(
     report = run_repair(job, runner, log)
     _write_outcome(cfg, result, report)
     return dict(report.counts)
-
-
-def _differences(verdict: TableVerdict) -> int:
-    return sum(verdict.findings.get(kind, 0) for kind in STATE_DIFFERENCES)
 
 
 def _write_outcome(cfg: ConnectorConfig, result: VerifyResult, report: RepairReport) -> None:

@@ -6,15 +6,16 @@ attempt that ends in between leaves no doubt about what is repaired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPAIR_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,26 @@ def repair_key(run: str, table: str) -> str:
         table: ``database.table``.
     """
     return f"{REPAIR_PREFIX}{run}/{table}"
+
+
+def with_earlier_repairs(verdicts: Iterable[TableVerdict], repairs: Iterable[RepairRecord]) -> list[TableVerdict]:
+    """Return verdicts with what earlier tries of the run have found and repaired, which a comparison no longer finds.
+
+    Args:
+        verdicts: The verdicts of a comparison before which the repairs were made.
+        repairs: The repairs of the run.
+    """
+    repaired = {repair.table: repair.repaired for repair in repairs}
+    return [
+        replace(
+            verdict,
+            findings=dict(Counter(verdict.findings) + Counter(repaired[verdict.table])),
+            repaired=repaired[verdict.table],
+        )
+        if verdict.table in repaired
+        else verdict
+        for verdict in verdicts
+    ]
 
 
 def read_repairs(ledger: LedgerState, run: str = "") -> list[RepairRecord]:

@@ -13,7 +13,13 @@ from airflow_provider_mysql_cdc.cdc.verify.report_text import (
     time_text,
     verdict_sentence,
 )
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import count_verdicts, most_different, unknown_by_reason
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
+    count_verdicts,
+    most_different,
+    position_text,
+    tables_by_position,
+    unknown_by_reason,
+)
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, TableVerdict, VerifyResult
 
 MAX_EXAMPLES_ON_PAGE = 5_000
@@ -50,6 +56,7 @@ def report_html(result: VerifyResult) -> str:
         _pairs(_facts(result)),
         *_differences(different),
         *_not_judged(unknown_by_reason(result)),
+        *_positions(result),
         *_others([verdict for verdict in result.tables if verdict.clean]),
     ]
     return "\n".join(
@@ -68,8 +75,9 @@ def report_html(result: VerifyResult) -> str:
 
 def _facts(result: VerifyResult) -> Iterator[tuple[str, str]]:
     totals, request = count_verdicts(result), result.request
-    yield "compared at", f"{result.offset.file}:{result.offset.pos}"
-    if result.offset.gtids:
+    several = len(tables_by_position(result)) > 1
+    yield "compared at", position_text(result)
+    if result.offset.gtids and not several:
         yield "GTID set", result.offset.gtids
     yield "from", time_text(result.started_ms)
     yield "to", time_text(result.ended_ms)
@@ -154,6 +162,17 @@ def _not_judged(tables_by_reason: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for reason, tables in tables_by_reason.items():
         yield f"<details><summary>{_text(reason)}: {len(tables):,} of the tables</summary>"
         yield f"<p>{_text(', '.join(tables))}</p></details>"
+
+
+def _positions(result: VerifyResult) -> Iterator[str]:
+    positions = tables_by_position(result)
+    if len(positions) < 2:
+        return
+    yield "<h2>Positions</h2>"
+    for offset, tables in positions.items():
+        gtids = f", GTID set {offset.gtids}" if offset.gtids else ""
+        yield f"<details><summary>{_text(f'{offset.file}:{offset.pos}')}: {len(tables):,} of the tables</summary>"
+        yield f"<p>{_text(', '.join(tables) + gtids)}</p></details>"
 
 
 def _others(clean: Sequence[TableVerdict]) -> Iterator[str]:

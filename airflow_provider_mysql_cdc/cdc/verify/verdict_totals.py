@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    STATE_DIFFERENCES,
+    DifferenceKind,
+    TableVerdict,
+    VerifyResult,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,38 @@ def left_differences(verdict: TableVerdict) -> dict[DifferenceKind, int]:
         verdict: The verdict about one table.
     """
     return in_order({kind: max(0, n - verdict.repaired.get(kind, 0)) for kind, n in verdict.findings.items()})
+
+
+def left_state_differences(verdict: TableVerdict) -> int:
+    """Return the number of rows by which a topic still does not equal its table: what a repair has to do.
+
+    Args:
+        verdict: The verdict about one table.
+    """
+    return sum(count for kind, count in left_differences(verdict).items() if kind in STATE_DIFFERENCES)
+
+
+def tables_by_position(result: VerifyResult) -> dict[BinlogOffset, list[str]]:
+    """Return the positions at which tables were compared, in the order of the binlog, with the tables' names.
+
+    Args:
+        result: The result.
+    """
+    tables: dict[BinlogOffset, list[str]] = {}
+    for verdict in result.tables:
+        tables.setdefault(verdict.offset or result.offset, []).append(verdict.table)
+    return {offset: tables[offset] for offset in sorted(tables, key=lambda each: (file_number(each.file), each.pos))}
+
+
+def position_text(result: VerifyResult) -> str:
+    """Return the position at which tables were compared, or the first and the last one.
+
+    Args:
+        result: The result.
+    """
+    positions = list(tables_by_position(result)) or [result.offset]
+    first, last = (f"{offset.file}:{offset.pos}" for offset in (positions[0], positions[-1]))
+    return first if len(positions) == 1 else f"{len(positions):,} positions from {first} to {last}"
 
 
 def most_different(result: VerifyResult) -> list[TableVerdict]:

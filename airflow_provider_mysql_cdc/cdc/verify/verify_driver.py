@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -16,16 +17,21 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue
+from airflow_provider_mysql_cdc.cdc.verify.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import repair_found
+from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs, with_earlier_repairs
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_state_differences
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
-from airflow_provider_mysql_cdc.cdc.verify.verify_round import RoundOutcome, VerifyRound
+from airflow_provider_mysql_cdc.cdc.verify.verify_round import VerifyRound
 
 
 def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
-    """Drain, and compare the tables with their topics at the end of the stream; return records per topic.
+    """Drain, and compare the tables with their topics, each group at the end of the stream; return records per topic.
 
     Args:
         spec: The job; its options are a ``VerifyRequest``.
@@ -33,13 +39,16 @@ def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         log: Takes one line of text.
 
     Raises:
-        CdcError: A batch could not be completed, or the comparison failed; nothing was found out then.
+        CdcError: A batch could not be completed, or a comparison failed; the ledger has the verdicts about the groups
+            that were compared before, and a retry of the run goes on behind them.
     """
     verification = _Verification(spec, VerifyRequest.from_json(spec.options))
     other_work = drain_driver.OtherWork(
         verification.compare, lambda cfg, ledger: False, end_uncaptured_scans, ends_run=True
     )
     counts = drain_driver.run_drain(spec, runner, log, other_work)
+    while not verification.compared:
+        counts = add_counts(counts, run_when_free(spec, runner, log, other_work, "the next group of a verification"))
     return add_counts(counts, verification.repair(runner, log))
 
 
@@ -49,34 +58,58 @@ class _Verification:
 
     spec: JobSpec
     request: VerifyRequest
-    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    _queue: GroupQueue | None = None
     _result: VerifyResult | None = None
     _suspects: tuple[TableSuspects, ...] = ()
 
+    @property
+    def compared(self) -> bool:
+        """Return whether all groups are compared."""
+        return self._result is not None
+
     def compare(self, context: BatchContext) -> dict[str, int]:
-        """Compare after a batch, and write the verdicts; return the records by topic that were written."""
-        with named_errors(context.cfg), contextlib.closing(SchemaTexts(context.cfg)) as schema_texts:
-            outcome = VerifyRound(context, self.request, schema_texts).compare()
-            self._write_verdicts(context, outcome)
-            return outcome.counts
+        """Compare the next group after a batch, and write the verdicts; return the records by topic that were written.
+
+        Args:
+            context: The drain after its batch.
+        """
+        with named_errors(context.cfg):
+            queue = self._queue or plan_group_queue(context, self.request, self.spec.run)
+            self._queue, counts = queue, dict[str, int]()
+            if names := queue.next_group(context):
+                counts = self._compare_group(context, queue, names)
+            if not queue.left:
+                self._write_result(context, queue)
+            return counts
+
+    def _compare_group(self, context: BatchContext, queue: GroupQueue, names: Sequence[TableId]) -> dict[str, int]:
+        with contextlib.closing(SchemaTexts(context.cfg)) as schema_texts:
+            outcome = VerifyRound(context, self.request, schema_texts, names).compare()
+        queue.keep(context, outcome.verdicts, outcome.offset)
+        self._suspects += outcome.suspects
+        return outcome.counts
 
     def repair(self, runner: TaskRunner, log: Log) -> dict[str, int]:
         """Repair what was found, if it was asked for; return the records by topic that were written."""
         return {} if self._result is None else repair_found(self.spec, runner, log, self._result, self._suspects)
 
-    def _write_verdicts(self, context: BatchContext, outcome: RoundOutcome) -> None:
-        result = VerifyResult(
+    def _write_result(self, context: BatchContext, queue: GroupQueue) -> None:
+        context.require_lock()  # otherwise a later try of the run is comparing
+        ledger, request = context.job.read(), self.request
+        offset = queue.offset
+        assert offset is not None  # there is a table, so there is a group or a verdict of an earlier try
+        verdicts = with_earlier_repairs(queue.verdicts, read_repairs(ledger, self.spec.run))
+        result = self._result = VerifyResult(
             self.spec.run,
             context.cfg[F.TOPIC_PREFIX],
-            outcome.offset,
-            self.started_ms,
+            offset,
+            queue.comparing.started_ms,
             time.time_ns() // 1_000_000,
-            self.request,
-            outcome.verdicts,
+            request,
+            tuple(sorted(verdicts, key=lambda verdict: verdict.table)),
         )
-        context.require_lock()  # otherwise a later try of the run is comparing
-        self._suspects, self._result = outcome.suspects, result
-        write_verdicts(context.cfg, context.job.read(), result)
+        over = request.repair is RepairMode.NO or not any(map(left_state_differences, result.tables))
+        write_verdicts(context.cfg, ledger, result, over=over)
         context.log(_summary_line(result))
 
 
@@ -84,6 +117,6 @@ def _summary_line(result: VerifyResult) -> str:
     equal = sum(verdict.equal for verdict in result.tables)
     left_out = [verdict.table for verdict in result.tables if verdict.not_compared is not None]
     unequal = [verdict.table for verdict in result.tables if not verdict.equal and verdict.not_compared is None]
-    line = f"verification at {result.offset}: {equal} of {len(result.tables)} table(s) equal their topics"
+    line = f"verification up to {result.offset}: {equal} of {len(result.tables)} table(s) equal their topics"
     line += f"; {', '.join(unequal[:5])} do not" if unequal else ""
     return line + (f"; {', '.join(left_out[:5])} could not be compared" if left_out else "")

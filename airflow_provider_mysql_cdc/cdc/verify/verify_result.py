@@ -114,6 +114,7 @@ class TableVerdict:
         unknown: One sentence for each thing that cannot be judged, for example because the topic was compacted.
         examples: Examples, at most as many of each kind as were asked for.
         not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
+        offset: The position at which it was compared; None in verdicts of earlier versions, which have one position.
     """
 
     table: str
@@ -127,11 +128,17 @@ class TableVerdict:
     unknown: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     not_compared: NotCompared | None = None
+    offset: BinlogOffset | None = None
+
+    @property
+    def state_differs(self) -> bool:
+        """Return whether the topic, folded by key, was found not to equal the table."""
+        return any(self.findings.get(finding) for finding in STATE_DIFFERENCES)
 
     @property
     def equal(self) -> bool:
         """Return whether the topic equals the table, as far as it was judged; a repaired difference counts as one."""
-        return self.not_compared is None and not any(self.findings.get(finding) for finding in STATE_DIFFERENCES)
+        return self.not_compared is None and not self.state_differs
 
     @property
     def different(self) -> bool:
@@ -157,6 +164,7 @@ class TableVerdict:
             "unknown": list(self.unknown),
             "examples": [example.to_json() for example in self.examples],
             "not_compared": None if self.not_compared is None else str(self.not_compared),
+            "offset": None if self.offset is None else self.offset.to_json(),
         }
 
     @classmethod
@@ -181,6 +189,7 @@ class TableVerdict:
             record.texts("unknown", ()),
             tuple(Example.from_json(example) for example in record.objects("examples", ())),
             None if compared else NotCompared(record.one_of("not_compared", reasons)),
+            None if record.value("offset", None) is None else BinlogOffset.from_json(record.object("offset")),
         )
 
 
@@ -191,7 +200,7 @@ class VerifyResult:
     Args:
         run: Id of the run.
         prefix: topic.prefix.
-        offset: The position at which tables and topics were compared.
+        offset: The position at which the last tables and topics were compared.
         started_ms: When the verification began, milliseconds since 1970.
         ended_ms: When it ended.
         request: What was asked for.

@@ -42,7 +42,6 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
@@ -99,11 +98,13 @@ class VerifyRound:
         context: The drain after a batch.
         request: What is asked for.
         schema_texts: Texts of schemas for the tasks.
+        names: The tables to compare.
     """
 
     context: BatchContext
     request: VerifyRequest
     schema_texts: SchemaTexts
+    names: Sequence[TableId]
     _batch: StartedBatch | None = None
     _counts: dict[str, int] = field(default_factory=dict)
     _progress: DrainProgress | None = None
@@ -127,7 +128,7 @@ class VerifyRound:
         schema_state = load_schema_state(
             context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
         )
-        names = choose_tables(self.request.tables, [t for t in schema_state.tables if context.cfg.captures(t)])
+        names = self.names
         tasks = self._task_count()
         tables = compared_tables(context.cfg, names, schema_state.tables)
         buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)

@@ -38,7 +38,8 @@ FREE = {
     "connect.timeout.ms", "database.query.timeout.ms", "source.silence.timeout.ms", "transaction.timeout.ms",
     "snapshot.lock.timeout.ms", "snapshot.locking.mode", "snapshot.chunk.rows", "snapshot.parallelism",
     "drain.writers", "drain.small.batch.bytes", "max.batch.bytes", "commit.bytes", "commit.interval.ms",
-    "poll.interval.ms", "verify.rows.per.second", "verify.max.execution.time.ms", "repair.max.rows",
+    "poll.interval.ms", "verify.rows.per.second", "verify.max.execution.time.ms", "verify.group.rows",
+    "repair.max.rows",
     "topic.creation.default.replication.factor", "heartbeat.action.query", "topic.settings.verified",
     # signals and notifications; what a signal leads to is fixed when it is taken, between two batches; structures that
     # a row of the signal table tells are not, so whether these rows count is

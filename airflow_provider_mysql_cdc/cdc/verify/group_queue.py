@@ -1,0 +1,125 @@
+"""What a verification has compared and what is left, over the groups of its tables and the tries of its run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
+from airflow_provider_mysql_cdc.cdc.verify.group_records import ComparingRun, read_done, verdict_basis, write_done
+from airflow_provider_mysql_cdc.cdc.verify.table_groups import plan_groups, sized_tables
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict
+
+
+@dataclass(slots=True)
+class GroupQueue:
+    """Hold the groups that are left, and the verdicts that there are.
+
+    Args:
+        comparing: The run.
+        left: Groups that are not compared yet, in their order.
+        verdicts: The verdicts, also those of earlier tries.
+        offset: The position at which the last group was compared; None before there is one.
+        total: Number of groups of this try.
+    """
+
+    comparing: ComparingRun
+    left: list[tuple[TableId, ...]]
+    verdicts: list[TableVerdict] = field(default_factory=list)
+    offset: BinlogOffset | None = None
+    total: int = 0
+
+    def next_group(self, context: BatchContext) -> tuple[TableId, ...]:
+        """Return the next group, which is left until its verdicts are kept; empty where none is left.
+
+        Args:
+            context: The drain after a batch.
+        """
+        if not self.left:
+            return ()
+        group = self.left[0]
+        if self.total > 1:
+            number = self.total - len(self.left) + 1
+            context.log(f"verification: group {number} of {self.total}, {len(group)} table(s)")
+        return group
+
+    def keep(self, context: BatchContext, verdicts: Iterable[TableVerdict], offset: BinlogOffset) -> None:
+        """Write the verdicts about a group to the ledger, so that no later try of the run compares it again.
+
+        Args:
+            context: The drain after whose batch the group was compared.
+            verdicts: The verdicts.
+            offset: The position at which the group was compared.
+
+        Raises:
+            RunInProgressError: A later try of the run is comparing.
+            SinkError: Kafka refuses, or does not answer.
+        """
+        placed = [replace(verdict, offset=offset) for verdict in verdicts]
+        context.require_lock()
+        write_done(context.cfg, self.comparing, time.time_ns() // 1_000_000, placed)
+        self.verdicts += placed
+        self.offset = offset
+        self.left.pop(0)
+
+
+def plan_group_queue(context: BatchContext, request: VerifyRequest, run: str) -> GroupQueue:
+    """Return the groups of the tables of which no earlier try of the run has a verdict.
+
+    Args:
+        context: The drain after its first batch.
+        request: What is asked for.
+        run: Id of the run.
+
+    Raises:
+        ConfigError: A table that was asked for is not captured.
+        StateError: A batch is incomplete.
+    """
+    cfg, names = context.cfg, tables_to_compare(context, request)
+    basis = verdict_basis(cfg, request)
+    known = {str(name) for name in names}
+    earlier = read_done(context.job.latest(), run, basis, request.repair) if run else []
+    done = [each for each in earlier if each.verdict.table in known]
+    if done:
+        context.log(f"verification: {len(done):,} of {len(names):,} table(s) were compared by an earlier try")
+    compared = {each.verdict.table for each in done}
+    topics = {name: table_topic_name(cfg, name) for name in names if str(name) not in compared}
+    groups = plan_groups(sized_tables(context.conn, topics), cfg[F.VERIFY_GROUP_ROWS])
+    started_ms = min([time.time_ns() // 1_000_000, *(each.comparing.started_ms for each in done)])
+    last = max(done, key=lambda each: each.ended_ms, default=None)
+    return GroupQueue(
+        ComparingRun(run, basis, started_ms),
+        groups,
+        [each.verdict for each in done],
+        None if last is None else last.verdict.offset,
+        len(groups),
+    )
+
+
+def tables_to_compare(context: BatchContext, request: VerifyRequest) -> Sequence[TableId]:
+    """Return the captured tables that are asked for.
+
+    Args:
+        context: The drain after a batch.
+        request: What is asked for.
+
+    Raises:
+        ConfigError: A table is not captured.
+        StateError: A batch is incomplete.
+    """
+    ledger, cfg = context.job.latest(), context.cfg
+    start = ledger.end()
+    if start is None:
+        raise StateError("a verification cannot begin while a batch is incomplete", retriable=True)
+    epoch = ledger.plan_in_force().epoch + 1
+    state = load_schema_state(cfg, until=start, epoch=epoch, cache=context.job.history_cache)
+    return choose_tables(request.tables, [table for table in state.tables if cfg.captures(table)])

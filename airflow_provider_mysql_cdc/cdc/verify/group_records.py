@@ -1,0 +1,156 @@
+"""The ledger records of a verification that goes on: the verdict about each table whose group is compared.
+
+They are no result yet, so the report of the last verification stays what it is until the run has compared all tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VERIFY_DONE_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class ComparingRun:
+    """Name the run that compares.
+
+    Args:
+        run: Its id, which all tries have.
+        basis: Digest of everything that a verdict depends on beside tables and topics (``verdict_basis``).
+        started_ms: When its first try began, milliseconds since 1970.
+    """
+
+    run: str
+    basis: str
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoneTable:
+    """Hold a verdict of a run that is not over.
+
+    Args:
+        comparing: The run.
+        ended_ms: When the table's group was compared, milliseconds since 1970.
+        verdict: The verdict, with its position.
+    """
+
+    comparing: ComparingRun
+    ended_ms: int
+    verdict: TableVerdict
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "run": self.comparing.run,
+            "basis": self.comparing.basis,
+            "started_ms": self.comparing.started_ms,
+            "ended_ms": self.ended_ms,
+            "verdict": self.verdict.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> DoneTable:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        record = as_members(data)
+        return cls(
+            ComparingRun(record.text("run"), record.text("basis"), record.integer("started_ms")),
+            record.integer("ended_ms"),
+            TableVerdict.from_json(record.object("verdict")),
+        )
+
+
+def verdict_basis(cfg: ConnectorConfig, request: VerifyRequest) -> str:
+    """Return a digest of what was asked for, and of the properties that decide how records look.
+
+    Args:
+        cfg: The connector's configuration.
+        request: What was asked for.
+    """
+    text = json.dumps([request.to_json(), property_pins(cfg, snapshot=True)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def write_done(cfg: ConnectorConfig, comparing: ComparingRun, ended_ms: int, verdicts: Iterable[TableVerdict]) -> None:
+    """Write the verdicts about a group.
+
+    Args:
+        cfg: The connector's configuration.
+        comparing: The run.
+        ended_ms: When the group was compared.
+        verdicts: The verdicts, with their positions.
+
+    Raises:
+        SinkError: Kafka refuses, or does not answer.
+    """
+    faults.fault_point("verify.before_done")
+    records = [
+        SideRecord(
+            cfg.ledger_topic,
+            (VERIFY_DONE_PREFIX + verdict.table).encode(),
+            encode(DoneTable(comparing, ended_ms, verdict).to_json()),
+        )
+        for verdict in verdicts
+    ]
+    write_plain(cfg.kafka_settings(), records)
+    faults.fault_point("verify.after_done")
+
+
+def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> list[DoneTable]:
+    """Return the verdicts of earlier tries of a run that still count.
+
+    A table that could not be read is compared again. So is one that differs, where a repair is asked for: the rows that
+    differ are not kept.
+
+    Args:
+        ledger: The ledger.
+        run: Id of the run.
+        basis: As from ``verdict_basis``.
+        repair: What is done about differences.
+
+    Raises:
+        DamagedRecordError: This package has not written a record.
+    """
+    return [
+        done
+        for done in _all_done(ledger)
+        if (done.comparing.run, done.comparing.basis) == (run, basis)
+        and done.verdict.not_compared is not NotCompared.UNREAD
+        and (repair is RepairMode.NO or not done.verdict.state_differs)
+    ]
+
+
+def done_keys(ledger: LedgerState, *, except_run: str = "") -> Iterator[str]:
+    """Yield the keys of such records.
+
+    Args:
+        ledger: The ledger.
+        except_run: Id of a run whose records are left out.
+    """
+    for key, value in ledger.other_records.items():
+        if key.startswith(VERIFY_DONE_PREFIX) and (not except_run or value.get("run") != except_run):
+            yield key
+
+
+def _all_done(ledger: LedgerState) -> Iterator[DoneTable]:
+    for key in done_keys(ledger):
+        with record_location(f"key {key}"):
+            yield DoneTable.from_json(ledger.other_records[key])
