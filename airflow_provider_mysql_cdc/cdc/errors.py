@@ -11,6 +11,7 @@
     │   ├── SourcePrivilegeError    a grant is missing
     │   ├── SourceSettingError      binlog off, STATEMENT format, ...
     │   ├── BinlogPurgedError       the start position is gone
+    │   │   └── ServerChangedError  another server answers, and its GTIDs do not continue the stream's
     │   ├── ServerIdInUseError      another replica registered with our server id
     │   ├── BinlogCorruptError      checksum or structure does not hold
     │   └── UnsupportedEventError   an event that must not be skipped is not understood
@@ -164,6 +165,12 @@ class BinlogPurgedError(SourceError):
     """The binlog no longer holds the start position (FAULT-04, FAULT-11)."""
 
     advice = "Run mysql_cdc_snapshot with *Snapshot again*, then mysql_cdc_verify with repair."
+
+
+class ServerChangedError(BinlogPurgedError):
+    """Another server answers, and the stored offset has no place in its binlog (STRM-05, STRM-06)."""
+
+    advice = "Let database.hostname lead to the server that the message names, or do what it says."
 
 
 class ServerIdInUseError(SourceError):

@@ -17,7 +17,7 @@ from pymysqlreplication.binlogstream import ReportSlave
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.packets import PacketReader
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceAuthError, SourcePrivilegeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceAuthError, SourcePrivilegeError, StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -60,7 +60,7 @@ def start_dump(
         on_wait: See ``PacketReader``.
 
     Raises:
-        BinlogPurgedError: File and position belong to another server (STRM-06).
+        ServerChangedError: File and position belong to another server (STRM-06).
         SourceError: What the server answers.
     """
     if not by_gtid:
@@ -168,16 +168,18 @@ def require_same_server(connection: Any, offset: BinlogOffset) -> None:
         offset: The offset; one without a server uuid passes.
 
     Raises:
-        BinlogPurgedError: Another server answers.
+        ServerChangedError: Another server answers; a retry finds the place of the offset's GTID set there.
     """
     if offset.server_uuid is None:
         return
     server_uuid = fetch_all(connection, "SELECT @@server_uuid")[0][0]
     if server_uuid.lower() != offset.server_uuid.lower():
-        raise BinlogPurgedError(
+        raise ServerChangedError(
             "the stored position belongs to another server",
             where=str(offset),
             why=f"it was read on server {offset.server_uuid}, and server {server_uuid} answers; "
             "a binlog file and position mean nothing on another server",
-            remedy="set database.hostname to the former server, or take a new snapshot from this one",
+            remedy="run the task again: it looks for the place of the stream's GTID set on this server; or set "
+            "database.hostname to the former server",
+            retriable=True,
         )

@@ -46,12 +46,13 @@ _REMEDY = (
 )
 
 
-def read_fingerprint(settings: ConnectionSettings, file: str) -> str:
+def read_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str | None = None) -> str:
     """Return the fingerprint of one of the server's binlog files.
 
     Args:
         settings: How to reach the server (REPLICATION SLAVE).
         file: The file's name.
+        server_uuid: The server that it belongs to; None for the one that answers.
 
     Returns:
         ``<seconds since 1970>.<digest of the head>`` and, once the file holds a transaction, ``.<digest of its GTID
@@ -59,13 +60,14 @@ def read_fingerprint(settings: ConnectionSettings, file: str) -> str:
 
     Raises:
         BinlogPurgedError: The server has no such file.
+        ServerChangedError: Another server answers.
         SourceError: What the server says otherwise.
     """
     connection = connect(settings, replication=True)
     try:
         packets = start_dump(
             connection,
-            BinlogOffset(file, FILE_START),
+            BinlogOffset(file, FILE_START, server_uuid=server_uuid),
             where=settings.address(),
             server_id=_UNREGISTERED_SERVER_ID,
             silence_timeout_s=_SILENCE_S,
@@ -124,7 +126,7 @@ def require_same_file(settings: ConnectionSettings, offset: BinlogOffset) -> Bin
         BinlogPurgedError: The file is another one, or gone.
         SourceError: See ``read_fingerprint``.
     """
-    fingerprint = read_fingerprint(settings, offset.file)
+    fingerprint = read_fingerprint(settings, offset.file, offset.server_uuid)
     if not same_fingerprint(offset.origin, fingerprint):
         raise BinlogPurgedError(
             "the binlog file of the stored position was replaced by another one of the same name",

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_file, with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import first_file_after
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
@@ -207,6 +207,8 @@ def readable_start(settings: ConnectionSettings, start: BinlogOffset) -> BinlogO
         return start
     try:
         require_same_file(settings, start)
+    except ServerChangedError:
+        raise
     except BinlogPurgedError:
         first_file = None
         if start.gtids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY, VIEW_KEY
@@ -11,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets, same_position
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -121,12 +123,15 @@ class LedgerState:
             return None
         if plan.kind == "snapshot" and self.snapshot is not None:
             return BinlogOffset.from_json(self.snapshot["offset"])
-        if plan.end.gtids is not None:
-            return plan.end
-        # A plan that ends with an earlier binlog file has no GTID set for its end; the markers of its writers have it.
+        # A plan that ends with an earlier binlog file has no GTID set for its end. The set of another one may lack
+        # transactions that stand before its end and were being committed when it was planned (``position``); the
+        # markers of its writers have all that they read.
         reached = (m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch)
-        gtid_sets = (offset.gtids for offset in reached if same_position(offset, plan.end))
-        return replace(plan.end, gtids=next((gtids for gtids in gtid_sets if gtids), None))
+        gtid_sets = {o.gtids for o in reached if o.gtids and same_position(o, plan.end)} - {plan.end.gtids}
+        if not gtid_sets:
+            return plan.end
+        end_gtids = GtidSet.parse(plan.end.gtids)
+        return replace(plan.end, gtids=str(reduce(GtidSet.union, map(GtidSet.parse, gtid_sets), end_gtids)))
 
     def prepared(self) -> tuple[PreparedXa, ...]:
         """Return the XA transactions that a complete drain left undecided; each of its writers has the same ones."""

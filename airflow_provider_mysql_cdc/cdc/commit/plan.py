@@ -16,7 +16,7 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import (
     Members,
@@ -68,6 +68,8 @@ class BatchPlan:
             a snapshot's view; and a reset has left nothing out.
         omitted_topics: Digest of the topics that were left out (``without_topics``); None in a complete plan.
         commit_ts: The highest commit timestamp (TiCDC's) of earlier batches, set by ``takeover.begin_epoch``.
+        continued_from: The offset of the earlier batches, where ``start`` is the same place in another server's binlog
+            (``drain.failover``); None on the same server.
     """
 
     epoch: int
@@ -87,6 +89,17 @@ class BatchPlan:
     gapless: bool = field(default=False, compare=False)
     omitted_topics: str | None = None
     commit_ts: int = field(default=0, compare=False)
+    continued_from: BinlogOffset | None = field(default=None, compare=False)
+
+    def continues(self, offset: BinlogOffset | None) -> bool:
+        """Return whether the batch begins at an offset, or at its place in another server's binlog.
+
+        Args:
+            offset: Where the stream stands.
+        """
+        return same_position(offset, self.start) or (
+            self.continued_from is not None and same_position(offset, self.continued_from)
+        )
 
     def assigned_writer(self, topic: str, partition: int) -> int:
         """Return the writer of a partition; a topic that is created during the batch has one writer for all partitions.
@@ -151,6 +164,7 @@ class BatchPlan:
             "gapless": self.gapless,
         }
         out |= {"commit_ts": self.commit_ts} if self.commit_ts else {}
+        out |= {"continued_from": self.continued_from.to_json()} if self.continued_from is not None else {}
         return out if self.omitted_topics is None else out | {"topics": self.omitted_topics}
 
     @classmethod
@@ -183,6 +197,9 @@ class BatchPlan:
             gapless=record.flag("gapless", False),
             omitted_topics=record.text_or_none("topics"),
             commit_ts=record.integer("commit_ts", 0),
+            continued_from=BinlogOffset.from_json(record.object("continued_from"))
+            if "continued_from" in record
+            else None,
         )
 
 

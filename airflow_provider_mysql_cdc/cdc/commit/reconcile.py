@@ -135,7 +135,7 @@ def _restore(stored: StoredState | None, ledger: LedgerState, plan: BatchPlan, a
 def _ledger_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciliation:
     if plan.kind == "drain":
         is_next_epoch = plan.epoch == stored.epoch + 1 and stored.pending is None
-        has_gap = is_next_epoch and not same_position(stored.committed, plan.start)
+        has_gap = is_next_epoch and not plan.continues(stored.committed)
         if has_gap or moves_back(stored.committed, plan.start):
             raise _mismatch_error(stored, ledger, f"epoch {plan.epoch} begins at {plan.start}")
     state = _state_from_ledger(ledger, stored, plan, at_ms)
@@ -180,7 +180,7 @@ def _both_pending(
     stored: StoredState, pending: BatchPlan, ledger: LedgerState, plan: BatchPlan, at_ms: int
 ) -> Reconciliation:
     same_plan = pending.same_work(plan)
-    starts_elsewhere = stored.committed is not None and not same_position(stored.committed, plan.start)
+    starts_elsewhere = stored.committed is not None and not plan.continues(stored.committed)
     if not same_plan and plan.kind == "drain" and starts_elsewhere:
         raise _mismatch_error(
             stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different offsets"

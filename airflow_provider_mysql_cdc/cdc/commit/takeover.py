@@ -39,7 +39,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.model.offset import same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 
@@ -167,7 +166,7 @@ def _require_next_plan(plan: BatchPlan, current: LedgerState) -> None:
     if current_plan.same_work(plan) or (plan.kind == "reset" and plan.epoch > current_plan.epoch):
         return
     is_next = plan.epoch == current_plan.epoch + 1 and current.complete()
-    if is_next and (plan.kind != "drain" or same_position(plan.start, current.end())):
+    if is_next and (plan.kind != "drain" or plan.continues(current.end())):
         return
     done = "complete" if current.complete() else "not complete"
     raise OffsetConflictError(

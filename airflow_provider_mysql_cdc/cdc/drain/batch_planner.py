@@ -76,6 +76,7 @@ def plan_drain(
     prepared: tuple[PreparedXa, ...] = (),
     *,
     even_empty: bool = False,
+    continued_from: BinlogOffset | None = None,
 ) -> BatchPlan | None:
     """Return the plan of the next batch, or None when nothing was logged since ``start``.
 
@@ -88,6 +89,7 @@ def plan_drain(
         weights: Records per topic in earlier batches.
         prepared: XA transactions that were prepared and not decided when the last batch ended.
         even_empty: Whether to plan a batch even when nothing was logged, because the job has other work.
+        continued_from: The committed offset, where ``start`` is its place in another server's binlog.
 
     Raises:
         BinlogPurgedError: The start is no longer on the server.
@@ -102,7 +104,8 @@ def plan_drain(
     writers = cfg[F.DRAIN_WRITERS]
     if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
         writers = 1
-    return _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+    plan = _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+    return plan if continued_from is None else replace(plan, continued_from=continued_from)
 
 
 def plan_window_batch(

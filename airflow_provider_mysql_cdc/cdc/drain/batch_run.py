@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
+from airflow_provider_mysql_cdc.cdc.drain.failover import carried_history
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
@@ -103,7 +104,9 @@ def begin_batch(
     Raises:
         CdcError: The batch cannot be executed.
     """
-    ledger, plan = begin_pinned_plan(cfg, job, plan)
+    moved_from = plan.continued_from
+    history = [] if moved_from is None else carried_history(cfg, moved_from, plan.start, plan.epoch)
+    ledger, plan = begin_pinned_plan(cfg, job, plan, history)
     faults.fault_point("plan.after_store")
     for offset in () if offsets_checked else (plan.start, plan.end):
         check_available(conn, cfg.connection_settings(), offset)

@@ -109,7 +109,7 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
             remedy="give a set that this server has executed, as SELECT @@gtid_executed shows it",
         )
     settings = cfg.connection_settings()
-    file, previous_gtids = _start_file(conn, [name for name, _ in binary_logs(conn)], requested, where)
+    file, previous_gtids = start_file(conn, [name for name, _ in binary_logs(conn)], requested, where)
     start = check_available(conn, settings, binlog_end.with_position(file, FILE_START))
     position, executed = _first_missing_transaction(cfg, start, binlog_end, previous_gtids, requested)
     if beyond_gap := requested.subtract(executed):
@@ -122,8 +122,18 @@ def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset,
     return check_available(conn, settings, binlog_end.with_position(position.file, position.pos, str(executed)))
 
 
-def _start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
-    """Return the last file before which only transactions of the set were executed, and their set; sets only grow."""
+def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
+    """Return the last file before which only transactions of a set were executed, and their set; sets only grow.
+
+    Args:
+        conn: An open connection.
+        files: The server's binlog files, in order.
+        requested: The set.
+        where: What the set is, for the error.
+
+    Raises:
+        BinlogPurgedError: The first file begins after a transaction that the set lacks.
+    """
     low, high, previous_gtids = 0, len(files), GtidSet()
     while low < high:
         middle = (low + high) // 2

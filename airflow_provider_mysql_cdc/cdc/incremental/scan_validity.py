@@ -93,7 +93,7 @@ class ScanValidity:
         Args:
             record: The record.
         """
-        if record.snapshot and not record.starts_description:
+        if (record.snapshot or record.carried_from) and not record.starts_description:
             return
         affected_scans = [
             scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -11,9 +12,12 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import RECORD_FORMAT_LABEL, changed_pins, property_pins
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 
 
-def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> tuple[LedgerState, BatchPlan]:
+def begin_pinned_plan(
+    cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, first_records: Sequence[SideRecord] = ()
+) -> tuple[LedgerState, BatchPlan]:
     """Put a plan in force: only its writers can add anything afterwards, and its pins are the current properties.
 
     A plan of which nothing is committed gets the current properties.
@@ -22,6 +26,7 @@ def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> 
         cfg: The connector's configuration.
         job: The ledger.
         plan: The plan.
+        first_records: Records that become visible with the plan when it comes into force for the first time.
 
     Returns:
         The ledger with the plan in it, and the plan, which has the attempt's id now.
@@ -30,7 +35,7 @@ def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> 
         ConfigError: A part of it was committed under other properties; the error names them.
         OffsetConflictError: The ledger holds another plan.
     """
-    ledger = job.begin(plan)
+    ledger = job.begin(plan, first_records=first_records)
     plan = ledger.plan_in_force()
     current_pins = property_pins(cfg, snapshot=plan.kind == "snapshot")
     if ledger.has_commits():

@@ -107,12 +107,15 @@ class JobLedger:
         """Read the ledger to its end; writers with open transactions are fenced."""
         return self._ledger.read(fence_after_s=1.0, fence_planner=False) or LedgerState()
 
-    def begin(self, plan: BatchPlan, extra_records: Sequence[SideRecord] = ()) -> LedgerState:
+    def begin(
+        self, plan: BatchPlan, extra_records: Sequence[SideRecord] = (), first_records: Sequence[SideRecord] = ()
+    ) -> LedgerState:
         """Put the plan in force: only writers of the new attempt can add anything afterwards (``commit.takeover``).
 
         Args:
             plan: The plan of this job.
             extra_records: Records that become visible with the plan, in one transaction.
+            first_records: The same, but only where the plan is not in the ledger yet; without headers.
 
         Returns:
             The ledger with the plan in it, which has the attempt's id now.
@@ -123,7 +126,15 @@ class JobLedger:
         self._last_state = None
         headed_records = self._converted(extra_records, {})
         with self._write_lock:
-            state = self._ledger.begin(plan, self._writer, lambda found: [*headed_records, *self._begin_tally(found)])
+            state = self._ledger.begin(
+                plan,
+                self._writer,
+                lambda found: [
+                    *(() if found.plan is not None and found.plan.same_work(plan) else first_records),
+                    *headed_records,
+                    *self._begin_tally(found),
+                ],
+            )
         self.schema_ids.begin(state)
         return state
 

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
 from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
@@ -28,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
@@ -151,10 +152,19 @@ def _next_batch(
         check_signal_table(cfg, conn, log)
         if state.committed is None:  # before the ledger is created, which a table's topic would otherwise share with it
             topics_of_tables(cfg, captured_tables(conn, cfg))
-        start = state.committed or _first_offset(cfg, conn)
+        start, continued_from = _stream_start(cfg, conn, state, ledger, log)
         epoch, record_weights = state.epoch + 1, topic_weights(ledger)
         plan = plan_drain(
-            cfg, conn, start, epoch, owner, record_weights, prepared, even_empty=even_empty or pending_work
+            cfg,
+            conn,
+            start,
+            epoch,
+            owner,
+            record_weights,
+            # Prepared rows have other positions on another server; their XA COMMIT finds them (``find_prepared``).
+            prepared if continued_from is None else (),
+            even_empty=even_empty or pending_work or continued_from is not None,
+            continued_from=continued_from,
         )
     if plan is None:
         return start
@@ -164,6 +174,22 @@ def _next_batch(
     log_warnings(warnings, log)
     log_warnings(topic_warnings(cfg, sorted(record_weights, key=record_weights.__getitem__, reverse=True)), log)
     return plan
+
+
+def _stream_start(
+    cfg: ConnectorConfig, conn: Any, state: StoredState, ledger: LedgerState | None, log: Log
+) -> tuple[BinlogOffset, BinlogOffset | None]:
+    """Return where the next batch begins; and the stored offset, if it belongs to another server."""
+    if state.committed is None:
+        return _first_offset(cfg, conn), None
+    end = None if ledger is None else ledger.end()
+    # The ledger's GTID set is exact (``LedgerState.end``); that of a state which an older version stored may not be.
+    committed = end if end is not None and same_position(state.committed, end) else state.committed
+    start = place_on_server(cfg, conn, committed)
+    if start is committed:
+        return start, None
+    log(change_line(committed, start, cfg.connection_settings().address()))
+    return start, committed
 
 
 def other_active_run(cfg: ConnectorConfig, owner: str) -> str | None:

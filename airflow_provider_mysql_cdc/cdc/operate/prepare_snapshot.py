@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import rebuild_history
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
@@ -160,8 +161,10 @@ def undrained_start(
         log(f"the offset {committed} was set by hand; changes between it and the snapshot are skipped")
         return None
     try:
-        return check_available(conn, cfg.connection_settings(), committed)
+        return check_available(conn, cfg.connection_settings(), place_on_server(cfg, conn, committed))
     except BinlogPurgedError as error:
+        if error.can_retry:  # a replica that has not executed yet what the stream has read
+            raise
         log(f"changes between {committed} and the snapshot are lost for the stream: {error.message()}")
         return None
 
@@ -204,8 +207,10 @@ def _snapshot_required(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset 
         return True
     if mode == "when_needed":
         try:
-            check_available(conn, cfg.connection_settings(), committed)
+            check_available(conn, cfg.connection_settings(), place_on_server(cfg, conn, committed))
         except BinlogPurgedError as error:
+            if error.can_retry:
+                raise
             log(f"snapshot.mode=when_needed: {error.message()}")
             return True
     log(f"an offset is stored already ({committed}); no snapshot is needed")

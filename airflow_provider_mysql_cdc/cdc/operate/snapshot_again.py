@@ -18,9 +18,11 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, Stor
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import undrained_start
@@ -121,14 +123,17 @@ def capturing_only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConf
 
 def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
     """Return why no drain can continue from the stored offset or finish the pending batch; empty when one can."""
-    required_offsets = [
-        state.committed,
-        *((state.pending.start, state.pending.end) if state.pending is not None else ()),
-    ]
+    required_offsets: tuple[BinlogOffset, ...] = ()
+    if state.pending is not None:
+        required_offsets = (state.pending.start, state.pending.end)
     try:
-        for offset in filter(None, required_offsets):
+        if state.committed is not None:
+            required_offsets = (place_on_server(cfg, conn, state.committed), *required_offsets)
+        for offset in required_offsets:
             check_available(conn, cfg.connection_settings(), offset)
     except BinlogPurgedError as error:
+        if error.can_retry:
+            raise
         return error.message()
     return ""
 

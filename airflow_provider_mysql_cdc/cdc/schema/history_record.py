@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -61,6 +61,8 @@ class HistoryRecord:
         snapshot: Whether a snapshot wrote it.
         between: Whether a signal between two batches provided it, so that it is not in the binlog.
         structure: The structure of a table that was corrected without a statement; ``table_changes`` describes it too.
+        carried_from: Server, file and position of the record of which this one is a copy, made where the stream went on
+            in another server's binlog; empty otherwise.
     """
 
     prefix: str
@@ -74,6 +76,7 @@ class HistoryRecord:
     snapshot: bool = False
     between: bool = False
     structure: Table | None = None
+    carried_from: str = ""
 
     @classmethod
     def of_statement(
@@ -123,6 +126,8 @@ class HistoryRecord:
             "epoch": self.epoch,
             "context": context,
         }
+        if self.carried_from:
+            data["carriedFrom"] = self.carried_from
         if self.structure is not None:
             data["structure"] = structure_json(self.structure)
         try:
@@ -166,14 +171,28 @@ class HistoryRecord:
             snapshot=position.flag("snapshot", False),
             between=position.flag("between", False),
             structure=None if "structure" not in record else read_structure(record.object("structure")),
+            carried_from=record.text("carriedFrom", ""),
         )
 
-    def identity(self) -> tuple[str | None, str, int, str, str]:
+    def carried_to(self, offset: BinlogOffset, epoch: int) -> HistoryRecord:
+        """Return a copy of the record at the place at which the stream goes on in another server's binlog.
+
+        Args:
+            offset: The place.
+            epoch: Epoch of the batch that begins there.
+        """
+        position = self.position
+        origin = self.carried_from or f"{position.server_uuid}/{position.file}:{position.pos}"
+        here = replace(offset, gtids=None)
+        return replace(self, position=here, epoch=epoch, between=False, carried_from=origin)
+
+    def identity(self) -> tuple[str | None, str, int, str, str, str]:
         """Return the identity of the statement, which is the same whichever attempt wrote the record."""
         content = json.dumps(self.table_changes, sort_keys=True) if self.from_signal else self.ddl
         if self.structure is not None:
             content = json.dumps(structure_json(self.structure), sort_keys=True)
-        return self.position.server_uuid, self.position.file, self.position.pos, self.db, content
+        position = self.position
+        return position.server_uuid, position.file, position.pos, self.db, content, self.carried_from
 
     @property
     def from_signal(self) -> bool:
@@ -253,7 +272,9 @@ class HistoryRecord:
             return self.epoch < epoch
         if not comparable(position, until) or compare_offsets(position, until) > 0:
             return False
-        if base is None or (self.snapshot and self.epoch == base.epoch and position == base.position):
+        if base is None:
+            return True
+        if (self.snapshot or self.carried_from) and self.epoch == base.epoch and position == base.position:
             return True
         # A writer that was fenced later may have committed a statement of its own binlog after the description.
         # The changes of a signal between two batches can have the same position as the description.

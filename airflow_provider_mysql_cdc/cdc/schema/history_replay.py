@@ -4,18 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from enum import Enum
 
 from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState, UnparsedTable
+from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, SchemaState, UnparsedTable
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
 
-if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+_SET_SERVER_DEFAULTS = (
+    f"SET character_set_server={SERVER_DEFAULTS.charset}, collation_server={SERVER_DEFAULTS.collation}"
+)
 
-REBUILD_REMEDY = "rebuild the history with snapshot.mode=recovery"
+
+class Selected(Enum):
+    """Say what a record of the history is to the structures at an offset."""
+
+    OTHER = "no part of them"
+    FIRST = "the first one of the last full description"
+    NEXT = "a part of them"
+    REPEATED = "one that both an abandoned attempt and its successor recorded"
+
+
+@dataclass(slots=True)
+class RecordSelection:
+    """Select the records that make up the structures at an offset, in the order of the history's topic.
+
+    Args:
+        until: The offset.
+        epoch: The epoch that starts at the offset.
+        base: First record of the last full description at or before the offset; None so far.
+    """
+
+    until: BinlogOffset
+    epoch: int
+    base: HistoryRecord | None = None
+    _identities: set[tuple[str | None, str, int, str, str, str]] = field(default_factory=set)
+
+    def select(self, record: HistoryRecord) -> Selected:
+        """Return what the next record is.
+
+        Args:
+            record: The record.
+        """
+        is_first = record.is_base_for(self.until)
+        if is_first:
+            self.base, self._identities = record, set()
+        identity = record.identity()
+        if identity in self._identities:
+            return Selected.REPEATED
+        if not record.applies(self.until, self.epoch, self.base):
+            return Selected.OTHER
+        self._identities.add(identity)
+        return Selected.FIRST if is_first else Selected.NEXT
+
+    def continue_to(self, target: RecordSelection) -> RecordSelection:
+        """Return a selection that continues from this one to a later offset; this one does not change.
+
+        Args:
+            target: A selection for the later offset, without records yet.
+        """
+        return replace(target, base=self.base, _identities=set(self._identities))
 
 
 @dataclass(slots=True)
@@ -39,12 +89,11 @@ class Replay:
     captures: CapturePredicate | None = None
     empty: SchemaState = field(default_factory=SchemaState)
     _state: SchemaState = field(init=False)
-    _base: HistoryRecord | None = None
-    _applied: set[tuple[str | None, str, int, str, str]] = field(default_factory=set)
+    _selection: RecordSelection = field(init=False)
     _unread: dict[TableId, UnparsedTable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._state = self.empty
+        self._state, self._selection = self.empty, RecordSelection(self.until, self.epoch)
 
     def add(self, record: HistoryRecord) -> bool:
         """Apply the next record.
@@ -58,14 +107,11 @@ class Replay:
         Raises:
             DdlParseError: The statement cannot be parsed; the error has its position.
         """
-        if record.is_base_for(self.until):
-            self._state, self._base, self._applied, self._unread = self.empty, record, set(), {}
-        identity = record.identity()
-        if identity in self._applied:
-            return True
-        if not record.applies(self.until, self.epoch, self._base):
-            return False
-        self._applied.add(identity)
+        selected = self._selection.select(record)
+        if selected is Selected.FIRST:
+            self._state, self._unread = self.empty, {}
+        elif selected is not Selected.NEXT:
+            return selected is Selected.REPEATED
         if (table_id := record.uncaptured_table(self.captures)) is not None:
             self._unread[table_id] = UnparsedTable(record.ddl, record.context)
             return True
@@ -92,11 +138,35 @@ class Replay:
         Args:
             target: A replay for the later offset, without records yet.
         """
-        continued = replace(
-            target, empty=self.empty, _base=self._base, _applied=set(self._applied), _unread=dict(self._unread)
-        )
-        continued._state = self._state
+        continued = replace(target, empty=self.empty, _unread=dict(self._unread))
+        continued._state, continued._selection = self._state, self._selection.continue_to(target._selection)
         return continued
+
+
+def carried_records(
+    records: Iterable[HistoryRecord], prefix: str, until: BinlogOffset, to: BinlogOffset, epoch: int
+) -> list[HistoryRecord]:
+    """Return copies of the records that make up the structures at an offset, as a full description at another place.
+
+    Args:
+        records: The history in the order of its topic.
+        prefix: ``topic.prefix``.
+        until: The offset; statements after it are left out.
+        to: The same place in the binlog of another server.
+        epoch: The epoch that starts there.
+    """
+    selection, selected_records = RecordSelection(until, epoch), list[HistoryRecord]()
+    for record in records:
+        selected = selection.select(record)
+        if selected is Selected.FIRST:
+            selected_records = []
+        if selected in (Selected.FIRST, Selected.NEXT):
+            selected_records.append(record)
+    if selection.base is None:
+        # The history of a stream without snapshot has only statements.
+        first = HistoryRecord(prefix, until, epoch, 0, "", _SET_SERVER_DEFAULTS, snapshot=True)
+        selected_records.insert(0, first)
+    return [record.carried_to(to, epoch) for record in selected_records]
 
 
 def replay(

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     reset_plan,
 )
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 FULL = BatchPlan(
@@ -152,6 +152,24 @@ def test_the_end_takes_its_gtid_set_from_the_writers_when_the_plan_could_not_kno
     blind = replace(FULL, end=replace(END, gtids=None))
     state = ledger(marker(0), marker(1), marker(2), plan=blind)
     assert state.end() == END
+
+
+def test_the_end_has_the_transactions_that_were_being_committed_when_it_was_planned() -> None:
+    """The server's set can lack a transaction that stands before its position; the writers have read it."""
+    server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    end, reached = replace(FULL.end, gtids=f"{server}:1-8:10"), replace(FULL.end, gtids=f"{server}:1-9")
+    plan = replace(FULL, end=end)
+    done = [marker(n, reached=ResumePosition(reached)) for n in range(3)]
+    last = ledger(*done, plan=plan).end()
+    assert last is not None and last.gtids == f"{server}:1-10"
+
+
+def test_a_batch_on_another_server_continues_the_offset_that_it_is_the_place_of() -> None:
+    there = replace(FULL, start=BinlogOffset("b.000001", 99, None, "other"), continued_from=FULL.start)
+    assert there.continues(FULL.start) and there.continues(there.start)
+    assert not there.continues(FULL.end) and not replace(there, continued_from=None).continues(FULL.start)
+    assert BatchPlan.from_json(there.to_json()).continued_from == FULL.start
+    assert "continued_from" not in FULL.to_json()
 
 
 def test_every_writer_that_may_have_something_open_is_listed_for_fencing() -> None:

@@ -43,7 +43,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
         if offset == gone:
             raise BinlogPurgedError("the server lost its tail")
 
-    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch, _: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
     monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
     job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=None)

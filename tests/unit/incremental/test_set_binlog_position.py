@@ -210,13 +210,13 @@ FILES = {"b.000001": "", "b.000002": f"{UUID}:1-10", "b.000003": f"{UUID}:1-20"}
 )
 def test_the_last_file_before_which_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, wanted: str, file: str) -> None:
     monkeypatch.setattr(named_place, "_previous_gtids", lambda conn, name: GtidSet.parse(FILES[name]))
-    assert named_place._start_file(None, [*FILES], GtidSet.parse(f"{UUID}:{wanted}"), "w")[0] == file
+    assert named_place.start_file(None, [*FILES], GtidSet.parse(f"{UUID}:{wanted}"), "w")[0] == file
 
 
 def test_what_the_server_has_purged_and_the_set_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named_place, "_previous_gtids", lambda conn, name: GtidSet.parse(FILES[name]))
     with pytest.raises(BinlogPurgedError, match=f"begins after {UUID}:6-10"):
-        named_place._start_file(None, ["b.000002", "b.000003"], GtidSet.parse(f"{UUID}:1-5"), "w")
+        named_place.start_file(None, ["b.000002", "b.000003"], GtidSet.parse(f"{UUID}:1-5"), "w")
 
 
 def test_without_gtids_a_set_names_no_place() -> None:

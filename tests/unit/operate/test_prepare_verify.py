@@ -60,6 +60,7 @@ class Rig:
         for module in (before_drain, before_verify):
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
         monkeypatch.setattr(before_drain, "plan_drain", self._plan)
+        monkeypatch.setattr(before_drain, "place_on_server", lambda cfg, conn, offset: offset)
         monkeypatch.setattr(before_verify, "captured_tables", lambda *_: TABLES)
         monkeypatch.setattr(before_verify, "make_admin", nothing)
         monkeypatch.setattr(before_verify, "describe_topics", self._describe)
@@ -70,7 +71,7 @@ class Rig:
                 self.job.commit([topic_record(CFG.ledger_topic, topic, RecordedTopic(1, info.id, 1))])
             before_drain.reconcile_store(CFG, self.store, self.lines.append)
 
-    def _plan(self, cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, even_empty: bool) -> BatchPlan:
+    def _plan(self, cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, even_empty: bool, **__: Any) -> BatchPlan:
         self.planned.append(even_empty)
         return plan(epoch, start, start, writers=1)
 

@@ -1,0 +1,267 @@
+"""Go on at another server: find the place of the stored offset in its binlog by GTIDs.
+
+File and position belong to one server. Where replication has copied its transactions to the server that answers now,
+the stored GTID set says where the stream stands in that server's binlog: behind the last transaction of the set, if
+nothing before it is missing in the set. Then every transaction before the place was drained, and none after it.
+
+The next batch begins at this place, with the same GTID set (``BatchPlan.continued_from``). The commit protocol takes
+it for the offset of the earlier batches; the schema history gets a copy of its records at the new place, in the
+transaction that puts the plan in force. Nothing else in the pipeline knows of the change.
+
+Refused by name, before anything is written: the server lacks transactions that were drained; it has purged some that
+were not; it has errant ones among those that were drained; it has no GTIDs, or the stored offset has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import start_file
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.schema.history import read_history
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_records
+
+EXECUTED_WAIT_S = 5
+"""Seconds for which a server may still be executing transactions that it has received."""
+_SHOWN_CHARS = 300
+_REMEDY_CHARS = 4000
+"""Characters of a GTID set that a person is to copy."""
+_VERIFY = "then trigger mysql_cdc_verify with repair=yes, because topics may differ from this server's tables"
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Hold what the search of a binlog for the place of a GTID set has found.
+
+    Args:
+        place: The position before the first transaction that the set lacks.
+        executed: The transactions before it.
+        errant: Transactions that the set lacks, before the last one of the set.
+        anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
+    """
+
+    place: BinlogOffset
+    executed: GtidSet
+    errant: GtidSet
+    anonymous: str | None
+
+
+def answering_server(conn: Any) -> str:
+    """Return server_uuid of the server that a connection leads to.
+
+    Args:
+        conn: An open connection.
+    """
+    return str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
+
+
+def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
+    """Return whether a connection leads to another server than the one whose binlog an offset stands in.
+
+    Args:
+        conn: An open connection.
+        offset: The offset; one without a server's uuid is of any.
+    """
+    return offset.server_uuid is not None and answering_server(conn).lower() != offset.server_uuid.lower()
+
+
+def place_on_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> BinlogOffset:
+    """Return an offset's place in the binlog of the server that answers; the offset itself if it is of that server.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        offset: A transaction boundary up to which everything is in Kafka.
+
+    Raises:
+        ServerChangedError: The place cannot be told, or transactions would be left out or written twice.
+        SourceError: The server refuses a query, or cannot be reached.
+    """
+    if not is_other_server(conn, offset):
+        return offset
+    stored = _stored_gtids(conn, offset)
+    executed, purged = _server_sets(conn, stored)
+    if missing := stored.subtract(executed):
+        raise _missing_error(conn, offset, stored, missing)
+    if lost := purged.subtract(stored):
+        raise _purged_error(conn, offset, stored, lost)
+    found = _search(cfg, conn, stored, purged)
+    if found.anonymous is not None:
+        raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
+    if found.errant:
+        raise _errant_error(conn, offset, stored, found)
+    if unlogged := stored.subtract(found.executed):
+        raise _no_gtids_error(conn, offset, f"its binlog does not contain {_shown(unlogged)}, which it has executed")
+    return with_fingerprint(conn, cfg.connection_settings(), replace(found.place, gtids=str(stored)))
+
+
+def carried_history(cfg: ConnectorConfig, offset: BinlogOffset, place: BinlogOffset, epoch: int) -> list[SideRecord]:
+    """Return the records that give the schema history the structures at an offset also at its place on another server.
+
+    Args:
+        cfg: The connector's configuration.
+        offset: The offset.
+        place: Its place in the binlog of the server that answers.
+        epoch: Epoch of the batch that begins there.
+
+    Raises:
+        SchemaError: A record of the history is damaged, or is another connector's.
+        SinkError: Kafka cannot be read.
+    """
+    records = carried_records(read_history(cfg), cfg.topic_prefix, offset, place, epoch)
+    return [SideRecord(cfg.history_topic, None, record.to_bytes()) for record in records]
+
+
+def change_line(offset: BinlogOffset, place: BinlogOffset, address: str) -> str:
+    """Return the line of the log that says from where to where the stream has moved.
+
+    Args:
+        offset: The offset on the earlier server.
+        place: Its place on the server that answers.
+        address: The server's address.
+    """
+    return (
+        f"the stream goes on at server {place.server_uuid} ({address}) at {place}, which is the place of {offset} of "
+        f"server {offset.server_uuid}: both have executed exactly {_shown(GtidSet.parse(place.gtids))} there"
+    )
+
+
+def _stored_gtids(conn: Any, offset: BinlogOffset) -> GtidSet:
+    if not offset.gtids:
+        raise _no_gtids_error(conn, offset, "the stored offset has no GTID set")
+    mode = str(fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0])
+    if mode != "ON":
+        raise _no_gtids_error(conn, offset, f"its gtid_mode is {mode}")
+    return GtidSet.parse(offset.gtids)
+
+
+def _server_sets(conn: Any, stored: GtidSet) -> tuple[GtidSet, GtidSet]:
+    """Return gtid_executed, once it holds a set or the wait is over, and gtid_purged."""
+    fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (str(stored), EXECUTED_WAIT_S))
+    executed, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged")[0]
+    return GtidSet.parse(str(executed)), GtidSet.parse(str(purged))
+
+
+def _search(cfg: ConnectorConfig, conn: Any, stored: GtidSet, purged: GtidSet) -> _Search:
+    """Read the binlog from the last file before which only transactions of the set stand, up to its last one."""
+    end = current_offset(conn)
+    file, previous = start_file(conn, [name for name, _ in binary_logs(conn)], stored, str(stored)[:_SHOWN_CHARS])
+    # With log_replica_updates=OFF, what was replicated is in no file and counts as purged.
+    previous = previous.union(purged)
+    executed, errant, passed = GtidTracker(str(previous)), GtidTracker(""), GtidTracker(str(previous))
+    place: BinlogOffset | None = None
+    before_place, anonymous = previous, None
+    stream = open_stream(cfg.connection_settings(), end.with_position(file, FILE_START), server_id=cfg.server_id(0))
+    try:
+        for event in stream.events(end, unused=no_rows):
+            if event.type not in c.GTID_EVENTS:
+                continue
+            gtid = parse_gtid(event).gtid
+            if gtid is None:
+                anonymous = anonymous or f"{event.file}:{event.start_pos}"
+            elif stored.contains(gtid):
+                passed.add(gtid)
+                if place is None:
+                    executed.add(gtid)
+            else:
+                if place is None:
+                    place, before_place = end.with_position(event.file, event.start_pos), executed.gtid_set()
+                if passed.gtid_set() == stored:
+                    break
+                errant.add(gtid)
+    finally:
+        stream.close()
+    if place is None:
+        place, before_place = end, executed.gtid_set()
+    return _Search(place, before_place, errant.gtid_set(), anonymous)
+
+
+def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedError:
+    return _error(
+        conn,
+        offset,
+        f"{why}, so the place of the stored offset in its binlog cannot be told",
+        "let database.hostname lead to the former server; or take a new snapshot (mysql_cdc_snapshot with again=true), "
+        f"{_VERIFY}",
+    )
+
+
+def _missing_error(conn: Any, offset: BinlogOffset, stored: GtidSet, missing: GtidSet) -> ServerChangedError:
+    replica = _is_replica(conn)
+    lost = "if this server has lost them for good, continue with what it has: " + _reset_remedy(
+        stored.subtract(missing)
+    )
+    return _error(
+        conn,
+        offset,
+        f"gtid_executed lacks {_shown(missing)}, whose changes are in the topics already",
+        f"run the task again when the replica has executed them; {lost}" if replica else lost,
+        retriable=replica,
+    )
+
+
+def _purged_error(conn: Any, offset: BinlogOffset, stored: GtidSet, lost: GtidSet) -> ServerChangedError:
+    return _error(
+        conn,
+        offset,
+        f"it has purged {_shown(lost)}, which the stream has not read",
+        "let database.hostname lead to a server that still has them; or leave them out: "
+        + _reset_remedy(stored.union(lost)),
+    )
+
+
+def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> ServerChangedError:
+    return _error(
+        conn,
+        offset,
+        f"it has executed {_shown(found.errant)}, which the stream has not read, before transactions that it has read; "
+        f"the first one is at {found.place}",
+        "let database.hostname lead to a server without them; or leave them out: "
+        + _reset_remedy(stored.union(found.errant)),
+    )
+
+
+def _error(conn: Any, offset: BinlogOffset, why: str, remedy: str, *, retriable: bool = False) -> ServerChangedError:
+    return ServerChangedError(
+        "the stored position belongs to another server, and the stream cannot go on at the one that answers",
+        where=str(offset),
+        why=f"it was read on server {offset.server_uuid}, and server {answering_server(conn)} answers; {why}",
+        remedy=remedy,
+        retriable=retriable,
+    )
+
+
+def _reset_remedy(gtids: GtidSet) -> str:
+    text = str(gtids)
+    if len(text) > _REMEDY_CHARS:
+        return f"trigger mysql_cdc_reset_offset with offset=current, {_VERIFY}"
+    return f"trigger mysql_cdc_reset_offset with offset={text}, {_VERIFY}"
+
+
+def _shown(gtids: GtidSet) -> str:
+    text = str(gtids)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+
+
+def _is_replica(conn: Any) -> bool:
+    """Return whether the server takes transactions from another one."""
+    for statement in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):  # MySQL 8.0.22 brought the first form
+        try:
+            return bool(fetch_dicts(conn, statement))
+        except SourceError as error:
+            if "error 1064" not in error.why:
+                raise
+    return False

@@ -1,0 +1,283 @@
+"""The stream goes on at another server whose GTIDs continue the stored set."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.records import compacted, payload
+from kit.replication import Pair, running_pair
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, StateError
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.schema.history import read_history
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+
+FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with running_pair(tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(servers: Pair, database: str) -> Pair:
+    """Return a primary with a table of five rows, and its replica."""
+    servers.reset()
+    execute(
+        servers.primary.root,
+        f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4",
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(20))",
+        f"INSERT INTO `{database}`.t VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'a'), (5, 'a')",
+    )
+    servers.catch_up()
+    return servers
+
+
+@pytest.fixture
+def pipeline(pair: Pair, properties: dict[str, str]) -> Pipeline:
+    """Return a stream with a snapshot of the primary, and a batch behind it."""
+    made = Pipeline(properties | pair.primary.server.properties() | FLAT)
+    made.snapshot()
+    insert(pair.primary.root, properties["database.include.list"], 10)
+    made.drain()
+    return made
+
+
+def insert(root: Any, db: str, *ids: int) -> None:
+    """Insert rows, a transaction each."""
+    execute(root, *(f"INSERT INTO `{db}`.t (id, v) VALUES ({i}, 'row {i}')" for i in ids))
+
+
+def follow(pipeline: Pipeline, pair: Pair) -> None:
+    """Let the stream's connection lead to the primary."""
+    pipeline.properties.update(pair.primary.server.properties())
+
+
+def committed(pipeline: Pipeline) -> BinlogOffset:
+    stored = pipeline.store.load()
+    assert stored is not None and stored.committed is not None
+    return stored.committed
+
+
+def assert_exact(pipeline: Pipeline, root: Any, db: str, table: str = "t") -> None:
+    """Compare the topic with the table, and each event with each other."""
+    records = pipeline.records(table)
+    have = {r["id"]: r for r in compacted(records).values() if r is not None}
+    names = [row[0] for row in rows(root, f"SHOW COLUMNS FROM `{db}`.`{table}`")]
+    wanted = {row[0]: dict(zip(names, row, strict=True)) for row in rows(root, f"SELECT * FROM `{db}`.`{table}`")}
+    assert {i: {n: row.get(n) for n in names} for i, row in have.items()} == wanted
+    events = [payload(r.value) for r in records if r.value]
+    ids = Counter((e["op"], e["before"] and e["before"]["id"], e["after"] and e["after"]["id"]) for e in events)
+    assert not [event for event, count in ids.items() if count > 1 and event[0] in "crd"]
+
+
+@pytest.mark.req("STRM-05", "FAULT-07", "SETUP-29")
+def test_a_planned_switchover_back_and_forth_loses_and_repeats_nothing(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    for round_ in range(3):
+        insert(pair.primary.root, database, *range(100 * round_ + 100, 100 * round_ + 110))
+        pair.switch()
+        insert(pair.primary.root, database, *range(100 * round_ + 120, 100 * round_ + 130))
+        follow(pipeline, pair)
+        pipeline.drain()
+        assert committed(pipeline).server_uuid == pair.primary.uuid
+    lines = [line for line in pipeline.lines if "goes on at server" in line]
+    assert len(lines) == 3, pipeline.lines
+    assert_exact(pipeline, pair.primary.root, database)
+
+
+def test_schema_changes_around_the_change_of_servers_are_followed(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    before = pair.primary.root
+    execute(before, f"ALTER TABLE `{database}`.t ADD w INT DEFAULT 7 AFTER id")
+    insert(before, database, 20)
+    pipeline.drain()
+    insert(before, database, 21)
+    execute(before, f"ALTER TABLE `{database}`.t ADD x VARCHAR(9) DEFAULT 'y' FIRST")
+    insert(before, database, 22)
+    pair.switch()
+    after = pair.primary.root
+    insert(after, database, 23)
+    execute(after, f"ALTER TABLE `{database}`.t DROP w")
+    insert(after, database, 24)
+    follow(pipeline, pair)
+    pipeline.drain()
+    images = {payload(r.value)["after"]["id"]: list(payload(r.value)["after"]) for r in pipeline.records("t")}
+    assert images[21] == ["id", "w", "v"] and images[22] == images[23] == ["x", "id", "w", "v"]
+    assert images[24] == ["x", "id", "v"]
+    insert(after, database, 25)
+    pipeline.drain()
+    assert list(payload(pipeline.records("t")[-1].value)["after"]) == ["x", "id", "v"]
+
+
+def refused(pipeline: Pipeline) -> ServerChangedError:
+    """Return the error of a drain that is refused before anything is written."""
+    before = pipeline.store.load(), len(pipeline.records("t"))
+    with pytest.raises(ServerChangedError, match="cannot go on at the one that answers") as caught:
+        pipeline.drain()
+    assert (pipeline.store.load(), len(pipeline.records("t"))) == before
+    return caught.value
+
+
+def carry_out(error: ServerChangedError, pipeline: Pipeline) -> None:
+    """Do what a refusal advises: reset to the set that it names, then verify and repair."""
+    match = re.search(r"mysql_cdc_reset_offset with offset=(\S+), then trigger mysql_cdc_verify", error.remedy)
+    assert match is not None, error.remedy
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=match[1])
+    pipeline.verify(VerifyRequest(repair=RepairMode.YES))
+    assert pipeline.verify().equal
+
+
+@pytest.mark.req("SETUP-31")
+def test_transactions_that_the_new_server_lost_are_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    pair.catch_up()
+    execute(pair.replica.root, "STOP REPLICA IO_THREAD")
+    insert(pair.primary.root, database, 30, 31)
+    execute(pair.primary.root, f"UPDATE `{database}`.t SET v = 'lost' WHERE id = 1")
+    pipeline.drain()
+    pipeline.properties.update(pair.replica.server.properties())
+    behind = refused(pipeline)
+    assert behind.can_retry and "gtid_executed lacks" in behind.why and "executed them" in behind.remedy
+    pair.replica.promote()
+    pair.primary.detach()
+    insert(pair.replica.root, database, 40)
+    lost = refused(pipeline)
+    assert not lost.can_retry and f"{pair.primary.uuid}:" in lost.why
+    carry_out(lost, pipeline)
+    have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
+    assert have == dict(rows(pair.replica.root, f"SELECT id, v FROM `{database}`.t"))
+    assert 30 not in have and have[1] == "a" and have[40] == "row 40"
+
+
+def test_a_replica_that_catches_up_in_time_is_no_refusal(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    execute(pair.replica.root, "STOP REPLICA SQL_THREAD")
+    insert(pair.primary.root, database, 50)
+    pipeline.drain()
+    pipeline.properties.update(pair.replica.server.properties())
+    with pair.replica.server.connect() as other:
+        starting = threading.Timer(1.5, lambda: execute(other, "START REPLICA SQL_THREAD"))
+        starting.start()
+        pipeline.drain()
+        starting.join()
+    assert_exact(pipeline, pair.replica.root, database)
+
+
+def test_purged_transactions_that_were_not_read_are_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    insert(pair.primary.root, database, 60, 61)
+    pair.catch_up()
+    pair.switch()
+    root = pair.primary.root
+    execute(root, "FLUSH BINARY LOGS")
+    insert(root, database, 62)
+    last = rows(root, "SHOW BINARY LOGS")[-1][0]
+    execute(root, f"PURGE BINARY LOGS TO '{last}'")
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and "has purged" in error.why
+    carry_out(error, pipeline)
+    have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
+    assert have == dict(rows(root, f"SELECT id, v FROM `{database}`.t"))
+
+
+def test_errant_transactions_before_drained_ones_are_refused_and_repaired(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    pair.catch_up()
+    execute(pair.replica.root, "SET GLOBAL super_read_only=OFF")
+    insert(pair.replica.root, database, 70, 71)
+    execute(pair.replica.root, "FLUSH BINARY LOGS")
+    insert(pair.primary.root, database, 72)
+    pair.catch_up()
+    pipeline.drain()
+    pair.switch()
+    insert(pair.primary.root, database, 73)
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and f"{pair.primary.uuid}:1-2" in error.why
+    carry_out(error, pipeline)
+    have = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r}
+    assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.t"))
+    assert {70, 71, 72, 73} <= set(have)
+
+
+def test_a_server_without_gtids_is_refused(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    pair.catch_up()
+    pair.replica.promote()
+    root = pair.replica.root
+    execute(root, *(f"SET GLOBAL gtid_mode={mode}" for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")))
+    try:
+        pipeline.properties.update(pair.replica.server.properties())
+        error = refused(pipeline)
+        assert "gtid_mode is OFF" in error.why
+        insert(root, database, 80)
+        pipeline.snapshot(again=True)
+        pipeline.verify(VerifyRequest(repair=RepairMode.YES))
+        assert pipeline.verify().equal
+    finally:
+        execute(root, *(f"SET GLOBAL gtid_mode={mode}" for mode in ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")))
+
+
+def test_a_snapshot_again_behind_another_server_skips_nothing(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    insert(pair.primary.root, database, 90)
+    pair.switch()
+    insert(pair.primary.root, database, 91)
+    follow(pipeline, pair)
+    with pytest.raises(StateError, match="would skip changes"):
+        pipeline.snapshot(again=True)
+    pipeline.drain()
+    assert_exact(pipeline, pair.primary.root, database)
+    pipeline.snapshot(again=True)
+    insert(pair.primary.root, database, 92)
+    pipeline.drain()
+    assert pipeline.verify().equal
+
+
+def test_a_server_that_changes_between_the_plan_and_its_driver_is_a_retry(
+    pipeline: Pipeline, pair: Pair, database: str
+) -> None:
+    insert(pair.primary.root, database, 95)
+    job = pipeline.prepare("drain")
+    pair.switch()
+    follow(pipeline, pair)
+    moved = replace(job.spec, properties=pipeline.cfg.properties())
+    with pytest.raises(ServerChangedError) as caught:
+        run_drain(moved, ThreadRunner(3), pipeline.log)
+    assert caught.value.can_retry
+
+
+def test_a_second_attempt_copies_the_history_once(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    """A copy behind a statement of the batch would hide it."""
+    pair.switch()
+    root = pair.primary.root
+    follow(pipeline, pair)
+    insert(root, database, 97)
+    execute(root, f"ALTER TABLE `{database}`.t ADD z INT DEFAULT 3")
+    insert(root, database, 98)
+    job = pipeline.prepare("drain")
+    run_drain(job.spec, ThreadRunner(3), pipeline.log)
+    run_drain(job.spec, ThreadRunner(3), pipeline.log)
+    pipeline.settle()
+    insert(root, database, 99)
+    pipeline.drain()
+    assert payload(pipeline.records("t")[-1].value)["after"] == {"id": 99, "v": "row 99", "z": 3}
+    firsts = [r for r in read_history(pipeline.cfg) if r.carried_from and r.starts_description]
+    assert len(firsts) == 1

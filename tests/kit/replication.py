@@ -1,0 +1,149 @@
+"""Two MySQL servers of a test's own, each of which can replicate from the other by GTIDs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kit.private_mysql import PrivateServer, running_server
+from kit.sql import execute, rows
+
+_CATCH_UP_S = 60
+
+
+@dataclass
+class Node:
+    """One server of a pair, with an open root connection.
+
+    Args:
+        server: The server.
+    """
+
+    server: PrivateServer
+    root: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = self.server.connect()
+
+    @property
+    def gtids(self) -> str:
+        """The executed GTID set."""
+        return str(rows(self.root, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+
+    @property
+    def uuid(self) -> str:
+        """The server's uuid."""
+        return str(rows(self.root, "SELECT @@server_uuid")[0][0])
+
+    def reset(self) -> None:
+        """Let it be a server of its own, without a binlog and without databases of tests."""
+        self.detach()
+        execute(self.root, "SET GLOBAL super_read_only=OFF", "SET GLOBAL read_only=OFF", "SET SESSION sql_log_bin=0")
+        names = [name for (name,) in rows(self.root, "SHOW DATABASES")]
+        system = {"mysql", "sys", "performance_schema", "information_schema"}
+        execute(self.root, *(f"DROP DATABASE `{name}`" for name in names if name not in system))
+        execute(self.root, "SET SESSION sql_log_bin=1", "RESET BINARY LOGS AND GTIDS")
+
+    def detach(self) -> None:
+        """Stop replicating."""
+        execute(self.root, "STOP REPLICA", "RESET REPLICA ALL")
+
+    def follow(self, source: Node) -> None:
+        """Replicate from another server, and take no writes of others."""
+        self.detach()
+        execute(
+            self.root,
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_USER='root', SOURCE_PASSWORD='', "
+            f"SOURCE_PORT={source.server.port}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, "
+            "SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=1000",
+            "START REPLICA",
+            "SET GLOBAL super_read_only=ON",
+        )
+
+    def catch_up(self, gtids: str) -> None:
+        """Wait until transactions are executed here."""
+        late = rows(self.root, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {_CATCH_UP_S})")[0][0]
+        assert not late, [dict(row) for row in _status(self.root)]
+
+    def promote(self) -> None:
+        """Become a primary: execute what was received, then take writes."""
+        execute(self.root, "STOP REPLICA IO_THREAD")
+        deadline = time.monotonic() + _CATCH_UP_S
+        while any("Waiting for" not in state and "has read all" not in state for state in _applier_states(self.root)):
+            assert time.monotonic() < deadline, "the replica does not execute what it has received"
+            time.sleep(0.05)
+        self.detach()
+        execute(self.root, "SET GLOBAL super_read_only=OFF", "SET GLOBAL read_only=OFF")
+
+    def crash(self) -> None:
+        """Kill it."""
+        self.root.close()
+        self.server.crash()
+
+    def restart(self, **options: str) -> None:
+        """Start it again."""
+        self.server.start(**options)
+        self.root = self.server.connect()
+
+
+def _status(root: Any) -> list[dict[str, Any]]:
+    with root.cursor() as cursor:
+        cursor.execute("SHOW REPLICA STATUS")
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _applier_states(root: Any) -> list[str]:
+    return [str(row["Replica_SQL_Running_State"]) for row in _status(root)]
+
+
+@dataclass
+class Pair:
+    """A primary and its replica; ``switch`` exchanges them.
+
+    Args:
+        primary: The server that takes writes.
+        replica: The one that follows it.
+    """
+
+    primary: Node
+    replica: Node
+
+    def reset(self) -> None:
+        """Let both begin anew, and the second follow the first."""
+        self.primary.reset()
+        self.replica.reset()
+        self.replica.follow(self.primary)
+
+    def catch_up(self) -> None:
+        """Wait until the replica has executed what the primary has."""
+        self.replica.catch_up(self.primary.gtids)
+
+    def switch(self) -> None:
+        """Exchange the two as an operator plans it: no writes, catch up, promote, follow the new primary."""
+        old, new = self.primary, self.replica
+        execute(old.root, "SET GLOBAL super_read_only=ON")
+        self.catch_up()
+        new.promote()
+        old.follow(new)
+        self.primary, self.replica = new, old
+
+
+OPTIONS = ({"server_id": "11"}, {"server_id": "12"})
+
+
+@contextmanager
+def running_pair(factory: pytest.TempPathFactory, version: str = "9.7") -> Iterator[Pair]:
+    """Yield two running servers, not connected yet, and discard them.
+
+    Args:
+        factory: Makes their folders.
+        version: Their version.
+    """
+    with running_server(factory, version, OPTIONS[0]) as one, running_server(factory, version, OPTIONS[1]) as two:
+        yield Pair(Node(one), Node(two))
