@@ -48,7 +48,7 @@ def test_the_schema_stands_around_a_key() -> None:
     ("column", "properties"),
     [
         ("v FLOAT", {}),
-        ("v DOUBLE", {}),
+        ("v REAL", {"event.contract": "1.9"}),
         ("v JSON", {}),
         ("v POINT", {}),
         ("v GEOMETRY", {}),
@@ -134,3 +134,7 @@ def test_a_literal_means_the_same_in_every_sql_mode(text: str, literal: str) -> 
 def test_escapes_are_those_of_json_quote(text: str, in_sql: str) -> None:
     assert escapes_as_in_sql(quote(text).encode()) == in_sql.encode()
     assert json.loads(in_sql) == text
+
+
+def test_a_number_that_the_server_rounds_has_no_text() -> None:
+    assert " WHEN ABS(`v`) < 1e-99 OR ABS(`v`) >= 1e100 THEN NULL WHEN " in after("v DOUBLE")
