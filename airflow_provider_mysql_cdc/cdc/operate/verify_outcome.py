@@ -151,10 +151,7 @@ def _remedy(result: VerifyResult, kinds: Sequence[str]) -> str:
         RepairMode.YES: "read in the log why rows were not repaired, then run mysql_cdc_verify with repair=yes again",
     }[result.request.repair]
     advice = ["find out what has changed them (docs/verify.md lists causes)"]
-    if STATE_DIFFERENCES.intersection(kinds):
-        advice.append(f"to write the rows as they are now, {repair}")
+    advice.append(f"to write the rows as they are now, {repair}")
     if not STATE_DIFFERENCES.issuperset(kinds):
-        advice.append(
-            "doubled, reordered, misplaced and unreadable records stay in a topic; docs/verify.md says what to do"
-        )
+        advice.append("records stay in a topic; docs/verify.md says what a repair does about them")
     return "; ".join(advice)

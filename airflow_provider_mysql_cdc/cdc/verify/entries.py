@@ -46,6 +46,10 @@ class EntryKind(IntEnum):
     """As ``DEAD``, likewise."""
     TOMBSTONE = 11
     """A tombstone, after which the row does not exist for consumers of a topic of one table; its place is not known."""
+    UNREADABLE = 12
+    """A record that is no event; its value is the reason."""
+    REPAIRED = 13
+    """A record that a repair has written, in addition to the others (``repair_marks``)."""
 
 
 IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER})

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
-from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import REPAIR_HEADER
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 
 _READ = "r"
 
@@ -44,7 +44,7 @@ def view_of(record: EventRecord, order: int, headers: Headers) -> bytes:
         order: Where it is in the binlog.
         headers: Its headers.
     """
-    if record.op != _READ or any(name == REPAIR_HEADER for name, _ in headers or ()):
+    if record.op != _READ or is_repair(headers):
         return b""
     return f"{order}/{record.source.get('ts_ms')}".encode()
 

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
+from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_text import stored_row
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -18,76 +19,7 @@ CompareRows = Callable[[int, Mapping[str, Any], Mapping[str, Any]], RowDifferenc
 """Compares the values of a row with those of its last event, given the table's number."""
 
 
-class _KeyState:
-    """Hold what is known of one key.
-
-    ``events`` has the last event of each partition: partition, offset, order, and the values after it (None when it is
-    a delete), and ``tombstones`` the offset of the last tombstone of each partition.
-    """
-
-    __slots__ = ("events", "row", "row_partition", "tombstones")
-
-    def __init__(self) -> None:
-        self.row: bytes | None = None
-        self.row_partition = 0
-        self.events: list[KeyEvent] = []
-        self.tombstones: dict[int, int] = {}
-
-    def add_event(self, event: KeyEvent) -> None:
-        """Keep an event if it is the last one of its partition."""
-        for index, known in enumerate(self.events):
-            if known[0] == event[0]:
-                if event[1] > known[1]:
-                    self.events[index] = event
-                return
-        self.events.append(event)
-
-    def add_tombstone(self, partition: int, offset: int) -> None:
-        """Keep a tombstone if it is the last one of its partition."""
-        self.tombstones[partition] = max(offset, self.tombstones.get(partition, 0))
-
-    def row_after(self, event: KeyEvent | None, truncates: _Truncates | None) -> bytes | None:
-        """Return the row after the last event; None where that is a delete, or a tombstone or TRUNCATE is behind it."""
-        if event is None or self.tombstones.get(event[0], -1) > event[1]:
-            return None
-        return None if truncates is not None and truncates.delete(event) else event[3]
-
-    def partitions(self) -> set[int]:
-        """Return the partitions of the row and of all events with its key: one, as the key chooses it."""
-        partitions = {partition for partition, *_, has_key in self.events if has_key}
-        return partitions if self.row is None else partitions | {self.row_partition}
-
-    def last_event(self) -> KeyEvent | None:
-        """Return the last event of all partitions, by its place in the binlog.
-
-        A change of the key is a delete and a create at the same place.
-        """
-        return max(self.events, key=lambda event: (event[2], event[3] is not None, event[1]), default=None)
-
-
-class _Truncates:
-    """Hold where the rows of a table are deleted as a whole: the last such event of each partition."""
-
-    __slots__ = ("_offsets", "_order")
-
-    def __init__(self) -> None:
-        self._order = 0
-        self._offsets: dict[int, int] = {}
-
-    def add(self, entry: FoldEntry) -> None:
-        """Keep an event if it is the last one."""
-        self._order = max(self._order, entry.order)
-        self._offsets[entry.partition] = max(self._offsets.get(entry.partition, 0), entry.offset)
-
-    def delete(self, event: KeyEvent) -> bool:
-        """Return whether an event is before the last of them; positions begin anew on another server."""
-        offset = self._offsets.get(event[0])
-        return event[2] < self._order if offset is None else event[1] < offset
-
-
 _ALIVE = (EntryKind.ALIVE, EntryKind.ALIVE_UNDER_OTHER_KEY)
-KeyEvent = tuple[int, int, int, bytes | None, bool]
-"""Partition, offset, order and values of an event, and whether its record has the table's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +33,10 @@ class FoundDifference:
         columns: Columns that differ.
         row: Canonical bytes of the table's row; None without one.
         event_row: Canonical bytes of the values after the last event; None without one.
-        record: Partition and offset of the last event; None without one.
+        record: Partition and offset of the last event, or of the record that is wrong; None without one.
+        last: Partition and offset of the last event; None without one.
+        places: Records of the key that consumers have to forget, wherever they are.
+        reason: Why a record is no event.
     """
 
     table: int
@@ -111,6 +46,9 @@ class FoundDifference:
     row: bytes | None = None
     event_row: bytes | None = None
     record: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+    places: tuple[tuple[int, int], ...] = ()
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -179,10 +117,10 @@ class BucketFold:
     ) -> None:
         self._compare, self._max_found, self._rules, self._moving = compare, max_found, rules, moving
         self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
-        self._keys: dict[tuple[int, bytes], _KeyState] = {}
+        self._keys: dict[tuple[int, bytes], KeyState] = {}
         self._keyless_rows: dict[tuple[int, bytes], int] = {}
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
-        self._truncates: dict[int, _Truncates] = {}
+        self._truncates: dict[int, Truncates] = {}
         self._older: set[int] = set()
         self._result = BucketResult()
         self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
@@ -199,6 +137,8 @@ class BucketFold:
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
             EntryKind.STEP: self._add_step,
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
+            EntryKind.UNREADABLE: self._add_unreadable,
+            EntryKind.REPAIRED: lambda entry: self._state(entry).add_repair(entry.partition, entry.offset),
         }
 
     def add(self, entries: Iterable[FoldEntry]) -> None:
@@ -218,8 +158,7 @@ class BucketFold:
             if table not in self._truncates and table not in self._older:
                 self._judge_equal_rows(table, key)
         for (table, key), steps in self._steps.items():
-            for kind, step in check_history(steps, self._rules[table]):
-                self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset)))
+            self._judge_history(table, key, steps)
         self._result.truncated, self._result.older = tuple(sorted(self._truncates)), tuple(sorted(self._older))
         return self._result
 
@@ -235,7 +174,7 @@ class BucketFold:
         self._state(entry).add_event((entry.partition, entry.offset, entry.order, value, has_key))
 
     def _add_truncate(self, entry: FoldEntry) -> None:
-        self._truncates.setdefault(entry.table, _Truncates()).add(entry)
+        self._truncates.setdefault(entry.table, Truncates()).add(entry)
 
     def _add_keyless_event(self, entry: FoldEntry) -> None:
         self._counts(entry.table).events += 1
@@ -247,15 +186,18 @@ class BucketFold:
         key = (entry.table, entry.key)
         self._keyless_rows[key] = self._keyless_rows.get(key, 0) + 1
 
+    def _add_unreadable(self, entry: FoldEntry) -> None:
+        self._state(entry).add_unreadable(entry.partition, entry.offset, entry.value.decode())
+
     def _add_step(self, entry: FoldEntry) -> None:
         step = read_step(entry.partition, entry.offset, entry.order, entry.value)
         self._steps.setdefault((entry.table, entry.key), []).append(step)
 
-    def _state(self, entry: FoldEntry) -> _KeyState:
+    def _state(self, entry: FoldEntry) -> KeyState:
         key = (entry.table, entry.key)
         state = self._keys.get(key)
         if state is None:
-            state = self._keys[key] = _KeyState()
+            state = self._keys[key] = KeyState()
         return state
 
     def _counts(self, table: int) -> TableCounts:
@@ -264,13 +206,18 @@ class BucketFold:
             counts = self._result.counts[table] = TableCounts()
         return counts
 
-    def _judge(self, table: int, key: bytes, state: _KeyState) -> None:
+    def _judge(self, table: int, key: bytes, state: KeyState) -> None:
+        state.settle()
         event = state.last_event()
         event_row = state.row_after(event, self._truncates.get(table))
         record = None if event is None else event[:2]
-        found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record)
+        found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record, record)
+        for partition, offset, reason in state.left_unreadable():
+            place = (partition, offset)
+            unreadable = FoundDifference(table, DifferenceKind.UNREADABLE, key, (), None, None, place, record)
+            self._note(replace(unreadable, places=(place,), reason=reason))
         if table not in self._moving and len(state.partitions()) > 1:
-            self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION))
+            self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION, places=state.places()))
         if state.row is None:
             if event_row is not None:
                 self._note(replace(found, kind=DifferenceKind.GHOST))
@@ -278,6 +225,16 @@ class BucketFold:
             self._note(replace(found, kind=DifferenceKind.MISSING))
         elif state.row != event_row:
             self._judge_values(found, state.row, event_row)
+
+    def _judge_history(self, table: int, key: bytes, steps: list[KeyStep]) -> None:
+        """Check the records of a key behind the last repair of each partition."""
+        state = self._keys.get((table, key))
+        event = None if state is None else state.last_event()
+        settled = {} if state is None else state.repaired_until()
+        left = [step for step in steps if step.offset >= settled.get(step.partition, 0)]
+        last = None if event is None else event[:2]
+        for kind, step in check_history(left, self._rules[table]):
+            self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset), last=last))
 
     def _judge_values(self, found: FoundDifference, row: bytes, event_row: bytes) -> None:
         try:

@@ -24,8 +24,6 @@ from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.raw_structs import AvroStruct, AvroTypes, JsonStruct, RawStruct, Value
 
-REPAIR_HEADER = "cdc-repair"
-"""Header of every record that a repair writes: the id of its run."""
 MARKER = "incremental"
 """``source.snapshot`` of the rows and deletes of a repair."""
 _KEY_SCHEMA, _VALUE_SCHEMA = "__key_schema_id", "__value_schema_id"
@@ -78,12 +76,12 @@ class GhostDeletes:
 
         Args:
             topic: The topic.
-            last: Its last record of the key; the row exists after it.
+            last: Its last event of the key.
 
         Raises:
             UnreadableRecord: It is not an event as the stream is configured to write them.
         """
-        schema_ids = {name: content for name, content in last.headers if name in (_KEY_SCHEMA, _VALUE_SCHEMA)}
+        schema_ids = _schema_ids(last)
         values: list[bytes | None] = [None]
         if not self._cfg.is_ticdc:
             values = [self._delete_event(last, schema_ids)]
@@ -92,13 +90,25 @@ class GhostDeletes:
         elif last.key is None:
             raise UnreadableRecord("a row without a key cannot be deleted in TiCDC's protocol")
         for number, value in enumerate(values):
-            headers = [*self._headers]
-            if self._id_prefix is not None:
-                id_text = f"{self._id_prefix}/{topic}/{last.partition}@{last.offset}/{number}"
-                headers.append(("cdc-id", id_text.encode()))
-            # A null value has no schema (``IdHeaders``).
-            ids = [(name, guid) for name, guid in schema_ids.items() if name == _KEY_SCHEMA or value is not None]
-            yield GhostRecord(last.key, value, last.partition, [*headers, *ids])
+            yield self._record(topic, last, value, number)
+
+    def tombstone(self, topic: str, record: TopicRecord) -> GhostRecord:
+        """Return the tombstone with which consumers forget a record's key in its partition.
+
+        Args:
+            topic: The topic.
+            record: The record.
+        """
+        return self._record(topic, record, None, 0)
+
+    def _record(self, topic: str, last: TopicRecord, value: bytes | None, number: int) -> GhostRecord:
+        headers = [*self._headers]
+        if self._id_prefix is not None:
+            id_text = f"{self._id_prefix}/{topic}/{last.partition}@{last.offset}/{number}"
+            headers.append(("cdc-id", id_text.encode()))
+        # A null value has no schema (``IdHeaders``).
+        ids = [(name, guid) for name, guid in _schema_ids(last).items() if name == _KEY_SCHEMA or value is not None]
+        return GhostRecord(last.key, value, last.partition, [*headers, *ids])
 
     def _delete_event(self, last: TopicRecord, schema_ids: Mapping[str, bytes | None]) -> bytes:
         if last.value is None:
@@ -148,7 +158,8 @@ class GhostDeletes:
         """
         if not all(name in event for name in ("before", "after", "source", "op")):
             raise UnreadableRecord("it is no change event")
-        event.copy("after", "before")
+        if not event.is_null("after"):  # the last event is a delete already
+            event.copy("after", "before")
         source = event.struct("source")
         _set_members(source, self._source_values(source, typed=typed))
         event.put("source", source)
@@ -182,11 +193,12 @@ class GhostDeletes:
         }
 
 
+def _schema_ids(record: TopicRecord) -> dict[str, bytes | None]:
+    return {name: content for name, content in record.headers if name in (_KEY_SCHEMA, _VALUE_SCHEMA)}
+
+
 def _set_members(struct: RawStruct, values: Mapping[str, Any]) -> None:
     """Give the members that a struct has other values."""
     for name, value in values.items():
         if name in struct:
             struct.set(name, value)
-
-
-__all__ = ["MARKER", "REPAIR_HEADER", "GhostDeletes", "GhostRecord"]

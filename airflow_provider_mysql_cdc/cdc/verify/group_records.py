@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pin
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_to_repair
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import NotCompared, TableVerdict
 
@@ -117,8 +118,8 @@ def write_done(cfg: ConnectorConfig, comparing: ComparingRun, ended_ms: int, ver
 def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> list[DoneTable]:
     """Return the verdicts of earlier tries of a run that still count.
 
-    A table that could not be read is compared again. So is one that differs, where a repair is asked for: the rows that
-    differ are not kept.
+    A table that could not be read is compared again. So is one with differences that a repair is asked for: what it has
+    to write is not kept.
 
     Args:
         ledger: The ledger.
@@ -134,7 +135,7 @@ def read_done(ledger: LedgerState, run: str, basis: str, repair: RepairMode) -> 
         for done in _all_done(ledger)
         if (done.comparing.run, done.comparing.basis) == (run, basis)
         and done.verdict.not_compared is not NotCompared.UNREAD
-        and (repair is RepairMode.NO or not done.verdict.state_differs)
+        and (repair is RepairMode.NO or not left_to_repair(done.verdict))
     ]
 
 

@@ -40,6 +40,10 @@ class RawStruct(Protocol):
         """Give a member the value of another one of the same schema."""
         ...
 
+    def is_null(self, name: str) -> bool:
+        """Return whether a member has no value."""
+        ...
+
     def is_boolean(self, name: str) -> bool:
         """Return whether a member is a boolean."""
         ...
@@ -105,6 +109,10 @@ class JsonStruct:
     def copy(self, source: str, target: str) -> None:
         """Give a member the value of another one."""
         self._members[target] = self._members[source]
+
+    def is_null(self, name: str) -> bool:
+        """Return whether a member has no value."""
+        return self._members[name] == "null"
 
     def is_boolean(self, name: str) -> bool:
         """Return whether a member is a boolean."""
@@ -312,6 +320,10 @@ class AvroStruct:
         if branches[0] != branches[1]:
             raise UnreadableRecord(f"{source} and {target} have different schemas")
         self._members[target] = self._members[source]
+
+    def is_null(self, name: str) -> bool:
+        """Return whether a member has no value."""
+        return self._members[name] == self._types.encode(self._schemas[name], None).encode("latin-1")
 
     def is_boolean(self, name: str) -> bool:
         """Return whether a member is a boolean."""

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.verify.repair_round import RepairJob, limit_
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairReport, TableOutcome
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_state_differences
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_to_repair
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 
@@ -49,7 +49,7 @@ def repair_found(
         CdcError: The repair failed; what is committed is counted in the ledger.
     """
     mode, cfg = result.request.repair, ConnectorConfig.from_properties(spec.properties)
-    different = {verdict.table: left_state_differences(verdict) for verdict in result.tables}
+    different = {verdict.table: left_to_repair(verdict) for verdict in result.tables}
     total, limit = sum(different.values()), cfg[F.REPAIR_MAX_ROWS]
     if mode is RepairMode.NO or not total:
         return {}

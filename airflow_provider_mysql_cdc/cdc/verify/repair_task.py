@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import ViewPosition
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import REPAIR_HEADER
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity, RepairWriter
 from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable, SuspectJudge
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
@@ -180,7 +180,7 @@ class _RepairTask:
                 outcomes[name] = TableOutcome(reasons=(reason,))
                 continue
             each = judged[name] = judge.judge(compared, suspects, by_topic[compared.topic])
-            confirmed = _counts(each)
+            confirmed = each.repair.kinds()
             outcomes[name] = TableOutcome(confirmed, {}, each.dropped, each.reasons)
         return judged, outcomes
 
@@ -244,11 +244,3 @@ class _RepairTask:
 
     def _report_line(self, line: str) -> None:
         self.channel.call(PROGRESS, WriterReport(str(self.plan.end), 0, once=line))
-
-
-def _counts(judged: JudgedTable) -> dict[DifferenceKind, int]:
-    kinds: Sequence[DifferenceKind] = [
-        *(DifferenceKind.GHOST for _ in judged.repair.ghosts),
-        *(row.kind for row in judged.repair.rows),
-    ]
-    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}

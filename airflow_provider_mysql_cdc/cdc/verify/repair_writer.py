@@ -30,11 +30,13 @@ from airflow_provider_mysql_cdc.cdc.snapshot.range_writer import ViewPosition, c
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowEmitter, SnapshotRoute, out_of_time
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import MARKER, GhostDeletes
+from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import MARKER, GhostDeletes, GhostRecord
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 _Key = TypeVar("_Key")
+Kinds = Mapping[DifferenceKind, int]
+"""Number of differences, by kind."""
 MAX_TRANSACTION_REPAIRS = 1000
 """Repairs in one Kafka transaction; ``commit.bytes`` and ``commit.interval.ms`` limit it too."""
 
@@ -44,12 +46,29 @@ class RowRepair:
     """Hold a row to be written.
 
     Args:
-        kind: MISSING or DIFFERING.
+        kinds: The differences that it repairs.
         packet: The row in MySQL's text protocol.
+        forgotten: Records whose keys get a tombstone in their partitions before.
     """
 
-    kind: DifferenceKind
+    kinds: Kinds
     packet: bytes
+    forgotten: Sequence[TopicRecord] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRepair:
+    """Hold a row to be deleted, or only keys to be forgotten.
+
+    Args:
+        kinds: The differences that it repairs.
+        last: The topic's last event of the row; None where there is none.
+        forgotten: Records whose keys get a tombstone in their partitions before.
+    """
+
+    kinds: Kinds
+    last: TopicRecord | None
+    forgotten: Sequence[TopicRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +78,27 @@ class TableRepair:
     Args:
         table: The table.
         route: How its rows become records.
-        ghosts: The topic's last record of each ghost.
+        deletes: The rows to be deleted.
         rows: The rows to be written.
     """
 
     table: Table
     route: SnapshotRoute
-    ghosts: Sequence[TopicRecord] = ()
+    deletes: Sequence[DeleteRepair] = ()
     rows: Sequence[RowRepair] = ()
 
     @property
     def size(self) -> int:
-        """Return the number of differences."""
-        return len(self.ghosts) + len(self.rows)
+        """Return the number of keys."""
+        return len(self.deletes) + len(self.rows)
+
+    def kinds(self) -> dict[DifferenceKind, int]:
+        """Return the number of differences, by kind."""
+        repairs: list[DeleteRepair | RowRepair] = [*self.deletes, *self.rows]
+        total: dict[DifferenceKind, int] = {}
+        for repair in repairs:
+            total = _added(total, repair.kinds)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +176,18 @@ class RepairWriter:
     ) -> tuple[dict[DifferenceKind, int], int]:
         """Produce repairs until a transaction is large or old enough; return their number, and the next one."""
         written: dict[DifferenceKind, int] = {}
-        deletes, emitter = self._ghost_deletes(), self._emitter(repair, counts, start)
-        ghosts = len(repair.ghosts)
+        ghosts, emitter = self._ghost_deletes(), self._emitter(repair, counts, start)
+        deletes = len(repair.deletes)
         end = min(start + MAX_TRANSACTION_REPAIRS, repair.size)
         for number in range(start, end):
-            if number < ghosts:
-                kind, records = DifferenceKind.GHOST, self._delete(repair, repair.ghosts[number], deletes)
+            if number < deletes:
+                each: DeleteRepair | RowRepair = repair.deletes[number]
+                records = self._delete(repair, repair.deletes[number], ghosts)
             else:
-                row = repair.rows[number - ghosts]
-                left_out = emitter.left_out
-                emitter.emit_row(row.packet, MARKER)
-                kind, records = row.kind, 1 - (emitter.left_out - left_out)
+                each = repair.rows[number - deletes]
+                records = self._write(repair, repair.rows[number - deletes], ghosts, emitter)
             if records:
-                written[kind] = written.get(kind, 0) + 1
+                written = _added(written, each.kinds)
                 counts[repair.route.topic] = counts.get(repair.route.topic, 0) + records
             if self.sink.should_commit or out_of_time(self.cfg, self.sink):
                 end = number + 1
@@ -176,17 +202,34 @@ class RepairWriter:
                 self._nulled_columns.add((table, value.column))
                 self.report_line(nulled_warning(table, value, f"repair of {table}"))
 
-    def _delete(self, repair: TableRepair, last: TopicRecord, deletes: GhostDeletes) -> int:
-        """Produce the records that delete a ghost; return their number, 0 where it cannot be deleted."""
+    def _write(self, repair: TableRepair, row: RowRepair, deletes: GhostDeletes, emitter: RowEmitter) -> int:
+        """Produce a row; return the number of records, 0 where it is left out."""
+        left_out, forgotten = emitter.left_out, self._forget(repair, row.forgotten, deletes)
+        emitter.emit_row(row.packet, MARKER)
+        return 0 if emitter.left_out > left_out else forgotten + 1
+
+    def _delete(self, repair: TableRepair, delete: DeleteRepair, deletes: GhostDeletes) -> int:
+        """Produce the records that delete a row; return their number, 0 where it cannot be deleted."""
+        topic, last = repair.route.topic, delete.last
         try:
-            records = list(deletes.records(repair.route.topic, last))
+            records = [] if last is None else list(deletes.records(topic, last))
         except UnreadableRecord as error:
-            place = f"{repair.route.topic}[{last.partition}]@{last.offset}"
+            place = "" if last is None else f"{topic}[{last.partition}]@{last.offset}"
             self.report_line(f"the row of {repair.table.id} at {place} cannot be deleted: {error}")
             return 0
+        forgotten = self._forget(repair, delete.forgotten, deletes)
         for record in records:
-            self.sink.produce(repair.route.topic, record.key, record.value, record.partition, record.headers)
-        return len(records)
+            self._produce_record(topic, record)
+        return forgotten + len(records)
+
+    def _forget(self, repair: TableRepair, forgotten: Sequence[TopicRecord], deletes: GhostDeletes) -> int:
+        """Produce tombstones with the keys of records, in their partitions; return their number."""
+        for record in forgotten:
+            self._produce_record(repair.route.topic, deletes.tombstone(repair.route.topic, record))
+        return len(forgotten)
+
+    def _produce_record(self, topic: str, record: GhostRecord) -> None:
+        self.sink.produce(topic, record.key, record.value, record.partition, record.headers)
 
     def _ghost_deletes(self) -> GhostDeletes:
         id_prefix = self._id_prefix if self.cfg[F.CDC_ID_HEADER] else None

@@ -26,8 +26,9 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows, events_since_last_view
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
-from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RowRepair, TableRepair
+from airflow_provider_mysql_cdc.cdc.verify.repair_writer import DeleteRepair, Kinds, RowRepair, TableRepair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, read_columns
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values, same_value, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.suspect_rows import SuspectRows
@@ -55,10 +56,31 @@ class JudgedTable:
 
 @dataclass(frozen=True, slots=True)
 class _ViewRow:
-    """Hold a row of the view."""
+    """Hold a row of the view, and where its record is to be."""
 
     packet: bytes
     value: bytes
+    key: bytes | None
+    partition: int
+
+
+@dataclass(slots=True)
+class LaterEvents:
+    """Hold what is behind the records that a comparison has read.
+
+    Args:
+        keys: Identities of rows with events.
+        last: The last event of suspects.
+        truncated: Whether there is an event that deletes all rows.
+    """
+
+    keys: set[bytes] = field(default_factory=set)
+    last: dict[bytes, TopicRecord] = field(default_factory=dict)
+    truncated: bool = False
+
+    def is_about(self, key: bytes) -> bool:
+        """Return whether an event says what a row is since then."""
+        return self.truncated or key in self.keys
 
 
 @dataclass(slots=True)
@@ -119,10 +141,13 @@ class _TableReader:
         self.route: SnapshotRoute = make_snapshot_route(cfg, judge.formats, table, partitions, self._columns)
         self._reader = judge.reader_of(compared.topic)
         self.reasons: list[str] = []
+        self._rows: list[RowRepair] = []
+        self._deletes: list[DeleteRepair] = []
+        self._gone = 0
 
     def rows(self, suspects: Iterable[Suspect]) -> dict[bytes, list[_ViewRow]]:
         """Return the rows of suspects in the view, by identity; equal rows of a table without a key are all there."""
-        wanted = {suspect.key for suspect in suspects}
+        wanted = {suspect.key for suspect in suspects if not is_raw(suspect.key)}
         statements = SuspectRows(self.compared.table, self._options, self._columns)
         rows: dict[bytes, list[_ViewRow]] = {}
         if not wanted:
@@ -131,22 +156,22 @@ class _TableReader:
         for select in statements.selects(fields):
             where = f"verification of {self.compared.table.id}"
             with stored_dates_allowed(self._judge.conn, select.key_kinds):
-                for packet, key, value in self._identified(stream_rows(self._judge.conn, select.sql, where)):
+                for key, row in self._identified(stream_rows(self._judge.conn, select.sql, where)):
                     found = rows.setdefault(key, []) if key in wanted else []
                     # Statements may have rows in common.
-                    if self.compared.keyless or all(row.packet != packet for row in found):
-                        found.append(_ViewRow(packet, value))
+                    if self.compared.keyless or all(known.packet != row.packet for known in found):
+                        found.append(row)
         return rows
 
-    def _identified(self, packets: Iterator[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Yield packet, identity and values of rows; those that no record can be made of are left out."""
+    def _identified(self, packets: Iterator[bytes]) -> Iterator[tuple[bytes, _ViewRow]]:
+        """Yield identity and rows; those that no record can be made of are left out."""
         records = RowRecords(
             self._judge.cfg, self.compared.table, self.route.partitions, self._judge.formats, self._judge.plan.end
         )
         for packet in packets:
             for key, value, partition, headers in records.of_block(RowBlock(1, packet, large=True)):
                 entry = row_entry(self.compared, self._reader.read(key, value, headers), partition)
-                yield packet, entry.key, entry.value
+                yield entry.key, _ViewRow(packet, entry.value, key, partition)
         if records.errors:
             self.reasons.append(f"{len(records.errors):,} rows cannot be read: {records.errors[0].message()}")
 
@@ -181,61 +206,131 @@ class _TableReader:
                     found[record.partition, record.offset] = record
         return found
 
-    def judged(self, suspects: Sequence[Suspect], ghosts: list[TopicRecord], rows: list[RowRepair]) -> JudgedTable:
+    def later_events(self, suspects: TableSuspects) -> LaterEvents:
+        """Return what is behind the records that the comparison has read."""
+        wanted, later = {suspect.key for suspect in suspects.suspects}, LaterEvents()
+        for entry, record in self.events(self.new_bounds(suspects.compared)):
+            later.truncated = later.truncated or entry.kind is EntryKind.TRUNCATE
+            later.keys.add(entry.key)
+            if entry.key in wanted and (record.value is not None or self._judge.cfg.is_ticdc):
+                later.last[entry.key] = record
+        return later
+
+    def add_row(self, kinds: Kinds, row: _ViewRow, forgotten: Sequence[TopicRecord]) -> None:
+        """Let a row be written, and its key forgotten where it must not be."""
+        others = _others(forgotten, row.partition, row.key)
+        if self._judge.cfg.is_ticdc and any(record.partition != row.partition for record in others):
+            # There a record without a value is a delete, and readers of several partitions cannot tell it from others.
+            self.reasons.append(f"a record in another partition than that of its row stays: {_place(others[0])}")
+            return
+        self._rows.append(RowRepair(kinds, row.packet, others))
+
+    def add_delete(self, kinds: Kinds, last: TopicRecord | None, forgotten: Sequence[TopicRecord]) -> None:
+        """Let a row be deleted where its last event is, and its key be forgotten elsewhere."""
+        others = _others(forgotten, last.partition, last.key) if last is not None else _others(forgotten)
+        if last is None and not others:
+            self._gone += sum(kinds.values())
+            return
+        self._deletes.append(DeleteRepair(kinds, last, others))
+
+    def judged(self, suspects: Sequence[Suspect]) -> JudgedTable:
         """Return the result."""
+        if self._gone:
+            self.reasons.append(f"{self._gone:,} have records with an earlier key of the table, or none any longer")
         table = self.compared.table
-        repair = TableRepair(table, self.route, tuple(ghosts), tuple(rows))
+        repair = TableRepair(table, self.route, tuple(self._deletes), tuple(self._rows))
         return JudgedTable(repair, max(0, len(suspects) - repair.size), tuple(self.reasons))
 
 
+def _others(
+    records: Iterable[TopicRecord], partition: int | None = None, key: bytes | None = None
+) -> tuple[TopicRecord, ...]:
+    """Return one record of each key in each partition, without the key that is written anyway."""
+    by_key = {(record.partition, record.key): record for record in records if record.key is not None}
+    return tuple(record for place, record in by_key.items() if place != (partition, key))
+
+
+def _place(record: TopicRecord) -> str:
+    return f"[{record.partition}]@{record.offset}"
+
+
 def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
-    changed: set[bytes] = set()
-    for entry, _ in reader.events(reader.new_bounds(suspects.compared)):
-        if entry.kind is EntryKind.TRUNCATE:
-            return reader.judged(suspects.suspects, [], [])
-        changed.add(entry.key)
-    unchanged = [suspect for suspect in suspects.suspects if suspect.key not in changed]
-    found = reader.rows(unchanged)
-    repairs, ghosts = list[RowRepair](), list[tuple[int, int]]()
-    for suspect in unchanged:
-        rows = found.get(suspect.key, [])
-        if len(rows) > 1:
-            reader.reasons.append(f"{len(rows)} rows have the same key in records: {suspect.key.decode()}")
-        elif suspect.kind is DifferenceKind.GHOST:
-            if not rows and suspect.record is not None:
-                ghosts.append(suspect.record)
-        elif rows and (suspect.kind is DifferenceKind.MISSING or not _same_values(rows[0].value, suspect.event_row)):
-            repairs.append(RowRepair(suspect.kind, rows[0].packet))
-    records = reader.records(ghosts)
-    if len(records) < len(ghosts):
-        reader.reasons.append(f"{len(ghosts) - len(records)} records of ghosts are no longer in the topic")
-    return reader.judged(suspects.suspects, list(records.values()), repairs)
+    later = reader.later_events(suspects)
+    rows = reader.rows(suspects.suspects)
+    judged = [(s, _left_kinds(s, rows.get(s.key, []), later)) for s in suspects.suspects]
+    records = reader.records(place for suspect, kinds in judged if kinds for place in _places(suspect))
+    for suspect, kinds in judged:
+        found = rows.get(suspect.key, [])
+        if len(found) > 1:
+            reader.reasons.append(f"{len(found)} rows have the same key in records: {suspect.key.decode()}")
+        elif kinds:
+            last = later.last.get(suspect.key) or records.get(suspect.record or (-1, -1))
+            forgotten = [records[place] for place in suspect.places if place in records]
+            if found:
+                reader.add_row(kinds, found[0], forgotten)
+            else:
+                reader.add_delete(kinds, last, forgotten)
+    return reader.judged(suspects.suspects)
+
+
+def _places(suspect: Suspect) -> Iterator[tuple[int, int]]:
+    yield from suspect.places
+    if suspect.record is not None:
+        yield suspect.record
+
+
+def _left_kinds(suspect: Suspect, rows: Sequence[_ViewRow], later: LaterEvents) -> Kinds:
+    """Return what is still to be repaired of a suspect.
+
+    An event behind the comparison says what the row is since then; it does not mend what the records before it are.
+    """
+    state = suspect.state_kind
+    if state is None or later.is_about(suspect.key):
+        return suspect.past_kinds
+    row = rows[0].value if rows else None
+    if state is DifferenceKind.GHOST:
+        left = row is None and suspect.record is not None
+    else:
+        left = row is not None and (state is DifferenceKind.MISSING or not _same_values(row, suspect.event_row))
+    return dict(suspect.kinds) if left else suspect.past_kinds
 
 
 def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
     """Count equal rows and events once more, in the whole topic; no key says which records are about a row."""
-    wanted = {suspect.key: suspect for suspect in suspects.suspects}
+    _forget_keys(reader, [suspect for suspect in suspects.suspects if is_raw(suspect.key)])
+    wanted = {suspect.key: suspect for suspect in suspects.suspects if suspect.state_kind is not None}
+    if not wanted:
+        return reader.judged(suspects.suspects)
     events, records = {key: list[EqualRowEvent]() for key in wanted}, dict[tuple[int, int], TopicRecord]()
     for entry, record in reader.events(reader.all_bounds()):
         if entry.kind is EntryKind.TRUNCATE:
             reader.reasons.append("its topic has TRUNCATE events, and without a key it is not known what they delete")
-            return reader.judged(suspects.suspects, [], [])
+            return reader.judged(suspects.suspects)
         if entry.key in wanted:
             added = entry.kind is EntryKind.ADDED
             events[entry.key].append(EqualRowEvent(record.partition, record.offset, added, entry.value))
             if added:
                 records[record.partition, record.offset] = record
     found = reader.rows(suspects.suspects)
-    repairs, ghosts = list[RowRepair](), list[TopicRecord]()
     for key, suspect in wanted.items():
         rows = found.get(key, [])
         surplus = count_rows(events[key]) - len(rows)
-        if suspect.kind is DifferenceKind.GHOST and surplus > 0:
+        if suspect.state_kind is DifferenceKind.GHOST and surplus > 0:
             places = [(event.partition, event.offset) for event in events_since_last_view(events[key]) if event.added]
-            ghosts += [records[place] for place in places[-surplus:]]
-        elif suspect.kind is DifferenceKind.MISSING and surplus < 0:
-            repairs += [RowRepair(suspect.kind, row.packet) for row in rows[:-surplus]]
-    return reader.judged(suspects.suspects, ghosts, repairs)
+            for place in places[-surplus:]:
+                reader.add_delete({DifferenceKind.GHOST: 1}, records[place], ())
+        elif suspect.state_kind is DifferenceKind.MISSING and surplus < 0:
+            for row in rows[:-surplus]:
+                reader.add_row({DifferenceKind.MISSING: 1}, row, ())
+    return reader.judged(suspects.suspects)
+
+
+def _forget_keys(reader: _TableReader, suspects: Sequence[Suspect]) -> None:
+    """Let consumers forget the keys of records that are no events, and whose keys name no row."""
+    records = reader.records(place for suspect in suspects for place in suspect.places)
+    for suspect in suspects:
+        forgotten = [records[place] for place in suspect.places if place in records]
+        reader.add_delete(suspect.past_kinds, None, forgotten)
 
 
 def _rounds(places: Iterable[tuple[int, int]]) -> Iterator[Bounds]:

@@ -1,8 +1,11 @@
-"""Suspects: rows of which a comparison has found that topic and table disagree, to be read once more and repaired."""
+"""Suspects: keys of which a comparison has found that topic and table disagree, or that their records are not right.
+
+They are read once more and repaired.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,19 +21,31 @@ Bounds = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Hold one difference.
+    """Hold the differences of one key.
 
     Args:
-        kind: MISSING, GHOST or DIFFERING.
-        key: Canonical bytes of the row's identity.
+        kinds: Their number, by kind.
+        key: Canonical bytes of the row's identity, or of a key that names no row (``record_keys.is_raw``).
         event_row: Canonical bytes of the values after the last event; None where the row does not exist after it.
         record: Partition and offset of the last event; None where there is none, or the table has no key.
+        places: Records whose keys consumers have to forget in their partitions.
     """
 
-    kind: DifferenceKind
+    kinds: Mapping[DifferenceKind, int]
     key: bytes
     event_row: bytes | None = None
     record: tuple[int, int] | None = None
+    places: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def state_kind(self) -> DifferenceKind | None:
+        """Return how the row after the last event differs from the table; None if it does not."""
+        return next((kind for kind in self.kinds if kind in STATE_DIFFERENCES), None)
+
+    @property
+    def past_kinds(self) -> dict[DifferenceKind, int]:
+        """Return the number of the other differences, which stay in the topic whatever comes later."""
+        return {kind: number for kind, number in self.kinds.items() if kind not in STATE_DIFFERENCES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,7 @@ class TableSuspects:
 def collect_suspects(
     tables: Iterable[ComparedTable],
     found: Iterable[FoundDifference],
-    unjudged: Mapping[TableId, Iterable[DifferenceKind]],
+    unjudged: Mapping[TableId, Collection[DifferenceKind]],
     compared: Mapping[str, Bounds],
     versions: Mapping[TableId, TableVersions] = MappingProxyType({}),
 ) -> tuple[TableSuspects, ...]:
@@ -73,16 +88,32 @@ def collect_suspects(
         compared: The records of each topic that the comparison has read.
         versions: The structures that tables have had.
     """
-    by_number: dict[int, list[Suspect]] = {}
+    by_number: dict[int, list[FoundDifference]] = {}
     for each in found:
-        if each.kind in STATE_DIFFERENCES:
-            suspect = Suspect(each.kind, each.key, each.event_row, each.record)
-            by_number.setdefault(each.table, []).append(suspect)
+        by_number.setdefault(each.table, []).append(each)
     collected = []
     for table in tables:
-        excluded = frozenset(unjudged.get(table.table.id, ()))
-        suspects = tuple(s for s in by_number.get(table.number, ()) if s.kind not in excluded)
+        excluded = unjudged.get(table.table.id, ())
+        suspects = _by_key(d for d in by_number.get(table.number, ()) if d.kind not in excluded)
         if suspects:
             bounds = compared.get(table.topic, {})
-            collected.append(TableSuspects(table.table, table.topic, suspects, bounds, versions.get(table.table.id)))
+            name, topic = table.table.id, table.topic
+            collected.append(TableSuspects(table.table, topic, suspects, bounds, versions.get(name)))
     return tuple(collected)
+
+
+def _by_key(found: Iterable[FoundDifference]) -> tuple[Suspect, ...]:
+    by_key: dict[bytes, list[FoundDifference]] = {}
+    for each in found:
+        by_key.setdefault(each.key, []).append(each)
+    return tuple(_suspect(key, of_key) for key, of_key in by_key.items())
+
+
+def _suspect(key: bytes, found: list[FoundDifference]) -> Suspect:
+    kinds: dict[DifferenceKind, int] = {}
+    for each in found:
+        kinds[each.kind] = kinds.get(each.kind, 0) + 1
+    event_row = next((each.event_row for each in found if each.event_row is not None), None)
+    last = next((each.last for each in found if each.last is not None), None)
+    places = sorted({place for each in found for place in each.places})
+    return Suspect(kinds, key, event_row, last, tuple(places))

@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event, source_members
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
@@ -43,6 +44,8 @@ class TableEntries:
             record: The record.
         """
         if not self._sliced or self._prefix is None or record.key is None or record.value is None:
+            return None
+        if record.headers and is_repair(record.headers):
             return None
         event = slice_event(record.value, self._prefix, ordered=self._ordered, members=self._members)
         if event is None or event.op not in _ROW_OPERATIONS:

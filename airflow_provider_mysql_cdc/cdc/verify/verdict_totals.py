@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
-    STATE_DIFFERENCES,
     DifferenceKind,
     TableVerdict,
     VerifyResult,
@@ -78,13 +77,13 @@ def left_differences(verdict: TableVerdict) -> dict[DifferenceKind, int]:
     return in_order({kind: max(0, n - verdict.repaired.get(kind, 0)) for kind, n in verdict.findings.items()})
 
 
-def left_state_differences(verdict: TableVerdict) -> int:
-    """Return the number of rows by which a topic still does not equal its table: what a repair has to do.
+def left_to_repair(verdict: TableVerdict) -> int:
+    """Return the number of differences that a repair still has to mend.
 
     Args:
         verdict: The verdict about one table.
     """
-    return sum(count for kind, count in left_differences(verdict).items() if kind in STATE_DIFFERENCES)
+    return max(0, sum(left_differences(verdict).values()) - verdict.lasting)
 
 
 def tables_by_position(result: VerifyResult) -> dict[BinlogOffset, list[str]]:

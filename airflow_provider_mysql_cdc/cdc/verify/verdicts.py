@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
@@ -54,14 +55,16 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
     if (reason := comparison.unread.get(table)) is not None:
         return _not_compared(name, compared.topic, NotCompared.UNREAD, reason)
     reason = _keyless_reason(compared, comparison.found) if compared.keyless else ""
-    if reason:
-        return _not_compared(name, compared.topic, NotCompared.UNDECIDABLE, reason)
     counts = comparison.found.counts.get(compared.number, TableCounts())
+    if reason:
+        number = counts.differences.get(DifferenceKind.UNREADABLE, 0)
+        findings = {DifferenceKind.UNREADABLE: number} if number else {}
+        return replace(_not_compared(name, compared.topic, NotCompared.UNDECIDABLE, reason), findings=findings)
     unjudged = comparison.unjudged.get(table, {})
     findings = {kind: number for kind, number in counts.differences.items() if kind not in unjudged and number}
     unreadable = [report for report in comparison.unreadable if report.topic == compared.topic]
-    if unreadable:
-        findings[DifferenceKind.UNREADABLE] = sum(report.number for report in unreadable)
+    if unsettled := sum(report.number for report in unreadable):
+        findings[DifferenceKind.UNREADABLE] = findings.get(DifferenceKind.UNREADABLE, 0) + unsettled
     examples = [
         _example(compared, found, request)
         for found in comparison.found.found
@@ -80,8 +83,9 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         findings=findings,
         columns=counts.columns if DifferenceKind.DIFFERING in findings else {},
         partial_rows=counts.partial,
-        unknown=tuple(_unknown_sentences(counts, unjudged)),
+        unknown=(*_unknown_sentences(counts, unjudged), *_unsettled_sentences(unreadable)),
         examples=_limited(examples, request.examples),
+        lasting=unsettled,
     )
 
 
@@ -106,10 +110,19 @@ def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, st
     return sentences
 
 
+def _unsettled_sentences(unreadable: Sequence[UnreadableRecords]) -> Iterator[str]:
+    """Yield what no repair can settle: rows that cannot be written, and records of which no key says their row."""
+    if number := sum(report.number for report in unreadable):
+        yield f"{number:,} unreadable cannot be repaired: records without a key of one row, or rows of the table"
+
+
 def _example(compared: ComparedTable, found: FoundDifference, request: VerifyRequest) -> Example:
     show = request.show_values
     key = row_values(found.key) if show or not compared.keyless else {}
+    if is_raw(found.key):
+        key = {}
     record = "" if found.record is None else f"{compared.topic}[{found.record[0]}]@{found.record[1]}"
+    record += f": {found.reason}" if found.reason else ""
     return Example(
         found.kind,
         key,

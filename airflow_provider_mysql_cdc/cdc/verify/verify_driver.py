@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.verify.repair_found import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs, with_earlier_repairs
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import write_verdicts
-from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_state_differences
+from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import left_to_repair
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from airflow_provider_mysql_cdc.cdc.verify.verify_round import VerifyRound
@@ -108,7 +108,7 @@ class _Verification:
             request,
             tuple(sorted(verdicts, key=lambda verdict: verdict.table)),
         )
-        over = request.repair is RepairMode.NO or not any(map(left_state_differences, result.tables))
+        over = request.repair is RepairMode.NO or not any(map(left_to_repair, result.tables))
         write_verdicts(context.cfg, ledger, result, over=over)
         context.log(_summary_line(result))
 

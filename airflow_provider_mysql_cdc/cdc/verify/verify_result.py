@@ -115,6 +115,7 @@ class TableVerdict:
         examples: Examples, at most as many of each kind as were asked for.
         not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
         offset: The position at which it was compared; None in verdicts of earlier versions, which have one position.
+        lasting: Number of the differences that no repair can mend.
     """
 
     table: str
@@ -129,6 +130,7 @@ class TableVerdict:
     examples: tuple[Example, ...] = ()
     not_compared: NotCompared | None = None
     offset: BinlogOffset | None = None
+    lasting: int = 0
 
     @property
     def state_differs(self) -> bool:
@@ -165,6 +167,7 @@ class TableVerdict:
             "examples": [example.to_json() for example in self.examples],
             "not_compared": None if self.not_compared is None else str(self.not_compared),
             "offset": None if self.offset is None else self.offset.to_json(),
+            "lasting": self.lasting,
         }
 
     @classmethod
@@ -190,6 +193,7 @@ class TableVerdict:
             tuple(Example.from_json(example) for example in record.objects("examples", ())),
             None if compared else NotCompared(record.one_of("not_compared", reasons)),
             None if record.value("offset", None) is None else BinlogOffset.from_json(record.object("offset")),
+            record.integer("lasting", 0),
         )
 
 

@@ -306,10 +306,11 @@ class VerifyRound:
         comparison = TopicComparison(
             tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable, self._gone
         )
+        compared = [each for name, each in self._tables.items() if name not in self._unread]
         return RoundOutcome(
             batch.plan.end,
             build_verdicts(comparison, self.request),
-            collect_suspects(self._tables.values(), found.found, unjudged, self._compared, self._versions),
+            collect_suspects(compared, found.found, unjudged, self._compared, self._versions),
             self._counts,
         )
 

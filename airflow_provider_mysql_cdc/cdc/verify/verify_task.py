@@ -44,7 +44,9 @@ from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import RecordKeys
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
@@ -163,6 +165,7 @@ class _PartReader:
     _entries: dict[int, TableEntries] = field(default_factory=dict)
     _rows: dict[int, RowRecords] = field(default_factory=dict)
     _readers: dict[str, EventReader] = field(default_factory=dict)
+    _record_keys: dict[str, RecordKeys] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -256,22 +259,32 @@ class _PartReader:
         return f"its structure differs from the server's: {difference}" if difference else ""
 
     def _read_records(self, part: TopicRange) -> Iterator[Block]:
-        reader, tables, only = self._reader(part.topic), self._by_topic[part.topic], self._only_table(part.topic)
+        reader, only = self._reader(part.topic), self._only_table(part.topic)
         unreadable, examples = 0, list[tuple[str, str]]()
         bounds = {part.partition: (part.start, part.end)}
         for record in read_records(self.cfg, part.topic, bounds):
             try:
                 if only is None or (entry := only.of_value(record)) is None:
-                    self._add_event(tables, reader.read(record.key, record.value, record.headers), record)
+                    self._add_event(part.topic, reader.read(record.key, record.value, record.headers), record)
                 else:
                     self._blocks.add(entry)
             except UnreadableRecord as error:
-                unreadable += 1
-                if len(examples) < MAX_EXAMPLES:
-                    examples.append((f"{part.topic}[{record.partition}]@{record.offset}", str(error)))
+                if (found := self._keys(part.topic).unreadable(record, str(error))) is not None:
+                    self._blocks.add(found)
+                else:
+                    unreadable += 1
+                    if len(examples) < MAX_EXAMPLES:
+                        examples.append((f"{part.topic}[{record.partition}]@{record.offset}", str(error)))
             yield from self._blocks.take_full()
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
+
+    def _keys(self, topic: str) -> RecordKeys:
+        keys = self._record_keys.get(topic)
+        if keys is None:
+            compared = [self._entries_of(number).compared for number in self._by_topic[topic].tables.values()]
+            keys = self._record_keys[topic] = RecordKeys(compared, self._reader(topic))
+        return keys
 
     def _only_table(self, topic: str) -> TableEntries | None:
         """Return the entries of a topic's only table, whose events need not be read to find their table."""
@@ -280,8 +293,11 @@ class _PartReader:
             return None
         return self._entries_of(numbers[0])
 
-    def _add_event(self, tables: TopicTables, event: EventRecord, record: TopicRecord) -> None:
-        number = tables.number_of(event)
+    def _add_event(self, topic: str, event: EventRecord, record: TopicRecord) -> None:
+        if is_repair(record.headers):
+            for repaired in self._keys(topic).repaired(record):
+                self._blocks.add(repaired)
+        number = self._by_topic[topic].number_of(event)
         if number is None:
             return
         entries = self._entries_of(number)

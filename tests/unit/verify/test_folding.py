@@ -4,7 +4,9 @@ from collections.abc import Sequence
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, RowDifference, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
 pytestmark = pytest.mark.quick
@@ -30,7 +32,8 @@ def fold(entries: Sequence[FoldEntry], max_found: int = 100) -> BucketResult:
     for seed in range(5):
         shuffled = list(entries)
         random.Random(seed).shuffle(shuffled)
-        folded = BucketFold(lambda table, a, b: RowDifference(("v",) if a["v"] != b["v"] else ()), max_found)
+        rules = {0: HistoryRules(tombstones=True, complete=True)}
+        folded = BucketFold(lambda table, a, b: RowDifference(("v",) if a["v"] != b["v"] else ()), max_found, rules)
         folded.add(shuffled)
         results.append(folded.result())
     first = results[0]
@@ -132,3 +135,57 @@ def test_a_change_of_the_key_moves_a_row_to_another_partition() -> None:
     folded = BucketFold(lambda table, a, b: RowDifference(), 10, moving=frozenset({0}))
     folded.add(entries)
     assert kinds(folded.result()) == {}
+
+
+def repaired(offset: int, partition: int = 0) -> FoldEntry:
+    return FoldEntry(0, EntryKind.REPAIRED, partition, offset, 0, b"k", b"")
+
+
+def unreadable(offset: int, partition: int = 0) -> FoldEntry:
+    return FoldEntry(0, EntryKind.UNREADABLE, partition, offset, 0, b"k", b"it is no event")
+
+
+def step(op: str, offset: int, partition: int = 0) -> FoldEntry:
+    images = {"u": (A, A), "r": (None, A), "d": (A, None), "c": (None, A), "": (None, None)}[op]
+    before, after = (None if image is None else {"v": 1} for image in images)
+    value = step_bytes(EventRecord(op, {"id": 1}, before, after, {}), 0, [("cdc-id", b"%d" % offset)])
+    return FoldEntry(0, EntryKind.STEP, partition, offset, 0, b"k", value)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "found"),
+    [
+        ([unreadable(3)], {Kind.UNREADABLE: 1}),
+        ([unreadable(3), unreadable(4)], {Kind.UNREADABLE: 2}),
+        ([alive(b"k", 3, partition=1, order=1)], {Kind.WRONG_PARTITION: 1}),
+        ([step("c", 1), step("d", 2), step("c", 3)], {Kind.NO_TOMBSTONE: 1}),
+    ],
+)
+def test_a_repair_settles_what_is_before_it_in_its_partition(damaged: list[FoldEntry], found: dict[Kind, int]) -> None:
+    where = damaged[0].partition
+    whole = [row(b"k"), alive(b"k", 1, order=2), *damaged]
+    mended = [alive(b"k", 9, order=9), *([step("r", 9)] if damaged[0].kind is EntryKind.STEP else [])]
+    assert kinds(fold(whole)) == found
+    assert kinds(fold([*whole, *mended])) == found, "only a repair settles"
+    assert kinds(fold([*whole, *mended, repaired(9)])) == ({} if where == 0 else found)
+    assert kinds(fold([*whole, *mended, repaired(9), repaired(8, where)])) == {}
+    assert kinds(fold([*whole, repaired(0), repaired(0, where)])) == found, "it settles nothing behind it"
+
+
+def test_a_row_that_a_repair_has_deleted_elsewhere_is_in_no_wrong_partition() -> None:
+    ghost = [alive(b"k", 3, partition=1, order=1), dead(b"k", 4, 1, 5)]
+    assert kinds(fold([*ghost, repaired(4, 1)])) == {}
+    assert kinds(fold([*ghost, row(b"k"), alive(b"k", 0, order=9)])) == {Kind.WRONG_PARTITION: 1}
+    assert kinds(fold([*ghost, row(b"k"), alive(b"k", 0, order=9), repaired(4, 1)])) == {}
+    # The delete is still the last event of a row that has other ones elsewhere.
+    assert kinds(fold([*ghost, alive(b"k", 0, order=2), repaired(4, 1), repaired(5, 1)])) == {}
+
+
+def test_differences_name_what_a_repair_needs() -> None:
+    (found,) = fold([row(b"k"), alive(b"k", 7), unreadable(3, 2)]).found
+    assert (found.kind, found.record, found.last, found.places) == (Kind.UNREADABLE, (2, 3), (0, 7), ((2, 3),))
+    assert found.reason == "it is no event"
+    (found,) = fold([row(b"k"), alive(b"k", 7), alive(b"k", 3, partition=2, order=1)]).found
+    assert (found.last, found.places) == ((0, 7), ((0, 7), (2, 3)))
+    (found,) = fold([row(b"k"), alive(b"k", 4), step("c", 1), step("d", 2), step("c", 3)]).found
+    assert (found.kind, found.record, found.last) == (Kind.NO_TOMBSTONE, (0, 2), (0, 4))

@@ -186,3 +186,14 @@ def test_source_members_are_those_of_the_record() -> None:
     delete, _ = deletes(records, (key, b" \n" + (value or b"").replace(b":", b" : ") + b"\t", headers))
     assert json.loads(delete.value or b"")["source"] == {"file": "binlog.000009", "own": [1, {}]}
     assert SOURCE["file"] == "binlog.000007"
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_a_row_that_is_deleted_already_is_deleted_once_more(name: str) -> None:
+    records = TableRecords(CREATE, ENVELOPES[name])
+    reader = event_reader(records.cfg, records.topic, records.schemas.lookup)
+    first, _ = deletes(records, records.row(*VALUES))
+    again, tombstone = deletes(records, (first.key, first.value, []))
+    read, was = reader.read(again.key, again.value), reader.read(first.key, first.value)
+    assert (read.op, read.before, read.after) == ("d", was.before, None) and was.before is not None
+    assert tombstone.value is None

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify import repair_task
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairReport, TableOutcome
-from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity, RowRepair, TableRepair
+from airflow_provider_mysql_cdc.cdc.verify.repair_writer import DeleteRepair, RepairIdentity, RowRepair, TableRepair
 from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Suspect, TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -37,19 +37,20 @@ class Writer:
 
     def write(self, repair: TableRepair) -> dict[DifferenceKind, int]:
         self.written.append(repair)
-        return {GHOST: len(repair.ghosts), MISSING: len(repair.rows) - 1}
+        return {GHOST: len(repair.deletes), MISSING: len(repair.rows) - 1}
 
 
 def run(
     monkeypatch: pytest.MonkeyPatch, *, max_rows: int = 10, dry_run: bool = False, difference: str = "", **more: Any
 ) -> tuple[RepairReport, Writer]:
     writer = Writer()
-    rows = tuple(RowRepair(MISSING, b"") for _ in range(3))
-    judged = JudgedTable(TableRepair(RECORDS.table, None, (TopicRecord(0, 1, b"", b""),), rows), 2, ("a reason",))  # type: ignore[arg-type]
+    rows = tuple(RowRepair({MISSING: 1}, b"") for _ in range(3))
+    deletes = (DeleteRepair({GHOST: 1}, TopicRecord(0, 1, b"", b"")),)
+    judged = JudgedTable(TableRepair(RECORDS.table, None, deletes, rows), 2, ("a reason",))  # type: ignore[arg-type]
     monkeypatch.setattr(repair_task.SuspectJudge, "judge", lambda *_: judged)
     monkeypatch.setattr(repair_task._RepairTask, "_writer", lambda self: writer)
     monkeypatch.setattr(repair_task, "difference_in_view", lambda conn, table: difference)
-    suspects = TableSuspects(RECORDS.table, RECORDS.topic, (Suspect(MISSING, b"{}"),), {})
+    suspects = TableSuspects(RECORDS.table, RECORDS.topic, (Suspect({MISSING: 1}, b"{}"),), {})
     inputs = RepairInputs(SimpleNamespace(run_id="r"), (suspects,), RepairIdentity("run", "owner"), max_rows, dry_run)  # type: ignore[arg-type]
     state: Any = more.get("state", SimpleNamespace(tables={NAME: RECORDS.table}))
     plan: Any = SimpleNamespace(partitions=more.get("partitions", {RECORDS.topic: 1}))

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import make_snapshot_ro
 from airflow_provider_mysql_cdc.cdc.verify import repair_writer
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord, read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import (
+    DeleteRepair,
     RepairIdentity,
     RepairWriter,
     RowRepair,
@@ -89,8 +90,9 @@ class Rig:
         return TopicRecord(0, id_, key, value or row)
 
     def repair(self, ghosts: Any = (), rows: Any = ()) -> TableRepair:
-        repairs = [RowRepair(kind, packet(str(id_).encode(), b"here", None)) for kind, id_ in rows]
-        return TableRepair(self.records.table, self.route, list(ghosts), repairs)
+        repairs = [RowRepair({kind: 1}, packet(str(id_).encode(), b"here", None)) for kind, id_ in rows]
+        deletes = [DeleteRepair({GHOST: 1}, ghost) for ghost in ghosts]
+        return TableRepair(self.records.table, self.route, deletes, repairs)
 
     def written(self) -> list[tuple[Any, Any, Any]]:
         """Return key, op and row of what consumers see."""
@@ -200,7 +202,10 @@ def test_what_cannot_be_deleted_is_named_and_not_counted() -> None:
 
 def test_a_row_that_is_left_out_is_not_counted() -> None:
     rig = Rig({"event.processing.failure.handling.mode": "skip"})
-    rows = [RowRepair(MISSING, packet(b"1", b"x", b"unreadable")), RowRepair(MISSING, packet(b"2", b"x", None))]
+    rows = [
+        RowRepair({MISSING: 1}, packet(b"1", b"x", b"unreadable")),
+        RowRepair({MISSING: 1}, packet(b"2", b"x", None)),
+    ]
     assert rig.writer.write(replace(rig.repair(), rows=rows)) == {MISSING: 1}
     assert rig.writer.counts == {TOPIC: 1, f"{TOPIC} (rows left out)": 1}
     assert [id_ for id_, _, _ in rig.written()] == [2]
@@ -208,7 +213,7 @@ def test_a_row_that_is_left_out_is_not_counted() -> None:
 
 def test_values_that_are_null_in_records_are_reported_once_for_each_column() -> None:
     rig = Rig({"time.precision.mode": "isostring"})
-    rows = [RowRepair(MISSING, packet(str(n).encode(), b"x", b"99:00:00")) for n in range(3)]
+    rows = [RowRepair({MISSING: 1}, packet(str(n).encode(), b"x", b"99:00:00")) for n in range(3)]
     assert rig.writer.write(replace(rig.repair(), rows=rows)) == {MISSING: 3}
     assert len(rig.lines) == 1 and "99:00:00" in rig.lines[0] and "repair of shop.t" in rig.lines[0]
 
@@ -219,3 +224,20 @@ def test_ids_tell_all_records_of_a_repair_apart() -> None:
     rig.writer.write(rig.repair([rig.ghost(1), rig.ghost(2)], [(MISSING, 3), (DIFFERING, 4)]))
     ids = [dict(r.headers)["cdc-id"] for r in rig.kafka.committed(TOPIC)]
     assert len(set(ids)) == len(ids) == 6 and all(i.startswith(b"repair/") for i in ids if i)
+
+
+def test_keys_are_forgotten_where_they_must_not_be_before_their_row_is_written() -> None:
+    rig = Rig({"cdc.id.header": "true"})
+    misplaced, damaged = replace(rig.ghost(2), partition=4), TopicRecord(3, 9, b"damaged", b"x")
+    wrong, unreadable = DifferenceKind.WRONG_PARTITION, DifferenceKind.UNREADABLE
+    repair = replace(
+        rig.repair(),
+        deletes=[DeleteRepair({unreadable: 2}, None, [damaged])],
+        rows=[RowRepair({wrong: 1, unreadable: 1}, packet(b"2", b"here", None), [misplaced])],
+    )
+    assert repair.kinds() == rig.writer.write(repair) == {unreadable: 3, wrong: 1}
+    assert rig.writer.counts == {TOPIC: 3}
+    records = rig.kafka.committed(TOPIC)
+    places = [(r.partition, r.key, r.value is None) for r in records]
+    assert places == [(0, records[0].key, False), (3, b"damaged", True), (4, misplaced.key, True)]
+    assert len({dict(record.headers)["cdc-id"] for record in records}) == 3

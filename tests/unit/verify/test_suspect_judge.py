@@ -17,7 +17,8 @@ from airflow_provider_mysql_cdc.cdc.verify import record_range, suspect_judge
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table, tables_by_topic
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
-from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import REPAIR_HEADER
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import raw_identity
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.suspect_judge import JudgedTable, SuspectJudge
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Suspect, TableSuspects
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -81,9 +82,9 @@ class World:
         event = self.reader.read(*self.table.event(None if self.compared.keyless else {"id": id_}, op="c", after=row))
         (entry,) = event_entries(self.compared, event, 0, 0)
         if self.compared.keyless:
-            return Suspect(kind, entry.key)
+            return Suspect({kind: 1}, entry.key)
         value = None if kind is MISSING else entry.value
-        return Suspect(kind, entry.key, value, None if offset is None else (0, offset))
+        return Suspect({kind: 1}, entry.key, value, None if offset is None else (0, offset))
 
     def judge(self, *suspects: Suspect, compared: int | None = None) -> JudgedTable:
         """Judge suspects of a comparison that has read so many records."""
@@ -95,7 +96,8 @@ class World:
 
     def repairs(self, judged: JudgedTable) -> tuple[list[int], list[tuple[DifferenceKind, bytes]]]:
         """Return offsets of ghosts' records, and kind and packet of rows."""
-        return [r.offset for r in judged.repair.ghosts], [(row.kind, row.packet) for row in judged.repair.rows]
+        deleted = [delete.last.offset for delete in judged.repair.deletes if delete.last is not None]
+        return deleted, [(next(iter(row.kinds)), row.packet) for row in judged.repair.rows]
 
 
 class _Conn:
@@ -150,7 +152,7 @@ def test_records_that_are_no_events_or_gone_are_named_or_left_out(world: World) 
     world.add(b"{}", b"damaged")
     judged = world.judge(world.suspect(GHOST, 3, offset=77), compared=0)
     assert world.repairs(judged) == ([], [])
-    assert judged.reasons == ("1 records of ghosts are no longer in the topic",)
+    assert judged.reasons == ("1 have records with an earlier key of the table, or none any longer",)
 
 
 def test_rows_with_the_same_key_in_records_are_named(world: World) -> None:
@@ -208,3 +210,60 @@ def test_records_are_read_in_ranges_without_long_gaps(monkeypatch: pytest.Monkey
     places = [(0, 5), (0, 1), (0, 40), (1, 7), (0, 45), (0, 90)]
     assert list(suspect_judge._rounds(places)) == [{0: (1, 6), 1: (7, 8)}, {0: (40, 46)}, {0: (90, 91)}]
     assert list(suspect_judge._rounds([])) == []
+
+
+def test_what_records_of_the_past_are_is_repaired_whatever_came_later(world: World) -> None:
+    world.rows = [(1, "one")]
+    for id_ in (1, 2):
+        world.say("c", id_)
+    compared = len(world.records)
+    world.say("u", 1, "one")
+    deleted = world.say("d", 2)
+    suspects = [
+        replace(world.suspect(kind, id_, offset=offset), kinds={kind: 1, DifferenceKind.DUPLICATE: 2})
+        for kind, id_, offset in ((DIFFERING, 1, 0), (GHOST, 2, 1))
+    ]
+    judged = world.judge(*suspects, compared=compared)
+    assert [row.kinds for row in judged.repair.rows] == [{DifferenceKind.DUPLICATE: 2}]
+    (delete,) = judged.repair.deletes
+    assert delete.kinds == {DifferenceKind.DUPLICATE: 2}
+    assert delete.last is not None and delete.last.offset == deleted, "behind its last event"
+    world.add(*world.table.event(None, op="t")[:2])
+    assert world.judge(*suspects, compared=compared).repair.size == 2
+
+
+def test_a_misplaced_record_is_forgotten_where_it_is(world: World) -> None:
+    world.rows = [(1, "one")]
+    for id_ in (1, 2):
+        world.say("c", id_)
+    places = ((0, 0), (0, 1))
+    key_1, key_2 = (record.key for record in world.records)
+    suspects = [
+        replace(
+            world.suspect(MISSING, id_),
+            kinds={DifferenceKind.WRONG_PARTITION: 1},
+            record=(0, offset),
+            places=places,
+        )
+        for id_, offset in ((1, 0), (2, 1))
+    ]
+    judged = world.judge(*suspects)
+    assert [[r.key for r in row.forgotten] for row in judged.repair.rows] == [[key_2]]
+    assert [[r.key for r in delete.forgotten] for delete in judged.repair.deletes] == [[key_1]]
+
+
+def test_a_key_that_names_no_row_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    for create in (KEYED, KEYLESS):
+        each = World(monkeypatch, create)
+        each.add(b"damaged", b"x")
+        each.add(None, b"x")
+        suspect = Suspect({DifferenceKind.UNREADABLE: 1}, raw_identity(b"damaged"), places=((0, 0),))
+        (delete,) = each.judge(suspect, compared=0).repair.deletes
+        assert delete.last is None and [record.key for record in delete.forgotten] == [b"damaged"]
+
+
+def test_an_earlier_key_of_the_table_is_not_repaired(world: World) -> None:
+    suspect = Suspect({DifferenceKind.GAP: 1}, b'{"name":"x"}')
+    judged = world.judge(suspect)
+    assert judged.repair.size == 0
+    assert judged.reasons == ("1 have records with an earlier key of the table, or none any longer",)
