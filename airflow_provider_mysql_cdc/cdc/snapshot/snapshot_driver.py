@@ -81,6 +81,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import TableReports, end_of_view_records
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener, lock_seconds
+from airflow_provider_mysql_cdc.cdc.snapshot.view_second import wait_for_next_second
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import view_ts
 
 BARRIER_TIMEOUT_S = 120.0
@@ -257,6 +258,7 @@ class _SnapshotDriver:
         def record_view(view: ConsistentView) -> None:
             self.write_schemas(view, described, queue.edge_chunks[1] == "", report_keys(ledger))
 
+        wait_for_next_second(guard_conn, ledger)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
         opener = ViewOpener(self.cfg, barrier, listed, guard_conn, ViewCallbacks(find_changes, record_view, self.log))
         reports = TableReports(self.cfg, self.job, queue)

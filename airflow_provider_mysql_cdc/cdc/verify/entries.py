@@ -66,7 +66,7 @@ class FoldEntry(NamedTuple):
         order: Where the event is in the binlog, for records of different partitions; 0 where that is not known.
         key: Canonical bytes of the row's identity (``row_identity``).
         value: Canonical bytes of the row's values (``row_text``); empty for a row that does not exist. Of an event of a
-            table without a key, the view that has read it (``equal_rows.view_of``).
+            table without a key, what decides whether it counts (``equal_rows.event_mark``).
     """
 
     table: int

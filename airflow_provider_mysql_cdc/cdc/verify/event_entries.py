@@ -11,7 +11,7 @@ import orjson
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import view_of
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import StreamPasses, event_mark
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
@@ -44,20 +44,25 @@ def key_bytes_of(key: bytes, fields: frozenset[str]) -> bytes | None:
 
 
 def event_entries(
-    compared: ComparedTable, record: EventRecord, partition: int, offset: int, headers: Headers = ()
+    compared: ComparedTable,
+    record: EventRecord,
+    place: tuple[int, int],
+    headers: Headers = (),
+    passes: StreamPasses | None = None,
 ) -> Iterator[FoldEntry]:
     """Yield the entries of an event; none for a message, nor for a tombstone that does not name one row.
 
     Args:
         compared: The event's table.
         record: The event.
-        partition: Its partition.
-        offset: Its offset.
+        place: Its partition and offset.
         headers: Its headers.
+        passes: The passes over the binlog that the topic's records before it belong to; None if it is read alone.
 
     Raises:
         UnreadableRecord: The event does not say which row it is about.
     """
+    partition, offset = place
     if not record.op:
         if (
             compared.own_key
@@ -75,10 +80,11 @@ def event_entries(
         return
     before, after = compared.identity.before_and_after(record)
     if compared.keyless:
-        view = view_of(record, order, headers)
+        view_ts = None if compared.written is None else compared.written.view_ts
+        mark = event_mark(record, place, headers, passes or StreamPasses(), view_ts)
         for kind, key in ((EntryKind.REMOVED, before), (EntryKind.ADDED, after)):
             if key is not None:
-                yield FoldEntry(number, kind, partition, offset, 0, key, view)
+                yield FoldEntry(number, kind, partition, offset, 0, key, mark)
         return
     other_key = compared.own_key and compared.identity.has_other_key(record)
     if before is not None and before != after:

@@ -82,7 +82,7 @@ def step_bytes(
     op = record.op or TOMBSTONE_OP
     return _STEP.pack(
         ord(op),
-        _identity(record, order, headers),
+        event_identity(record, order, headers),
         *_row_digests(record.before, record, is_unknown),
         *_row_digests(record.after, record, is_unknown),
     )
@@ -146,7 +146,14 @@ def _has_tombstone(ordered: Sequence[KeyStep], index: int) -> bool:
     return any(after.op == TOMBSTONE_OP and after.partition == step.partition for after in following)
 
 
-def _identity(record: EventRecord, order: int, headers: Headers) -> int:
+def event_identity(record: EventRecord, order: int, headers: Headers) -> int:
+    """Return 64 bits of what tells an event from others; 0 where nothing does.
+
+    Args:
+        record: The event.
+        order: Where it is in the binlog; 0 where that is not known.
+        headers: Its headers.
+    """
     for name, value in headers or ():
         if name == _ID_HEADER and value is not None:
             return _hash(value + record.op.encode())

@@ -19,8 +19,8 @@ def source_order(source: Row) -> int:
     Args:
         source: The source block.
     """
-    commit_ts = source.get(_COMMIT_TS)
-    if isinstance(commit_ts, int):
+    commit_ts = commit_ts_of(source)
+    if commit_ts is not None:
         return commit_ts
     file, pos = source.get("file"), source.get("pos")
     if not isinstance(file, str) or not isinstance(pos, int):
@@ -29,6 +29,16 @@ def source_order(source: Row) -> int:
         return position_order(file_number(file), pos)
     except ValueError:
         return 0
+
+
+def commit_ts_of(source: Row) -> int | None:
+    """Return TiCDC's timestamp of an event; None where it has none.
+
+    Args:
+        source: The source block.
+    """
+    commit_ts = source.get(_COMMIT_TS)
+    return commit_ts if isinstance(commit_ts, int) else None
 
 
 def position_order(file: int, pos: int) -> int:

@@ -47,10 +47,12 @@ class TableVersions:
     Args:
         versions: The structures, in the order of the binlog; the first one also stands for what was before.
         one_binlog: Whether all positions are of one binlog; those of several servers cannot be compared.
+        view_ts: The timestamp of the rows of the last snapshot in TiCDC's protocol; None if it is not known.
     """
 
     versions: tuple[StructureVersion, ...]
     one_binlog: bool = True
+    view_ts: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -58,7 +60,7 @@ class TableVersions:
             {"position": v.position.to_json(), "table": structure_json(v.table), "generation": v.generation}
             for v in self.versions
         ]
-        return {"versions": versions, "one_binlog": self.one_binlog}
+        return {"versions": versions, "one_binlog": self.one_binlog, "view_ts": self.view_ts}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableVersions:
@@ -72,7 +74,8 @@ class TableVersions:
             )
             for each in record.objects("versions")
         )
-        return cls(tuple(versions), record.flag("one_binlog", True))
+        view_ts = None if record.value("view_ts", None) is None else record.integer("view_ts")
+        return cls(tuple(versions), record.flag("one_binlog", True), view_ts)
 
 
 def read_versions(

@@ -23,7 +23,12 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, m
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_rows
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, TopicTables
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
-from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows, events_since_last_view
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import (
+    EqualRowEvent,
+    StreamPasses,
+    count_rows,
+    events_since_last_view,
+)
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
@@ -177,12 +182,14 @@ class _TableReader:
 
     def events(self, bounds: Bounds) -> Iterator[tuple[FoldEntry, TopicRecord]]:
         """Yield entries and records of the table's events; records that are no events are left out."""
+        passes = StreamPasses()
         for record in self._judge.read(self.compared.topic, bounds):
             try:
                 event = self._reader.read(record.key, record.value, record.headers)
                 if self._tables.number_of(event) != self.compared.number:
                     continue
-                for entry in event_entries(self.compared, event, record.partition, record.offset, record.headers):
+                place = record.partition, record.offset
+                for entry in event_entries(self.compared, event, place, record.headers, passes):
                     yield entry, record
             except UnreadableRecord:
                 continue
@@ -308,7 +315,8 @@ def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable
             return reader.judged(suspects.suspects)
         if entry.key in wanted:
             added = entry.kind is EntryKind.ADDED
-            events[entry.key].append(EqualRowEvent(record.partition, record.offset, added, entry.value))
+            place = record.partition, record.offset
+            events[entry.key].append(EqualRowEvent.marked(place, added, entry.value))
             if added:
                 records[record.partition, record.offset] = record
     found = reader.rows(suspects.suspects)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import StreamPasses
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event, source_members
@@ -36,6 +37,7 @@ class TableEntries:
         self._is_older = None if written is None or compared.columns.has_schemas else written.is_older
         self._ordered = ordered or self._is_older is not None
         self._has_older = False
+        self._passes = StreamPasses()
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
         """Return the entry of an event that need not be read; None for any other.
@@ -65,7 +67,7 @@ class TableEntries:
 
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
-        yield from event_entries(self.compared, event, record.partition, record.offset, record.headers)
+        yield from event_entries(self.compared, event, (record.partition, record.offset), record.headers, self._passes)
         if self.compared.keyless and not self._has_older and self._has_other_columns(event):
             self._has_older = True
             yield FoldEntry(self.compared.number, EntryKind.OLDER, record.partition, record.offset, 0, b"", b"")

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -238,7 +239,7 @@ class VerifyRound:
         context.log("the stream goes on: other runs may drain while tables and topics are compared")
         context.release_lock()
         if self._wants_versions(self._tables.values()):
-            self._versions = read_versions(context.cfg, names, batch.plan.end, batch.plan.epoch + 1)
+            self._versions = self._read_versions(names, batch.plan)
         barrier.release(COMPARE, EMPTY)
 
     def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
@@ -286,10 +287,17 @@ class VerifyRound:
         """Return whether the places of events in the binlog tell something that their records do not."""
         cfg = self.context.cfg
         if cfg.is_ticdc:
-            return False
+            return any(compared.keyless for compared in tables)
         truncates = "t" not in table_options.decoder_options(cfg).skipped_ops
         unnamed = any(not compared.columns.has_schemas or not compared.own_key for compared in tables)
         return self.request.history or truncates or unnamed
+
+    def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:
+        context = self.context
+        if not context.cfg.is_ticdc:  # whose records say how they are written, and are in the order of their timestamps
+            return read_versions(context.cfg, names, plan.end, plan.epoch + 1)
+        view_ts = context.job.latest().other_records.get(VIEW_KEY, {}).get("commit_ts")
+        return dict.fromkeys(names, TableVersions((), view_ts=view_ts))
 
     def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
         lost = sum(first for first, _ in bounds.values())

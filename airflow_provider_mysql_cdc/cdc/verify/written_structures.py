@@ -32,6 +32,7 @@ class WrittenStructures:
         self._cfg, self._now = cfg, compared_columns(cfg, table)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
+        self.view_ts = versions.view_ts
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
 

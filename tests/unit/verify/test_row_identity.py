@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowCompar
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
@@ -78,7 +79,7 @@ def test_rows_written_under_another_primary_key_are_told_apart_by_the_present_on
 
     def entries(op: str, **images: Any) -> list[tuple[EntryKind, bytes]]:
         event = read(old, old.event(key, op=op, **images))
-        return [(entry.kind, entry.key) for entry in event_entries(compared, event, 0, 7)]
+        return [(entry.kind, entry.key) for entry in event_entries(compared, event, (0, 7))]
 
     alive, dead = EntryKind.ALIVE_UNDER_OTHER_KEY, EntryKind.DEAD_UNDER_OTHER_KEY
     assert entries("c", after=ROW) == [(alive, b'{"id":1}')]
@@ -91,7 +92,7 @@ def test_a_tombstone_names_a_row_in_a_topic_of_one_table() -> None:
         records = TableRecords(CREATE, PLAIN | properties)
         compared = compared_table(records.cfg, 0, records.table)
         event = read(records, (records.event({"id": 1}, op="d", before=ROW)[0], None))
-        return [(entry.kind, entry.key) for entry in event_entries(compared, replace(event, key=key), 0, 7)]
+        return [(entry.kind, entry.key) for entry in event_entries(compared, replace(event, key=key), (0, 7))]
 
     route = "transforms.route."
     routed = {
@@ -113,10 +114,13 @@ def test_a_row_names_the_view_that_has_read_it() -> None:
     repaired = (("cdc-repair", b"run"),)
 
     def view(record: EventRecord, headers: Headers = ()) -> bytes:
-        (entry,) = event_entries(compared, record, 0, 7, headers)
+        (entry,) = event_entries(compared, record, (0, 7), headers)
         return entry.value
 
-    assert view(change) == b"" and view(row, repaired) == b""
+    def counted(record: EventRecord, headers: Headers = ()) -> bytes:
+        return EqualRowEvent.marked((0, 7), True, view(record, headers)).view
+
+    assert counted(change) == b"" and counted(row, repaired) == b""
     assert view(row) == view(row) != view(later) != b""
 
 
@@ -252,7 +256,7 @@ def test_a_row_carries_the_forms_that_are_not_those_of_the_table(properties: dic
     mine = row_entry(compared, read(new, new.row("1", "1.500", "x" * 2000, None)), 0)
     assert b"forms" not in mine.value
     for text, differing in (("1.50", ()), ("1.51", ("d",))):
-        (theirs,) = event_entries(compared, read(old, old.row("1", text, "x" * 2000)), 0, 7)
+        (theirs,) = event_entries(compared, read(old, old.row("1", text, "x" * 2000)), (0, 7))
         assert (theirs.kind, theirs.key) == (EntryKind.ALIVE, mine.key) and b"forms" in theirs.value
         assert row_values(theirs.value).keys() == {"id", "d", "v"}
         found = compare(0, stored_row(mine.value), stored_row(theirs.value))
@@ -270,7 +274,7 @@ def test_many_forms_are_carried_whole() -> None:
     columns = ", ".join(f"c{number} DECIMAL(10,{{}})" for number in range(60))
     old, new = (TableRecords(f"CREATE TABLE t (id INT PRIMARY KEY, {columns.replace('{}', s)})", SCHEMAS) for s in "23")
     compared = compared_table(new.cfg, 0, new.table)
-    (event,) = event_entries(compared, read(old, old.row("1", *["1.50"] * 60)), 0, 7)
+    (event,) = event_entries(compared, read(old, old.row("1", *["1.50"] * 60)), (0, 7))
     row = row_entry(compared, read(new, new.row("1", *["1.500"] * 60)), 0)
     found = CarriedRowComparison({0: compared.columns})(0, stored_row(row.value), stored_row(event.value))
     assert found == RowDifference()
@@ -281,7 +285,7 @@ def test_without_schemas_nothing_is_known_of_an_events_forms() -> None:
     new = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, d DECIMAL(10,3), w INT)", PLAIN)
     compared = compared_table(new.cfg, 0, new.table)
     row = row_entry(compared, read(new, new.row("1", "1.500", None)), 0)
-    (event,) = event_entries(compared, read(old, old.row("1", "1.50")), 0, 7)
+    (event,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
     found = CarriedRowComparison({0: compared.columns})(0, stored_row(row.value), stored_row(event.value))
     assert found == RowDifference(lacking=("w",), incomparable=("d",))
 
@@ -291,7 +295,7 @@ def test_an_update_that_changes_the_identity_ends_one_row_and_begins_another(own
     records = TableRecords(CREATE, SCHEMAS | ({} if own else BY_NAME))
     compared = compared_table(records.cfg, 0, records.table)
     event = read(records, records.event({"id": 2} if own else {"name": "a"}, op="u", before=ROW, after=OTHER))
-    found = [(entry.kind, entry.key) for entry in event_entries(compared, event, 0, 7)]
+    found = [(entry.kind, entry.key) for entry in event_entries(compared, event, (0, 7))]
     dead = [] if own else [(EntryKind.DEAD, b'{"id":1}')]
     assert found == [*dead, (EntryKind.ALIVE, b'{"id":2}')]
 
@@ -310,7 +314,7 @@ def test_a_row_is_read_where_another_structure_is_known_to_those_who_compare(pro
         event = entries.of_value(TopicRecord(0, 7, key, value))
         assert (event is None) is (columns is not None)
         stored.append(stored_row(entry.value))
-    (before,) = event_entries(compared, read(old, old.row("1", "1.50")), 0, 7)
+    (before,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
     found = CarriedRowComparison({0: stale})(0, stored[1], stored_row(before.value))
     assert found == RowDifference(lacking=("w",))
 
@@ -324,7 +328,7 @@ def test_a_digest_equals_its_text() -> None:
     compare = CarriedRowComparison({0: compared.columns})
     for text, differing in (("x" * 2000, ()), ("y" + "x" * 1999, ("v",))):
         row = entries.of_row((*new.row("1", "x" * 2000, None)[:2], 0, ()))
-        (event,) = event_entries(compared, read(old, old.row("1", text)), 0, 7)
+        (event,) = event_entries(compared, read(old, old.row("1", text)), (0, 7))
         assert b"blake2b" in event.value and b"blake2b" not in row.value
         assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference(differing, lacking=("w",))
 

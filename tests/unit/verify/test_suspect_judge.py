@@ -80,7 +80,7 @@ class World:
         """Return a suspect of which the topic says this name."""
         row = {"id": id_, "name": name}
         event = self.reader.read(*self.table.event(None if self.compared.keyless else {"id": id_}, op="c", after=row))
-        (entry,) = event_entries(self.compared, event, 0, 0)
+        (entry,) = event_entries(self.compared, event, (0, 0))
         if self.compared.keyless:
             return Suspect({kind: 1}, entry.key)
         value = None if kind is MISSING else entry.value
