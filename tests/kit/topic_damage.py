@@ -28,6 +28,7 @@ class TopicDamage:
 
     def __init__(self, pipeline: Pipeline, table: str, registry: str | None = None) -> None:
         self.pipeline, self.table, self.topic = pipeline, table, pipeline.table_topic(table)
+        self.registry = registry
         self._readers = None if registry is None else Readers(registry)
 
     def decode(self, data: bytes | None, *, key: bool = False) -> Any:

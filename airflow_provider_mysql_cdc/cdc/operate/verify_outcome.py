@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_totals import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    LASTING_DIFFERENCES,
     STATE_DIFFERENCES,
     NotCompared,
     TableVerdict,
@@ -151,7 +152,8 @@ def _remedy(result: VerifyResult, kinds: Sequence[str]) -> str:
         RepairMode.YES: "read in the log why rows were not repaired, then run mysql_cdc_verify with repair=yes again",
     }[result.request.repair]
     advice = ["find out what has changed them (docs/verify.md lists causes)"]
-    advice.append(f"to write the rows as they are now, {repair}")
+    if not LASTING_DIFFERENCES.issuperset(kinds):
+        advice.append(f"to write the rows as they are now, {repair}")
     if not STATE_DIFFERENCES.issuperset(kinds):
         advice.append("records stay in a topic; docs/verify.md says what a repair does about them")
     return "; ".join(advice)

@@ -50,9 +50,15 @@ class EntryKind(IntEnum):
     """A record that is no event; its value is the reason."""
     REPAIRED = 13
     """A record that a repair has written, in addition to the others (``repair_marks``)."""
+    TRANSACTION_EVENT = 14
+    """An event in its transaction (``transaction_fold``), in addition to the others."""
+    TRANSACTION_BOUNDARY = 15
+    """A BEGIN or END record of the transaction topic."""
+    TOPIC_START = 16
+    """The first record of a part of a topic; it is in every bucket."""
 
 
-IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER})
+IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START})
 
 
 class FoldEntry(NamedTuple):

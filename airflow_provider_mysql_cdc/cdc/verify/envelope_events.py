@@ -71,7 +71,7 @@ class EnvelopeEvents:
         for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
             if (row is not None and not isinstance(row, dict)) or wanted is (row is None):
                 raise UnreadableRecord(_misfit(op, name, row, wanted))
-        return EventRecord(op, fields, before, after, source, forms, key_forms)
+        return EventRecord(op, fields, before, after, source, forms, key_forms, 0, event.get("transaction"))
 
 
 def _misfit(op: str, name: str, row: Any, wanted: bool | None) -> str:

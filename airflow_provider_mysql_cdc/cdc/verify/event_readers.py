@@ -34,6 +34,21 @@ def event_reader(cfg: ConnectorConfig, topic: str, lookup_schema: LookupSchema) 
     return EnvelopeEvents(*(_part_reader(cfg, part, lookup_schema) for part in F.PARTS))
 
 
+def boundary_reader(cfg: ConnectorConfig, lookup_schema: LookupSchema) -> PayloadReader:
+    """Return the reader of the values of the transaction topic.
+
+    Args:
+        cfg: The connector's configuration.
+        lookup_schema: Returns the text of a schema.
+
+    Raises:
+        ConfigError: They are Avro, and fastavro is not installed.
+    """
+    if cfg.registry_settings("value") is None and cfg[F.VALUE_SCHEMAS_ENABLE]:
+        return JsonWithSchemas("value", lambda schema: {})
+    return _part_reader(cfg, "value", lookup_schema)
+
+
 def _part_reader(cfg: ConnectorConfig, part: F.ConverterPart, lookup_schema: LookupSchema) -> PayloadReader:
     registry = cfg.registry_settings(part)
     if registry is not None:

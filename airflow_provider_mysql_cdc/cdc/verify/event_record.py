@@ -35,6 +35,7 @@ class EventRecord:
         forms: How the values of ``before`` and ``after`` are written; None if the record does not say.
         key_forms: How those of the key are written; None if the record does not say.
         structure: Number of the structure that the table had then (``written_structures``).
+        transaction: The transaction block; None if there is none.
     """
 
     op: str
@@ -45,6 +46,7 @@ class EventRecord:
     forms: Forms | None = None
     key_forms: Forms | None = None
     structure: int = 0
+    transaction: Row | None = None
 
 
 class EventReader(Protocol):

@@ -12,7 +12,8 @@ from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, coun
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
-from airflow_provider_mysql_cdc.cdc.verify.row_text import stored_row
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
+from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import TransactionFold
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 CompareRows = Callable[[int, Mapping[str, Any], Mapping[str, Any]], RowDifference]
@@ -89,12 +90,14 @@ class BucketResult:
         found: Differences, at most as many of each table and kind as were asked for.
         truncated: Numbers of tables with events that delete all their rows.
         older: Numbers of tables without a key of which events have other columns than the table.
+        unjudged_transactions: Number of transactions that may be incomplete because records are gone, by table.
     """
 
     counts: dict[int, TableCounts] = field(default_factory=dict)
     found: list[FoundDifference] = field(default_factory=list)
     truncated: tuple[int, ...] = ()
     older: tuple[int, ...] = ()
+    unjudged_transactions: dict[int, int] = field(default_factory=dict)
 
 
 class BucketFold:
@@ -106,6 +109,7 @@ class BucketFold:
         rules: What holds for the histories of keys, by the table's number.
         moving: Numbers of tables whose rows may have events in several partitions, because something else than the
             row's key chooses them.
+        whole: Numbers of tables whose events are compared with the transaction topic.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class BucketFold:
         max_found: int,
         rules: Mapping[int, HistoryRules] = MappingProxyType({}),
         moving: frozenset[int] = frozenset(),
+        whole: frozenset[int] = frozenset(),
     ) -> None:
         self._compare, self._max_found, self._rules, self._moving = compare, max_found, rules, moving
         self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
@@ -122,6 +127,7 @@ class BucketFold:
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
         self._truncates: dict[int, Truncates] = {}
         self._older: set[int] = set()
+        self._transactions = TransactionFold(whole)
         self._result = BucketResult()
         self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
         self._add: Mapping[EntryKind, Callable[[FoldEntry], None]] = {
@@ -139,6 +145,9 @@ class BucketFold:
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
             EntryKind.UNREADABLE: self._add_unreadable,
             EntryKind.REPAIRED: lambda entry: self._state(entry).add_repair(entry.partition, entry.offset),
+            EntryKind.TRANSACTION_EVENT: self._transactions.add_event,
+            EntryKind.TRANSACTION_BOUNDARY: self._transactions.add_boundary,
+            EntryKind.TOPIC_START: self._transactions.add_start,
         }
 
     def add(self, entries: Iterable[FoldEntry]) -> None:
@@ -159,6 +168,11 @@ class BucketFold:
                 self._judge_equal_rows(table, key)
         for (table, key), steps in self._steps.items():
             self._judge_history(table, key, steps)
+        for torn in self._transactions.torn():
+            key = row_bytes({"transaction": torn.transaction})
+            kind = DifferenceKind.TORN_TRANSACTION
+            self._note(FoundDifference(torn.table, kind, key, record=torn.record, reason=torn.reason))
+        self._result.unjudged_transactions = self._transactions.unjudged
         self._result.truncated, self._result.older = tuple(sorted(self._truncates)), tuple(sorted(self._older))
         return self._result
 
@@ -278,6 +292,8 @@ def merge_results(results: Iterable[BucketResult], max_found: int) -> BucketResu
     for result in results:
         truncated.update(result.truncated)
         older.update(result.older)
+        for table, number in result.unjudged_transactions.items():
+            merged.unjudged_transactions[table] = merged.unjudged_transactions.get(table, 0) + number
         for table, counts in result.counts.items():
             merged.counts.setdefault(table, TableCounts()).add(counts)
         for found in result.found:

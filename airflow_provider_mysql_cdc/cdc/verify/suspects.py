@@ -13,7 +13,11 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import FoundDifference
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import STATE_DIFFERENCES, DifferenceKind
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    LASTING_DIFFERENCES,
+    STATE_DIFFERENCES,
+    DifferenceKind,
+)
 
 Bounds = Mapping[int, tuple[int, int]]
 """First offset of a topic, and the offset after its last record, by partition."""
@@ -93,7 +97,7 @@ def collect_suspects(
         by_number.setdefault(each.table, []).append(each)
     collected = []
     for table in tables:
-        excluded = unjudged.get(table.table.id, ())
+        excluded = {*unjudged.get(table.table.id, ()), *LASTING_DIFFERENCES}
         suspects = _by_key(d for d in by_number.get(table.number, ()) if d.kind not in excluded)
         if suspects:
             bounds = compared.get(table.topic, {})

@@ -12,7 +12,13 @@ from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import UnreadableRecords
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
-from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, Example, NotCompared, TableVerdict
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
+    LASTING_DIFFERENCES,
+    DifferenceKind,
+    Example,
+    NotCompared,
+    TableVerdict,
+)
 
 
 @dataclass(slots=True)
@@ -26,6 +32,7 @@ class TopicComparison:
         unread: Why a table could not be read.
         unreadable: Records that are no events.
         gone: Topics of tables that were dropped or renamed before they could be compared.
+        unchecked_transactions: Why the events of a table are not compared with the transaction topic, by number.
     """
 
     tables: Sequence[ComparedTable]
@@ -34,6 +41,7 @@ class TopicComparison:
     unread: Mapping[TableId, str] = field(default_factory=dict)
     unreadable: Sequence[UnreadableRecords] = ()
     gone: Mapping[TableId, str] = field(default_factory=dict)
+    unchecked_transactions: Mapping[int, str] = field(default_factory=dict)
 
 
 def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple[TableVerdict, ...]:
@@ -83,9 +91,13 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         findings=findings,
         columns=counts.columns if DifferenceKind.DIFFERING in findings else {},
         partial_rows=counts.partial,
-        unknown=(*_unknown_sentences(counts, unjudged), *_unsettled_sentences(unreadable)),
+        unknown=(
+            *_unknown_sentences(counts, unjudged),
+            *_unsettled_sentences(unreadable),
+            *_transaction_sentences(compared, comparison),
+        ),
         examples=_limited(examples, request.examples),
-        lasting=unsettled,
+        lasting=unsettled + sum(findings.get(kind, 0) for kind in LASTING_DIFFERENCES),
     )
 
 
@@ -116,13 +128,20 @@ def _unsettled_sentences(unreadable: Sequence[UnreadableRecords]) -> Iterator[st
         yield f"{number:,} unreadable cannot be repaired: records without a key of one row, or rows of the table"
 
 
+def _transaction_sentences(compared: ComparedTable, comparison: TopicComparison) -> Iterator[str]:
+    if (reason := comparison.unchecked_transactions.get(compared.number)) is not None:
+        yield reason
+    if number := comparison.found.unjudged_transactions.get(compared.number, 0):
+        yield f"{number:,} transactions are older than the first records of their topics, and may have lost events"
+
+
 def _example(compared: ComparedTable, found: FoundDifference, request: VerifyRequest) -> Example:
     show = request.show_values
     key = row_values(found.key) if show or not compared.keyless else {}
     if is_raw(found.key):
         key = {}
     record = "" if found.record is None else f"{compared.topic}[{found.record[0]}]@{found.record[1]}"
-    record += f": {found.reason}" if found.reason else ""
+    record = ": ".join(text for text in (record, found.reason) if text)
     return Example(
         found.kind,
         key,

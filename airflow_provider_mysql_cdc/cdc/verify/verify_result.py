@@ -33,8 +33,12 @@ class DifferenceKind(StrEnum):
     """An event does not continue the row that the one before it of the same key led to: another is missing."""
     NO_TOMBSTONE = "no-tombstone"
     """A delete event has no tombstone behind it, although tombstones.on.delete is set."""
+    TORN_TRANSACTION = "torn-transaction"
+    """A topic has other events of a transaction than its END record counts, or it has no BEGIN or END record."""
 
 
+LASTING_DIFFERENCES = frozenset({DifferenceKind.TORN_TRANSACTION})
+"""Differences that no later record can mend."""
 STATE_DIFFERENCES = frozenset({DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING})
 """Differences after which the topic, folded by key, does not equal the table; the others are about single records."""
 

@@ -53,6 +53,7 @@ from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
+from airflow_provider_mysql_cdc.cdc.verify.transaction_check import transaction_check
 from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, build_verdicts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
@@ -117,6 +118,8 @@ class VerifyRound:
     _unread: dict[TableId, str] = field(default_factory=dict)
     _versions: Mapping[TableId, TableVersions] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
+    _transaction_topic: str = ""
+    _unchecked: Mapping[int, str] = field(default_factory=dict)
 
     def compare(self) -> RoundOutcome:
         """Compare, and return what was found; the lock of the stream is free then."""
@@ -135,6 +138,9 @@ class VerifyRound:
         buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
         rules = self._history_rules(tables.values()) if self.request.history else {}
+        transactions = transaction_check(context.cfg, self.request, tables.values(), rules, self._bounds)
+        self._unchecked = transactions.reasons
+        self._transaction_topic = transactions.topic
         # TiCDC's dispatchers may choose partitions by the time or by any column.
         moving = frozenset(c.number for c in tables.values() if context.cfg.is_ticdc or not c.own_key)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
@@ -152,6 +158,7 @@ class VerifyRound:
             frozenset(rules),
             columns,
             self._wants_versions(tables.values()),
+            transactions.topic,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -160,7 +167,13 @@ class VerifyRound:
             self._handlers(barrier),
             Shuffle(
                 buckets,
-                _ReduceBucket(most_found(context.cfg, self.request), rules, CarriedRowComparison(columns), moving),
+                _ReduceBucket(
+                    most_found(context.cfg, self.request),
+                    rules,
+                    CarriedRowComparison(columns),
+                    moving,
+                    transactions.tables,
+                ),
             ),
         )
         return self._outcome(merge_results(results, most_found(context.cfg, self.request)))
@@ -255,6 +268,8 @@ class VerifyRound:
             bounds = self._compared[topic] = self._bounds(topic)
             self._facts[topic] = self._topic_facts(topic, bounds)
             ranges += topic_ranges(topic, bounds)
+        if self._transaction_topic:
+            ranges += topic_ranges(self._transaction_topic, self._bounds(self._transaction_topic))
         chunk_rows = rows_per_query(context.cfg, self._task_count())
         with time_limit(context.cfg, context.conn):
             chunks = [
@@ -312,7 +327,7 @@ class VerifyRound:
             for name, compared in self._tables.items()
         }
         comparison = TopicComparison(
-            tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable, self._gone
+            tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable, self._gone, self._unchecked
         )
         compared = [each for name, each in self._tables.items() if name not in self._unread]
         return RoundOutcome(
@@ -331,8 +346,9 @@ class _ReduceBucket:
     rules: Mapping[int, HistoryRules]
     compare: CarriedRowComparison
     moving: frozenset[int]
+    whole: frozenset[int]
 
     def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
-        fold = BucketFold(self.compare, self.max_found, self.rules, self.moving)
+        fold = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole)
         fold.add(read_entries(blocks))
         return fold.result()

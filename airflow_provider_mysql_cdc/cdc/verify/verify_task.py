@@ -51,6 +51,7 @@ from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit, time_limit
+from airflow_provider_mysql_cdc.cdc.verify.transaction_entries import TransactionEntries
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
@@ -80,6 +81,7 @@ class VerifyInputs:
         rows_per_second: Most rows that all tasks together read from the source in a second; 0 for no limit.
         tasks: Number of tasks.
         history_tables: Numbers of the tables whose events are also checked one after the other.
+        transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
         columns: Columns of the tables, by number, as those have them who compare the rows.
         versions: Whether events are told apart by the structures that their tables have had.
     """
@@ -93,6 +95,7 @@ class VerifyInputs:
     history_tables: frozenset[int] = frozenset()
     columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
     versions: bool = False
+    transaction_topic: str = ""
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -163,6 +166,7 @@ class _PartReader:
     _blocks: EntryBlocks = field(init=False)
     _by_topic: Mapping[str, TopicTables] = field(init=False)
     _entries: dict[int, TableEntries] = field(default_factory=dict)
+    _transactions: TransactionEntries = field(init=False)
     _rows: dict[int, RowRecords] = field(default_factory=dict)
     _readers: dict[str, EventReader] = field(default_factory=dict)
     _record_keys: dict[str, RecordKeys] = field(default_factory=dict)
@@ -171,6 +175,9 @@ class _PartReader:
     def __post_init__(self) -> None:
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
         self._by_topic = tables_by_topic(self.tables.values())
+        numbers = {name: compared.number for name, compared in self.tables.items()}
+        lookup_schema = ask_driver_for_texts(self.channel)
+        self._transactions = TransactionEntries(self.cfg, self.inputs.transaction_topic, numbers, lookup_schema)
 
     def run(self) -> Iterator[Block]:
         """Yield the blocks of all parts that this task gets."""
@@ -179,6 +186,8 @@ class _PartReader:
             part = self.channel.call(NEXT_PART, EMPTY)
             if part.chunk is not None:
                 yield from self._read_rows(part.chunk, formats)
+            elif part.records is not None and part.records.topic == self.inputs.transaction_topic:
+                yield from self._read_transactions(part.records)
             elif part.records is not None:
                 yield from self._read_records(part.records)
             else:
@@ -260,9 +269,14 @@ class _PartReader:
 
     def _read_records(self, part: TopicRange) -> Iterator[Block]:
         reader, only = self._reader(part.topic), self._only_table(part.topic)
-        unreadable, examples = 0, list[tuple[str, str]]()
+        unreadable, examples, first = 0, list[tuple[str, str]](), True
         bounds = {part.partition: (part.start, part.end)}
         for record in read_records(self.cfg, part.topic, bounds):
+            if first:
+                first = False
+                numbers = self._by_topic[part.topic].tables.values()
+                for started in self._transactions.of_start(numbers, part.start, record):
+                    self._blocks.add(started)
             try:
                 if only is None or (entry := only.of_value(record)) is None:
                     self._add_event(part.topic, reader.read(record.key, record.value, record.headers), record)
@@ -278,6 +292,12 @@ class _PartReader:
             yield from self._blocks.take_full()
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
+
+    def _read_transactions(self, part: TopicRange) -> Iterator[Block]:
+        records = read_records(self.cfg, part.topic, {part.partition: (part.start, part.end)})
+        for entry in self._transactions.of_topic(part.start, records):
+            self._blocks.add(entry)
+            yield from self._blocks.take_full()
 
     def _keys(self, topic: str) -> RecordKeys:
         keys = self._record_keys.get(topic)
@@ -307,3 +327,5 @@ class _PartReader:
             step = history_entry(entries.compared, event, (record.partition, record.offset), record.headers)
             if step is not None:
                 self._blocks.add(step)
+        for entry in self._transactions.of_event(number, event, record):
+            self._blocks.add(entry)

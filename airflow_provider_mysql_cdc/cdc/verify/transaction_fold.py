@@ -1,0 +1,190 @@
+"""Compare the events of each source transaction with what the transaction topic says of it.
+
+With provide.transaction.metadata each event carries the id of its transaction and its number among the events of its
+table, and the END record has the number of events of each table.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
+
+TRANSACTION_TOPIC = 0xFFFF
+"""Stands for the transaction topic where entries name a table."""
+SKEW_MS = 3_600_000
+"""Writers of a batch are not at the same place at the same time: one may have written the events of a transaction so
+much earlier or later than another one its END."""
+_NUMBER = struct.Struct("<I")
+_END, _BEGIN = "END", "BEGIN"
+
+
+def event_entry(table: int, place: tuple[int, int], timestamp_ms: int, transaction: Mapping[str, object]) -> FoldEntry:
+    """Return the entry of an event; errors as for a block that is none: ``KeyError``, ``TypeError``, ``struct.error``.
+
+    Args:
+        table: The table's number.
+        place: The record's partition and offset.
+        timestamp_ms: The record's timestamp.
+        transaction: The event's transaction block.
+    """
+    number = _NUMBER.pack(transaction["data_collection_order"])
+    key = str(transaction["id"]).encode()
+    return FoldEntry(table, EntryKind.TRANSACTION_EVENT, *place, max(0, timestamp_ms), key, number)
+
+
+def boundary_entry(
+    tables: Mapping[str, int], place: tuple[int, int], timestamp_ms: int, payload: Mapping[str, object]
+) -> FoldEntry:
+    """Return the entry of a BEGIN or END record; errors as for a record that is none: ``KeyError``, ``TypeError``.
+
+    Args:
+        tables: Numbers of the tables that are compared, by name.
+        place: The record's partition and offset.
+        timestamp_ms: The record's timestamp.
+        payload: The record's value.
+    """
+    counts: dict[str, int] = {}
+    collections = payload["data_collections"]
+    for each in collections if isinstance(collections, list) else ():
+        if each["data_collection"] in tables:
+            counts[str(tables[each["data_collection"]])] = int(each["event_count"])
+    value = json.dumps([payload["status"], counts]).encode()
+    key = str(payload["id"]).encode()
+    return FoldEntry(0, EntryKind.TRANSACTION_BOUNDARY, *place, max(0, timestamp_ms), key, value)
+
+
+@dataclass(frozen=True, slots=True)
+class TornTransaction:
+    """Say what is wrong with the events of one table in a transaction.
+
+    Args:
+        table: The table's number.
+        transaction: Id of the transaction.
+        record: Partition and offset of one of its events; None without one.
+        reason: What is wrong.
+    """
+
+    table: int
+    transaction: str
+    record: tuple[int, int] | None
+    reason: str
+
+
+@dataclass(slots=True)
+class _TableEvents:
+    """Hold which events of a table there are: a bit for each number."""
+
+    timestamp_ms: int
+    first: tuple[int, int]
+    bits: bytearray = field(default_factory=bytearray)
+
+    def add(self, number: int) -> None:
+        place = number >> 3
+        if place >= len(self.bits):
+            self.bits.extend(bytes(place + 1 - len(self.bits)))
+        self.bits[place] |= 1 << (number & 7)
+
+    def number(self) -> int:
+        return int.from_bytes(self.bits, "little").bit_count()
+
+
+@dataclass(slots=True)
+class _Transaction:
+    begun: bool = False
+    ended_ms: int | None = None
+    counts: dict[int, int] = field(default_factory=dict)
+    events: dict[int, _TableEvents] = field(default_factory=dict)
+
+
+class _TopicStarts:
+    """Hold from when on a topic has all its records, by the timestamps of the first ones that are left."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[int, int]] = {}
+
+    def add(self, entry: FoldEntry) -> None:
+        start = entry.offset, entry.order
+        self._first[entry.partition] = min(start, self._first.get(entry.partition, start))
+
+    def complete_since(self) -> int:
+        # A topic that was created again begins anew, at offset 0.
+        created = min(timestamp for _, timestamp in self._first.values())
+        lost = [timestamp + SKEW_MS for offset, timestamp in self._first.values() if offset]
+        return max([created, *lost])
+
+
+class TransactionFold:
+    """Fold the entries of one bucket by transaction.
+
+    Args:
+        tables: Numbers of the tables whose topics have lost no records between others.
+    """
+
+    def __init__(self, tables: frozenset[int]) -> None:
+        self._tables = tables
+        self._transactions: dict[bytes, _Transaction] = {}
+        self._starts: dict[int, _TopicStarts] = {}
+        self.unjudged: dict[int, int] = {}
+
+    def add_event(self, entry: FoldEntry) -> None:
+        """Add an event."""
+        events = self._transaction(entry).events
+        of_table = events.get(entry.table)
+        if of_table is None:
+            of_table = events[entry.table] = _TableEvents(entry.order, (entry.partition, entry.offset))
+        of_table.add(*_NUMBER.unpack(entry.value))
+
+    def add_boundary(self, entry: FoldEntry) -> None:
+        """Add a BEGIN or END; after a reset there may be several, with other tables."""
+        transaction, (status, counts) = self._transaction(entry), json.loads(entry.value)
+        transaction.begun = transaction.begun or status == _BEGIN
+        if status == _END:
+            transaction.ended_ms = max(entry.order, transaction.ended_ms or 0)
+            for table, number in counts.items():
+                transaction.counts[int(table)] = max(number, transaction.counts.get(int(table), 0))
+
+    def add_start(self, entry: FoldEntry) -> None:
+        """Add the first record of a part of a topic: where the part begins, and the record's timestamp."""
+        self._starts.setdefault(entry.table, _TopicStarts()).add(entry)
+
+    def torn(self) -> Iterator[TornTransaction]:
+        """Yield what is wrong, and count what cannot be judged."""
+        since = {table: starts.complete_since() for table, starts in self._starts.items()}
+        for key, transaction in self._transactions.items():
+            for table in sorted(self._tables & (transaction.events.keys() | transaction.counts.keys())):
+                events = transaction.events.get(table)
+                reason = _reason(transaction, table, events)
+                if not reason:
+                    continue
+                if _is_judged(transaction, table, events, since):
+                    first = None if events is None else events.first
+                    yield TornTransaction(table, key.decode(errors="replace"), first, reason)
+                else:
+                    self.unjudged[table] = self.unjudged.get(table, 0) + 1
+
+    def _transaction(self, entry: FoldEntry) -> _Transaction:
+        transaction = self._transactions.get(entry.key)
+        if transaction is None:
+            transaction = self._transactions[entry.key] = _Transaction()
+        return transaction
+
+
+def _reason(transaction: _Transaction, table: int, events: _TableEvents | None) -> str:
+    """Return what is wrong with the events of a table in a transaction; empty if nothing is."""
+    seen, expected = 0 if events is None else events.number(), transaction.counts.get(table, 0)
+    if transaction.ended_ms is None:
+        return f"{seen:,} events of a transaction without END"
+    if seen != expected:
+        return f"{seen:,} of the {expected:,} events that END counts"
+    return "" if transaction.begun or not seen else f"{seen:,} events of a transaction without BEGIN"
+
+
+def _is_judged(transaction: _Transaction, table: int, events: _TableEvents | None, since: Mapping[int, int]) -> bool:
+    """Return whether both topics have all records of the time of a transaction."""
+    times = [] if transaction.ended_ms is None else [transaction.ended_ms]
+    times += [] if events is None else [events.timestamp_ms]
+    return all(topic in since and max(times) >= since[topic] for topic in (table, TRANSACTION_TOPIC))

@@ -1,0 +1,123 @@
+"""The events of a transaction against what the transaction topic says of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
+from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import (
+    SKEW_MS,
+    TRANSACTION_TOPIC,
+    TransactionFold,
+    boundary_entry,
+    event_entry,
+)
+
+pytestmark = pytest.mark.quick
+
+NOW = 1_700_000_000_000
+TABLES = {"shop.a": 0, "shop.b": 1}
+
+
+def event(number: int, table: int = 0, at: int = NOW, id_: str = "g:1", offset: int = 0) -> FoldEntry:
+    block = {"id": id_, "total_order": 99, "data_collection_order": number}
+    return event_entry(table, (2, offset or number), at, block)
+
+
+def begin(id_: str = "g:1", at: int = NOW) -> FoldEntry:
+    payload = {"status": "BEGIN", "id": id_, "event_count": None, "data_collections": None}
+    return boundary_entry(TABLES, (0, 1), at, payload)
+
+
+def end(id_: str = "g:1", at: int = NOW, **counts: int) -> FoldEntry:
+    collections = [{"data_collection": f"shop.{name}", "event_count": n} for name, n in counts.items()]
+    payload = {"status": "END", "id": id_, "event_count": sum(counts.values()), "data_collections": collections}
+    return boundary_entry(TABLES, (0, 2), at, payload)
+
+
+def start(table: int, at: int = NOW, offset: int = 0, partition: int = 0) -> FoldEntry:
+    return FoldEntry(table, EntryKind.TOPIC_START, partition, offset, at, b"", b"")
+
+
+STARTS = [start(0), start(1), start(TRANSACTION_TOPIC)]
+ADD = {
+    EntryKind.TRANSACTION_EVENT: TransactionFold.add_event,
+    EntryKind.TRANSACTION_BOUNDARY: TransactionFold.add_boundary,
+    EntryKind.TOPIC_START: TransactionFold.add_start,
+}
+
+
+def torn(
+    entries: Sequence[FoldEntry], starts: Sequence[FoldEntry] = STARTS, tables: frozenset[int] = frozenset({0, 1})
+) -> tuple[list[tuple[int, str, str]], dict[int, int]]:
+    """Return what is torn, and what is not judged; the same in any order, and through blocks of bytes."""
+    found = []
+    for seed in range(3):
+        shuffled = [*entries, *starts]
+        random.Random(seed).shuffle(shuffled)
+        blocks, fold = EntryBlocks(1), TransactionFold(tables)
+        for entry in shuffled:
+            blocks.add(entry)
+        for entry in read_entries(block for _, block in blocks.take_rest()):
+            ADD[entry.kind](fold, entry)
+        of_this = sorted((t.table, t.transaction, t.reason) for t in fold.torn())
+        found.append((of_this, fold.unjudged))
+    assert found[0] == found[1] == found[2]
+    return found[0]
+
+
+WHOLE = [begin(), event(1), event(2), event(1, 1), end(a=2, b=1, elsewhere=7)]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        WHOLE,
+        [*WHOLE, *WHOLE],  # the stream was moved back
+        [*WHOLE, begin(), end(a=2)],  # and captures less
+        [begin(), end()],
+        [begin(), end(elsewhere=3)],
+        [begin(), *(event(n) for n in range(1, 1001)), end(a=1000)],
+    ],
+)
+def test_what_may_happen_is_not_torn(entries: list[FoldEntry]) -> None:
+    assert torn(entries) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("entries", "wrong"),
+    [
+        ([begin(), event(1), end(a=2)], [(0, "g:1", "1 of the 2 events that END counts")]),
+        ([begin(), end(a=2)], [(0, "g:1", "0 of the 2 events that END counts")]),
+        ([begin(), event(1), event(1, offset=9), end(a=2)], [(0, "g:1", "1 of the 2 events that END counts")]),
+        ([begin(), event(1), event(2), end(a=1)], [(0, "g:1", "2 of the 1 events that END counts")]),
+        ([begin(), event(1), event(1, 1), end(a=1)], [(1, "g:1", "1 of the 0 events that END counts")]),
+        ([begin(), event(1)], [(0, "g:1", "1 events of a transaction without END")]),
+        ([event(1), end(a=1)], [(0, "g:1", "1 events of a transaction without BEGIN")]),
+        ([event(1), event(1, 1)], [(n, "g:1", "1 events of a transaction without END") for n in (0, 1)]),
+        ([*WHOLE, begin("g:2"), end("g:2", b=1)], [(1, "g:2", "0 of the 1 events that END counts")]),
+    ],
+)
+def test_events_that_are_missing_or_not_counted_are_found(
+    entries: list[FoldEntry], wrong: list[tuple[int, str, str]]
+) -> None:
+    assert torn(entries) == (wrong, {})
+
+
+MISSING = [begin(), event(1), end(a=2)]
+
+
+def test_what_has_lost_its_first_records_is_not_judged_before_them() -> None:
+    assert torn(MISSING, [start(0, NOW, offset=5), *STARTS[1:]]) == ([], {0: 1})
+    assert torn(MISSING, [start(0, NOW - SKEW_MS, offset=5), *STARTS[1:]])[0] != []
+    # Parts of one partition: the first one counts.
+    assert torn(MISSING, [start(0, NOW - 9), start(0, NOW + 9, offset=5), *STARTS[1:]])[0] != []
+    assert torn(MISSING, [start(0, NOW - 9), start(0, NOW, 5, partition=1), *STARTS[1:]]) == ([], {0: 1})
+    # A topic that was created again has nothing of earlier transactions.
+    assert torn(MISSING, [start(0, NOW + 1), *STARTS[1:]]) == ([], {0: 1})
+    assert torn([event(1)], [*STARTS[:2], start(TRANSACTION_TOPIC, NOW, offset=5)]) == ([], {0: 1})
+    assert torn(MISSING, STARTS[1:]) == ([], {0: 1})
+    assert torn(MISSING, tables=frozenset({1})) == ([], {})
