@@ -402,9 +402,22 @@ def end_offsets(
         partitions: Partition numbers.
         stable: Return the last stable offset instead, which is where the oldest open transaction begins.
     """
-    first = first_offsets(admin, topic, partitions)
-    end = _offsets(admin, topic, partitions, OffsetSpec.latest(), stable=stable)
-    return {p: (first[p], end[p]) for p in partitions}
+    return end_offsets_of_topics(admin, {topic: partitions}, stable=stable)[topic]
+
+
+def end_offsets_of_topics(
+    admin: AdminClient, topics: Mapping[str, Sequence[int]], *, stable: bool = False
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Return (first offset, high watermark) of the partitions of topics, asked for together; see ``end_offsets``.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Partition numbers by topic.
+        stable: Return the last stable offset instead of the high watermark.
+    """
+    first = _offsets(admin, topics, OffsetSpec.earliest())
+    end = _offsets(admin, topics, OffsetSpec.latest(), stable=stable)
+    return {topic: {p: (first[topic][p], end[topic][p]) for p in numbers} for topic, numbers in topics.items()}
 
 
 def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
@@ -415,21 +428,29 @@ def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> 
         topic: Topic name.
         partitions: Partition numbers.
     """
-    return _offsets(admin, topic, partitions, OffsetSpec.earliest())
+    return _offsets(admin, {topic: partitions}, OffsetSpec.earliest())[topic]
 
 
 def _offsets(
-    admin: AdminClient, topic: str, partitions: Sequence[int], spec: OffsetSpec, *, stable: bool = False
-) -> dict[int, int]:
+    admin: AdminClient, topics: Mapping[str, Sequence[int]], spec: OffsetSpec, *, stable: bool = False
+) -> dict[str, dict[int, int]]:
+    """Return the offsets of all partitions, which one request per broker asks for."""
     from confluent_kafka import IsolationLevel
 
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     deadline = time.monotonic() + _LEADER_TIMEOUT_S
-    requests = {TopicPartition(topic, p): spec for p in partitions}
+    requests = {TopicPartition(topic, p): spec for topic, partitions in topics.items() for p in partitions}
     while True:
-        futures = admin.list_offsets(requests, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        futures = (
+            admin.list_offsets(requests, isolation_level=isolation, request_timeout=_TIMEOUT_S) if requests else {}
+        )
+        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+        topic = ""
         try:
-            return {tp.partition: await_result(admin, f, _TIMEOUT_S + 5).offset for tp, f in futures.items()}
+            for partition, future in futures.items():
+                topic = partition.topic
+                found[topic][partition.partition] = await_result(admin, future, _TIMEOUT_S + 5).offset
+            return found
         except KafkaException as error:
             # A topic that was just created is described before its partitions have leaders.
             has_no_leader = unwrap_error(error).code() in _NO_LEADER
@@ -439,3 +460,4 @@ def _offsets(
             if has_no_leader:  # the client's answer also for a topic that may not be described
                 describe_topics(admin, [topic], getattr(admin, "where", ""))
             raise client_errors(admin).to_error(error, "while asking for offsets", where=f"topic {topic}") from None
+    return {topic: {} for topic in topics}

@@ -39,6 +39,7 @@ OPTIMISTIC_TRIES = 50
 LOCK_WAIT_S = 3
 """Longest wait in seconds of a task for a table that a statement holds, or waits for."""
 TABLES_PER_QUERY = 50
+GRANT_OF_LOCKS = "GRANT RELOAD ON *.* (or LOCK TABLES where a global lock is refused) to the account"
 GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
 
 
@@ -239,8 +240,7 @@ def _lock_error(error: pymysql.MySQLError, timeout_s: int, tables: list[TableId]
             else "the account may not take the global read lock",
             where="snapshot.locking.mode" if tables is not None else f"snapshot.locking.mode={GLOBAL_LOCK_ONLY}",
             why=str(error.args[1]),
-            remedy="GRANT RELOAD ON *.* (or LOCK TABLES where a global lock is refused) to the account, "
-            "or set snapshot.locking.mode=none if no DDL runs meanwhile",
+            remedy=f"{GRANT_OF_LOCKS}, or set snapshot.locking.mode=none if no DDL runs meanwhile",
         )
     if error.args[0] == LOCK_WAIT_TIMEOUT:
         return SourceConnectionError(

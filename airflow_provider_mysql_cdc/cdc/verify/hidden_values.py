@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,25 +27,49 @@ def hide_values(cfg: ConnectorConfig, result: VerifyResult) -> VerifyResult:
         cfg: The connector's configuration, with the columns' rules.
         result: The result.
     """
-    show_values = result.request.show_values
-    return replace(
-        result,
-        tables=tuple(_hide_in_table(verdict, _column_test(cfg, verdict), show_values) for verdict in result.tables),
-    )
+    return replace(result, tables=hide_in_verdicts(cfg, result.tables, show_values=result.request.show_values))
 
 
-def _column_test(cfg: ConnectorConfig, verdict: TableVerdict) -> IsHidden:
-    db, _, table = verdict.table.partition(".")
+def hide_in_verdicts(
+    cfg: ConnectorConfig, verdicts: Iterable[TableVerdict], *, show_values: bool = True
+) -> tuple[TableVerdict, ...]:
+    """Return verdicts without the values of masked and hashed columns.
+
+    Args:
+        cfg: The connector's configuration, with the columns' rules.
+        verdicts: The verdicts.
+        show_values: Whether values of other columns are shown; those of keys always are.
+    """
+    return tuple(_hide_in_table(each, _column_test(cfg, _table_of(each)), show_values) for each in verdicts)
+
+
+def hide_in_row(cfg: ConnectorConfig, table: TableId, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without the values of masked and hashed columns.
+
+    Args:
+        cfg: The connector's configuration, with the columns' rules.
+        table: The row's table.
+        row: Values by column.
+    """
+    return _hide_in_row(row, _column_test(cfg, table))
+
+
+def _column_test(cfg: ConnectorConfig, table: TableId) -> IsHidden:
     rules_by_column: dict[str, bool] = {}
 
     def is_hidden(column: str) -> bool:
         if column not in rules_by_column:
             # The type of a column decides only about parameters of its schema.
-            rules = cfg.column_rules(TableId(db, table), column, "")
+            rules = cfg.column_rules(table, column, "")
             rules_by_column[column] = any(rule.kind in _HIDING_RULES for rule in rules)
         return rules_by_column[column]
 
     return is_hidden if cfg.families.columns.rules else lambda _: False
+
+
+def _table_of(verdict: TableVerdict) -> TableId:
+    db, _, table = verdict.table.partition(".")
+    return TableId(db, table)
 
 
 def _hide_in_table(verdict: TableVerdict, is_hidden: IsHidden, show_values: bool) -> TableVerdict:

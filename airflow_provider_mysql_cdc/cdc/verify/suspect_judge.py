@@ -7,6 +7,7 @@ judges them again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.verify.equal_rows import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_in_row
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import DeleteRepair, Kinds, RowRepair, TableRepair
@@ -194,6 +196,10 @@ class _TableReader:
             except UnreadableRecord:
                 continue
 
+    def key_text(self, key: bytes) -> str:
+        """Return a key as text, without values that must not be shown."""
+        return json.dumps(hide_in_row(self._judge.cfg, self.compared.table.id, row_values(key)), ensure_ascii=False)
+
     def new_bounds(self, read: Bounds) -> Bounds:
         """Return the records behind those that the comparison has read."""
         bounds = self._judge.bounds(self.compared.topic)
@@ -269,7 +275,7 @@ def _judge_keyed(reader: _TableReader, suspects: TableSuspects) -> JudgedTable:
     for suspect, kinds in judged:
         found = rows.get(suspect.key, [])
         if len(found) > 1:
-            reader.reasons.append(f"{len(found)} rows have the same key in records: {suspect.key.decode()}")
+            reader.reasons.append(f"{len(found)} rows have the same key in records: {reader.key_text(suspect.key)}")
         elif kinds:
             last = later.last.get(suspect.key) or records.get(suspect.record or (-1, -1))
             forgotten = [records[place] for place in suspect.places if place in records]

@@ -12,13 +12,15 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.stored_record import record_location
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.verify.group_records import done_keys
+from airflow_provider_mysql_cdc.cdc.verify.hidden_values import hide_values
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 
 
 def write_verdicts(cfg: ConnectorConfig, ledger: LedgerState, result: VerifyResult, *, over: bool = True) -> None:
     """Write the records of a result.
 
-    They are written like signals, without the driver's transactional id: another run may be draining.
+    They are written like signals, without the driver's transactional id: another run may be draining. The ledger holds
+    no value that a report must not show.
 
     Args:
         cfg: The connector's configuration.
@@ -31,7 +33,7 @@ def write_verdicts(cfg: ConnectorConfig, ledger: LedgerState, result: VerifyResu
     """
     records = [
         SideRecord(cfg.ledger_topic, key.encode(), None if value is None else encode(value))
-        for key, value in verdict_values(ledger, result, over=over)
+        for key, value in verdict_values(ledger, hide_values(cfg, result), over=over)
     ]
     write_plain(cfg.kafka_settings(), records)
 

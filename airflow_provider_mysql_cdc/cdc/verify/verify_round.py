@@ -40,7 +40,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topic_config
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
@@ -114,7 +114,7 @@ class VerifyRound:
     _tables: Mapping[TableId, ComparedTable] = field(default_factory=dict)
     _gone: Mapping[TableId, str] = field(default_factory=dict)
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
-    _compared: dict[str, Bounds] = field(default_factory=dict)
+    _compared: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     _unread: dict[TableId, str] = field(default_factory=dict)
     _versions: Mapping[TableId, TableVersions] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
@@ -135,10 +135,13 @@ class VerifyRound:
         names = self.names
         tasks = self._task_count()
         tables = compared_tables(context.cfg, names, schema_state.tables)
-        buckets = self._bucket_count({compared.topic for compared in tables.values()}, names, tasks)
+        bounds = self._bounds({compared.topic for compared in tables.values()})
+        buckets = self._bucket_count(bounds, names, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
         rules = self._history_rules(tables.values()) if self.request.history else {}
-        transactions = transaction_check(context.cfg, self.request, tables.values(), rules, self._bounds)
+        transactions = transaction_check(
+            context.cfg, self.request, tables.values(), rules, lambda topic: bounds.get(topic) or self._bounds_of(topic)
+        )
         self._unchecked = transactions.reasons
         self._transaction_topic = transactions.topic
         # TiCDC's dispatchers may choose partitions by the time or by any column.
@@ -183,17 +186,21 @@ class VerifyRound:
         slots = self.context.runner.slots(parallelism)
         return max(1, min(parallelism or slots, slots))
 
-    def _bucket_count(self, topics: Iterable[str], names: Sequence[TableId], tasks: int) -> int:
+    def _bucket_count(self, bounds: Mapping[str, Bounds], names: Sequence[TableId], tasks: int) -> int:
         """Return the number of buckets, from the number of rows and records that are expected."""
-        records = sum(end - first for topic in topics for first, end in self._bounds(topic).values())
+        records = sum(end - first for of_topic in bounds.values() for first, end in of_topic.values())
         rows = sum(estimated_rows(self.context.conn, name) for name in names)
         return min(MAX_BUCKETS, max(tasks, math.ceil((records + rows) / ENTRIES_PER_BUCKET)))
 
-    def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Return first offset and end of a topic's partitions; none where the stream has not written to it yet."""
-        recorded = self.context.job.latest().topics.get(topic)
-        admin = make_admin(self.context.cfg.kafka_settings())
-        return {} if recorded is None else end_offsets(admin, topic, range(recorded.partitions), stable=True)
+    def _bounds(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return first offset and end of topics' partitions; none of those that the stream has not written to yet."""
+        recorded, topics = self.context.job.latest().topics, sorted(topics)
+        partitions = {topic: range(recorded[topic].partitions) for topic in topics if topic in recorded}
+        found = end_offsets_of_topics(make_admin(self.context.cfg.kafka_settings()), partitions, stable=True)
+        return {topic: found.get(topic, {}) for topic in topics}
+
+    def _bounds_of(self, topic: str) -> dict[int, tuple[int, int]]:
+        return self._bounds([topic])[topic]
 
     def _handlers(self, barrier: TaskBarrier) -> list[TaskHandler]:
         return [
@@ -264,12 +271,12 @@ class VerifyRound:
         for name in self._gone:
             context.log(f"verification: {name} was dropped or renamed meanwhile")
         ranges = []
-        for topic in sorted({compared.topic for compared in self._tables.values()}):
-            bounds = self._compared[topic] = self._bounds(topic)
+        self._compared.update(self._bounds({compared.topic for compared in self._tables.values()}))
+        for topic, bounds in self._compared.items():
             self._facts[topic] = self._topic_facts(topic, bounds)
             ranges += topic_ranges(topic, bounds)
         if self._transaction_topic:
-            ranges += topic_ranges(self._transaction_topic, self._bounds(self._transaction_topic))
+            ranges += topic_ranges(self._transaction_topic, self._bounds_of(self._transaction_topic))
         chunk_rows = rows_per_query(context.cfg, self._task_count())
         with time_limit(context.cfg, context.conn):
             chunks = [

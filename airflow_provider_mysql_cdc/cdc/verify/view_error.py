@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import WatermarkUnavailable
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import GRANT_OF_LOCKS
 
 
 def view_error(of_what: str, unavailable: WatermarkUnavailable) -> CdcError:
@@ -17,4 +18,7 @@ def view_error(of_what: str, unavailable: WatermarkUnavailable) -> CdcError:
     if not isinstance(cause, CdcError):
         return SourceError(what, why=str(unavailable), retriable=True)
     why = f"{cause.what}: {cause.why}" if cause.why else cause.what
-    return type(cause)(what, where=cause.where, why=why, remedy=cause.remedy, retriable=cause.can_retry)
+    where, remedy = cause.where, cause.remedy
+    if isinstance(cause, SourcePrivilegeError):  # the lock is taken whatever snapshot.locking.mode says
+        where, remedy = "", GRANT_OF_LOCKS
+    return type(cause)(what, where=where, why=why, remedy=remedy, retriable=cause.can_retry)

@@ -159,7 +159,7 @@ def test_rows_with_the_same_key_in_records_are_named(world: World) -> None:
     world.rows = [(1, "one"), (1, "uno")]
     judged = world.judge(world.suspect(MISSING, 1))
     assert world.repairs(judged) == ([], [])
-    assert judged.reasons == ('2 rows have the same key in records: {"id":1}',)
+    assert judged.reasons == ('2 rows have the same key in records: {"id": 1}',)
 
 
 def test_a_row_that_several_statements_read_is_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
