@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import OF_ANY_TABLE
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import TransactionFold
@@ -144,7 +145,7 @@ class BucketFold:
             EntryKind.STEP: self._add_step,
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
             EntryKind.UNREADABLE: self._add_unreadable,
-            EntryKind.REPAIRED: lambda entry: self._state(entry).add_repair(entry.partition, entry.offset),
+            EntryKind.REPAIRED: self._add_repair,
             EntryKind.TRANSACTION_EVENT: self._transactions.add_event,
             EntryKind.TRANSACTION_BOUNDARY: self._transactions.add_boundary,
             EntryKind.TOPIC_START: self._transactions.add_start,
@@ -200,6 +201,9 @@ class BucketFold:
         self._counts(entry.table).rows += 1
         key = (entry.table, entry.key)
         self._keyless_rows[key] = self._keyless_rows.get(key, 0) + 1
+
+    def _add_repair(self, entry: FoldEntry) -> None:
+        self._state(entry).add_repair(entry.partition, entry.offset, of_any_table=entry.value == OF_ANY_TABLE)
 
     def _add_unreadable(self, entry: FoldEntry) -> None:
         self._state(entry).add_unreadable(entry.partition, entry.offset, entry.value.decode())

@@ -33,10 +33,11 @@ class Truncates:
 class _Past:
     """Hold what few keys have: records of repairs, by partition, and records that are no events, with the reason."""
 
-    __slots__ = ("repairs", "unreadable")
+    __slots__ = ("of_any_table", "repairs", "unreadable")
 
     def __init__(self) -> None:
         self.repairs: dict[int, set[int]] = {}
+        self.of_any_table: list[tuple[int, int]] = []
         self.unreadable: list[tuple[int, int, str]] = []
 
     def settles(self, partition: int, offset: int) -> bool:
@@ -73,9 +74,12 @@ class KeyState:
         """Keep a tombstone if it is the last one of its partition."""
         self.tombstones[partition] = max(offset, self.tombstones.get(partition, 0))
 
-    def add_repair(self, partition: int, offset: int) -> None:
-        """Keep the place of a record that a repair has written."""
-        self._known_past().repairs.setdefault(partition, set()).add(offset)
+    def add_repair(self, partition: int, offset: int, *, of_any_table: bool = False) -> None:
+        """Keep the place of a record that a repair has written, perhaps for the row of another table."""
+        if of_any_table:
+            self._known_past().of_any_table.append((partition, offset))
+        else:
+            self._known_past().repairs.setdefault(partition, set()).add(offset)
 
     def add_unreadable(self, partition: int, offset: int, reason: str) -> None:
         """Keep a record that is no event."""
@@ -89,7 +93,12 @@ class KeyState:
 
     def settle(self) -> None:
         """Forget the events that a repair has settled; call it when all entries are added."""
-        if (past := self._past) is not None and past.repairs:
+        if (past := self._past) is None:
+            return
+        for partition, offset in past.of_any_table:
+            if self.row is None or partition != self.row_partition:
+                past.repairs.setdefault(partition, set()).add(offset)
+        if past.repairs:
             self.events = [event for event in self.events if not past.settles(event[0], event[1])]
 
     def left_unreadable(self) -> Iterator[tuple[int, int, str]]:

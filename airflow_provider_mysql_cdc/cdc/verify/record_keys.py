@@ -16,6 +16,8 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, Even
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
+OF_ANY_TABLE = b"any"
+"""Value of the entry of a tombstone that does not name its table."""
 _KEY_MEMBER = "\0key"
 _RAW_START = b'{"\\u0000key":'
 MAX_REASON_CHARACTERS = 300
@@ -67,23 +69,26 @@ class RecordKeys:
             kind, value = EntryKind.REPAIRED, b""
         return FoldEntry(found[0], kind, record.partition, record.offset, 0, found[1], value)
 
-    def repaired(self, record: TopicRecord) -> Iterator[FoldEntry]:
+    def repaired(self, record: TopicRecord, number: int | None) -> Iterator[FoldEntry]:
         """Yield the entries of a record that a repair has written; none where it settles nothing.
 
         Args:
             record: The record; its key can be read.
+            number: The number of its table; None for a tombstone that does not name one.
         """
         if record.key is None:
             return
         found = self._row_or_key(record)
-        rows = [] if found is None else [found]
+        rows, place, of_any = [] if found is None else [found], (record.partition, record.offset), b""
         if found is None:
-            # A tombstone does not name its table. Equal keys go to the same partition, so what it is to forget in
-            # another one is misplaced for every table of the topic.
+            # Equal keys go to the same partition. So what a tombstone is to forget in another one is misplaced for
+            # every table of the topic.
             fields = self._reader.read(record.key, None, record.headers)
-            rows = [(t.number, t.identity.record_key(fields)) for t in self._tables if _names_row(t, fields)]
-        for number, identity in rows:
-            yield FoldEntry(number, EntryKind.REPAIRED, record.partition, record.offset, 0, identity, b"")
+            tables = [t for t in self._tables if _names_row(t, fields) and number in (None, t.number)]
+            rows, of_any = [(t.number, t.identity.record_key(fields)) for t in tables], OF_ANY_TABLE
+        for table, identity in rows:
+            value = b"" if record.value is not None else of_any
+            yield FoldEntry(table, EntryKind.REPAIRED, *place, 0, identity, value)
 
     def _row_or_key(self, record: TopicRecord) -> tuple[int, bytes] | None:
         """Return table number and identity; None where the key may be that of a row which is not known.

@@ -314,10 +314,10 @@ class _PartReader:
         return self._entries_of(numbers[0])
 
     def _add_event(self, topic: str, event: EventRecord, record: TopicRecord) -> None:
-        if is_repair(record.headers):
-            for repaired in self._keys(topic).repaired(record):
-                self._blocks.add(repaired)
         number = self._by_topic[topic].number_of(event)
+        if is_repair(record.headers) and (number is not None or record.value is None):
+            for repaired in self._keys(topic).repaired(record, number):
+                self._blocks.add(repaired)
         if number is None:
             return
         entries = self._entries_of(number)

@@ -189,3 +189,14 @@ def test_differences_name_what_a_repair_needs() -> None:
     assert (found.last, found.places) == ((0, 7), ((0, 7), (2, 3)))
     (found,) = fold([row(b"k"), alive(b"k", 4), step("c", 1), step("d", 2), step("c", 3)]).found
     assert (found.kind, found.record, found.last) == (Kind.NO_TOMBSTONE, (0, 2), (0, 4))
+
+
+def test_a_tombstone_that_names_no_table_settles_only_what_is_misplaced() -> None:
+    def of_any(partition: int) -> FoldEntry:
+        return repaired(9, partition)._replace(value=b"any")
+
+    whole = [row(b"k"), alive(b"k", 3, order=3)]
+    assert kinds(fold([*whole, of_any(0)])) == {}
+    misplaced = [*whole, alive(b"k", 4, partition=1, order=1)]
+    assert kinds(fold([*misplaced, of_any(0)])) == {Kind.WRONG_PARTITION: 1}
+    assert kinds(fold([*misplaced, of_any(1)])) == {}

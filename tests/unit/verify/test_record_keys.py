@@ -81,10 +81,10 @@ def test_a_repair_s_tombstone_settles_its_key() -> None:
     assert entry(keys(), b"\xff", b"damaged", MARK).kind is EntryKind.UNREADABLE
 
 
-def settled(of: RecordKeys, key: bytes | None) -> list[tuple[int, bytes]]:
-    found = list(of.repaired(TopicRecord(2, 7, key, None, 0, MARK)))
+def settled(of: RecordKeys, key: bytes | None, value: bytes | None = None, number: Any = None) -> list[Any]:
+    found = list(of.repaired(TopicRecord(2, 7, key, value, 0, MARK), number))
     assert all((e.kind, e.partition, e.offset) == (EntryKind.REPAIRED, 2, 7) for e in found)
-    return [(e.table, e.key) for e in found]
+    return [(e.table, e.key, *([e.value] if e.value else [])) for e in found]
 
 
 def test_a_repair_settles_the_row_of_its_key() -> None:
@@ -92,4 +92,5 @@ def test_a_repair_settles_the_row_of_its_key() -> None:
     assert settled(keys(), None) == []
     assert settled(keys(), b'{"name":"x"}') == []
     assert settled(keys(KEYLESS), b'{"id":1}') == [(0, raw_identity(b'{"id":1}'))]
-    assert settled(keys(tables=2), b'{"id":5}') == [(0, b'{"id":5}'), (1, b'{"id":5}')]
+    assert settled(keys(tables=2), b'{"id":5}') == [(0, b'{"id":5}', b"any"), (1, b'{"id":5}', b"any")]
+    assert settled(keys(tables=2), b'{"id":5}', b"an event", 1) == [(1, b'{"id":5}')]
