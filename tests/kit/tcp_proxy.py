@@ -20,6 +20,7 @@ class TcpProxy:
 
     Attributes:
         connections: Connections accepted so far.
+        cuts_left: Connections that are to be broken yet (``cut_after``).
         held: Set as soon as a frozen connection held something back that was to be forwarded.
     """
 
@@ -34,6 +35,7 @@ class TcpProxy:
         self._older_than: int | None = None
         self._rate: float | None = None
         self._after: int | None = None
+        self._cut_after, self.cuts_left = 0, 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -54,6 +56,10 @@ class TcpProxy:
         """Forward what was held back, and everything after it."""
         self._after = None
         self._flows.set()
+
+    def cut_after(self, count: int, times: int) -> None:
+        """Break the next connections that receive this many bytes from the server, as often as is said."""
+        self._cut_after, self.cuts_left = count, times
 
     def throttle(self, bytes_a_second: float | None) -> None:
         """Limit what comes from the server, on each connection."""
@@ -98,6 +104,9 @@ class TcpProxy:
                 count += len(data)
                 if slow and self._after is not None and count >= self._after:
                     self.freeze()
+                if slow and self.cuts_left and count >= self._cut_after:
+                    self.cuts_left -= 1
+                    break
                 self._hold(number)
                 target.sendall(data)
         self._hold(number)  # the end of a connection is not told either

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -74,6 +74,7 @@ class BinlogStream:
         server_version: Version of the server that wrote the current file, from its FORMAT_DESCRIPTION event.
         skipped: Events left out because MySQL marks them ignorable and their type is not known here.
         heartbeats: Heartbeats received.
+        created: The current file, and when it was made in seconds since 1970, from its FORMAT_DESCRIPTION event.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class BinlogStream:
         self.server_version = ""
         self._checksum_length = 0  # bytes of checksum after each event, known from FORMAT_DESCRIPTION
         self.skipped = self.heartbeats = 0
+        self.created = "", 0
         self._handlers: dict[int, Callable[[Event, int], Iterable[Event]]] = {
             c.ROTATE_EVENT: self._rotate,
             c.FORMAT_DESCRIPTION_EVENT: self._format_description,
@@ -124,7 +126,7 @@ class BinlogStream:
         end: BinlogOffset | None = None,
         decoder: TransactionDecoder | None = None,
         unused: UnusedRows | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         """Yield events up to ``end`` exactly; a later call goes on from there.
 
         Real ROTATE events are yielded, those the server makes up are not; heartbeats and FORMAT_DESCRIPTION are
@@ -288,6 +290,7 @@ class BinlogStream:
         return (event,) if is_real else ()
 
     def _format_description(self, event: Event, log_pos: int) -> Iterable[Event]:
+        self.created = self._file, event.timestamp
         self._checksum_length, self.server_version = control_events.parse_format_description(event)
         if self._unchecked_start is not None:
             require_creation_time(self._unchecked_start, event.timestamp)

@@ -145,6 +145,20 @@ DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )
+CONNECT_MAX_ATTEMPTS: Field[int] = Field(
+    "connect.max.attempts",
+    parse_value.integer(0, 1_000),
+    8,
+    "Attempts of a writer to connect again when its connection to the binlog breaks inside a batch, without an event "
+    "in between; it then goes on behind what it has read. The delay before them doubles from 0.5 s to 30 s. With 0 "
+    "the task fails at once, and Airflow's retry continues.",
+    Group.CONNECTION,
+    provider_specific=True,
+    refs=("FAULT-03", "FAULT-06"),
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
+
 SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
     "source.silence.timeout.ms",
     parse_value.integer(1_000, parse_value.INT32_MAX),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
-from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation, UnloggedChangesMode
 from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, TableChange
@@ -21,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrecti
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects, require_same_server
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.rolled_back import require_no_rows
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
@@ -39,9 +42,10 @@ from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransac
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RecordTooLargeError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -106,6 +110,7 @@ class DrainWriter:
     metadata: TransactionMetadata | None
     touched_tables: TouchedTables | None
     whole_transactions: WholeTransactions | None
+    _changed_at: tuple[str, int] | None = None
 
     def run(self) -> WriterResult:
         """Read from the batch's start to its end and commit everything.
@@ -126,20 +131,38 @@ class DrainWriter:
         return WriterResult(self.output.counts.by_topic, self.state, self.position.last_transaction, commit_ts)
 
     def _read_batch(self) -> None:
+        """Read to the end of the batch; where the connection breaks, go on behind what was read (FAULT-03)."""
+        cfg = self.context.cfg
+        reconnects = Reconnects(cfg[F.CONNECT_MAX_ATTEMPTS], self.committer.check, self.committer.note)
+        stream = self._open_stream(self.context.plan.start)
+        while True:
+            with contextlib.closing(stream):
+                error = self._read_events(stream)
+            if error is None:
+                return
+            stream = self._reconnect(reconnects, error, stream.created)
+
+    def _open_stream(self, start: BinlogOffset) -> BinlogStream:
+        cfg, index = self.context.cfg, self.context.index
+        stream = open_stream(
+            cfg.connection_settings(),
+            start,
+            server_id=cfg.server_id(index),
+            silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
+            on_wait=self.committer.check,
+        )
+        self.routes.server_version = lambda: stream.server_version
+        return stream
+
+    def _read_events(self, stream: BinlogStream) -> SourceConnectionError | None:
+        """Handle events to the end of the batch; return the error where the connection breaks before it."""
         handlers = self._handlers()
         row_event_types, check, until_check = c.ROW_EVENT_KINDS, self.committer.check, CHECK_EVENTS
         handle_rows = self.rows.handle
         decode_transactions = None if self.whole_transactions is None else self.whole_transactions.decode_transactions
-        stream = open_stream(
-            self.context.cfg.connection_settings(),
-            self.context.plan.start,
-            server_id=self.context.cfg.server_id(self.context.index),
-            silence_timeout_s=self.context.cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
-            on_wait=check,
-        )
-        self.routes.server_version = lambda: stream.server_version
+        events = stream.events(self.context.plan.end, decode_transactions, self.routes.is_unused)
         try:
-            for event in stream.events(self.context.plan.end, decode_transactions, self.routes.is_unused):
+            for event in events:
                 kind = event.type
                 if kind in row_event_types:
                     handle_rows(event)
@@ -149,8 +172,58 @@ class DrainWriter:
                 if not until_check:
                     until_check = CHECK_EVENTS
                     check()
-        finally:
-            stream.close()
+        except SourceConnectionError as error:
+            # A handler may have lost a connection of its own; then the stream is not at its end.
+            if inspect.getgeneratorstate(events) != inspect.GEN_CLOSED:
+                raise
+            return error
+        return None
+
+    def _reconnect(
+        self, reconnects: Reconnects, error: SourceConnectionError, created: tuple[str, int]
+    ) -> BinlogStream:
+        """Return a stream that begins at the last transaction boundary; what was read behind it counts as committed.
+
+        Raises:
+            SourceConnectionError: The transaction cannot be read twice, or the source cannot be reached.
+        """
+        position = self.position
+        if position.events and self.committer.commit_clock is not None:
+            raise error  # the second reading would give the transaction another timestamp
+        if self._changed_at == (position.file, position.pos):
+            raise error  # the structures are not those of the boundary any more
+        self.committer.commit_pending()
+        while True:
+            reconnects.wait(error, (position.file, position.pos, position.events, position.statements))
+            try:
+                reached = position.reached(self.tracker.text())
+                stream = self._open_stream(self._place_on_same_server(reached.offset, created))
+            except SourceConnectionError as refused:
+                error = refused
+                continue
+            self._read_again_from(reached)
+            return stream
+
+    def _place_on_same_server(self, reached: BinlogOffset, created: tuple[str, int]) -> BinlogOffset:
+        """Return a boundary with what tells its binlog file from others of this name, and require the same server."""
+        start = self.context.plan.start
+        require_same_server(self.context.cfg.connection_settings(), start)
+        place = start.with_position(reached.file, reached.pos, reached.gtids)
+        file, created_s = created
+        return replace(place, origin=str(created_s)) if place.origin is None and file == place.file else place
+
+    def _read_again_from(self, reached: ResumePosition) -> None:
+        """Forget the transaction that the connection broke in, whose first events are produced already."""
+        if not self.position.is_before_resume():
+            self.position.resume = reached
+        self.position.begin_transaction()
+        self.position.begun = False
+        self.xa.abandon()
+        if self.signals is not None:
+            self.signals.abandon_transaction()
+        if self.metadata is not None:
+            self.metadata.end()
+        self.routes.by_id.clear()
 
     def _handlers(self) -> dict[int, Callable[[Event], None]]:
         return {
@@ -359,6 +432,7 @@ class DrainWriter:
         # It counts as a statement of the transaction, so that a marker says whether its records are committed.
         position.statements += 1
         self.state = self.state.with_table(table, self.state.non_unique_indexes.get(table.id, ()))
+        self._changed_at = position.file, position.pos
         self.routes.on_correction()
         self._forget_learned_tables()
         self._note_touched([table.id], event.where())
@@ -374,6 +448,7 @@ class DrainWriter:
 
     def _replace_state(self, state: SchemaState, event: Event, changes: Sequence[TableChange]) -> None:
         previous_state, self.state = self.state, state
+        self._changed_at = self.position.file, self.position.pos
         self.shares.on_schema_change(previous_state, self.state, f"{event.file}:{event.start_pos}", changes)
         self.routes.on_schema_change()
         self._forget_learned_tables()

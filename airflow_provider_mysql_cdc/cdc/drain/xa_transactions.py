@@ -87,6 +87,10 @@ class XaTransactions:
         """Enter an XA transaction, whose first event is at ``boundary``."""
         self._open = xid, boundary
 
+    def abandon(self) -> None:
+        """Forget that the stream is inside an XA transaction, because it is read again from its beginning."""
+        self._open = None
+
     def end(self, event: Event) -> PreparedXa | None:
         """Leave the XA transaction at its XA_PREPARE event; return it when it commits in one phase."""
         if self._open is None:

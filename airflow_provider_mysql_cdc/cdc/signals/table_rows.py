@@ -205,6 +205,10 @@ class SignalRows:
                 sent_ms = commit_time.sent_ms(signal)
                 positioned = replace(signal, position=start_offset, epoch=self.epoch, sent_ms=sent_ms)
                 self.side_records.append(SideRecord(self.cfg.ledger_topic, key, encode(positioned.to_json())))
+        self.abandon_transaction()
+
+    def abandon_transaction(self) -> None:
+        """Forget the rows of a transaction that has ended, or that is read again from its beginning."""
         self._watermarks.clear()
         self._signals.clear()
         self._data_bytes = self._surplus = 0

@@ -35,7 +35,8 @@ FREE = {
     "database.server.id", "database.ssl.mode", "database.ssl.ca", "database.ssl.cert", "database.ssl.key",
     "database.ssl.key.password", "kafka.bootstrap.servers", "schema.history.internal.kafka.bootstrap.servers",
     # waiting, size and speed; the plan itself holds the number of writers and the end of the batch
-    "connect.timeout.ms", "database.query.timeout.ms", "source.silence.timeout.ms", "transaction.timeout.ms",
+    "connect.timeout.ms", "connect.max.attempts", "database.query.timeout.ms", "source.silence.timeout.ms",
+    "transaction.timeout.ms",
     "snapshot.lock.timeout.ms", "snapshot.locking.mode", "snapshot.chunk.rows", "snapshot.parallelism",
     "drain.writers", "drain.small.batch.bytes", "max.batch.bytes", "commit.bytes", "commit.interval.ms",
     "poll.interval.ms", "verify.rows.per.second", "verify.max.execution.time.ms", "verify.group.rows",
