@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -18,6 +20,19 @@ _SKIPPED_KINDS: Mapping[str, DifferenceKind] = {
     "d": DifferenceKind.GHOST,
 }
 """The difference that an operation leads to which the stream leaves out (skipped.operations)."""
+
+
+def unfinished_tables(ledger: LedgerState) -> frozenset[TableId]:
+    """Return the tables whose rows a snapshot is still to read: an interrupted one, or one that a signal asks for.
+
+    Args:
+        ledger: The ledger at the position of the comparison.
+
+    Raises:
+        DamagedRecordError: A record of a snapshot is not valid.
+    """
+    scans = read_incremental_state(ledger).with_advanced_cursors().active_scans
+    return frozenset(scan.table for scan in scans if scan.condition is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +58,20 @@ def deletes_old_records(config: Mapping[str, str]) -> bool:
     return "delete" in config.get("cleanup.policy", "delete") and limits != ("-1", "-1")
 
 
-def unjudged_kinds(cfg: ConnectorConfig, table: TableId, topic: TopicFacts) -> dict[DifferenceKind, str]:
+def unjudged_kinds(
+    cfg: ConnectorConfig, table: TableId, topic: TopicFacts, scanned: Collection[TableId] = ()
+) -> dict[DifferenceKind, str]:
     """Return the kinds of differences that cannot be judged for a table, with the reason as the end of a sentence.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
         topic: Its topic.
+        scanned: Tables whose rows a snapshot is still to read (``unfinished_tables``).
     """
     unjudged: dict[DifferenceKind, str] = {}
+    if table in scanned:
+        unjudged[DifferenceKind.MISSING] = "a snapshot has not read all rows of the table yet; drains finish it"
     for kind, reason in _reasons(cfg, table, topic):
         unjudged.setdefault(kind, reason)
     return unjudged

@@ -46,7 +46,12 @@ from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowCompar
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
-from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import TopicFacts, deletes_old_records, unjudged_kinds
+from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
+    TopicFacts,
+    deletes_old_records,
+    unfinished_tables,
+    unjudged_kinds,
+)
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
@@ -116,6 +121,7 @@ class VerifyRound:
     _facts: dict[str, TopicFacts] = field(default_factory=dict)
     _compared: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     _unread: dict[TableId, str] = field(default_factory=dict)
+    _unfinished: frozenset[TableId] = frozenset()
     _versions: Mapping[TableId, TableVersions] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
     _transaction_topic: str = ""
@@ -129,6 +135,7 @@ class VerifyRound:
         if start is None:
             raise StateError("a verification cannot begin while a batch is incomplete", retriable=True)
         require_recorded_history(context.cfg, ledger)
+        self._unfinished = unfinished_tables(ledger)
         schema_state = load_schema_state(
             context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
         )
@@ -330,7 +337,7 @@ class VerifyRound:
         context, batch = self.context, self._batch
         assert batch is not None
         unjudged = {
-            name: unjudged_kinds(context.cfg, name, self._facts[compared.topic])
+            name: unjudged_kinds(context.cfg, name, self._facts[compared.topic], self._unfinished)
             for name, compared in self._tables.items()
         }
         comparison = TopicComparison(
