@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.connections import find_connection, read_extra
+from airflow_provider_mysql_cdc.hooks.replica_connection import replica_source
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID, SchemaRegistryHook
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         mysql_cdc_conn_id: The connection.
         kafka_conn_id: A connection of type ``kafka`` whose extra holds client settings (``bootstrap.servers``, ...);
             None uses the id in the key ``kafka_conn_id`` of the first connection's extra, if it is there.
+        replica_conn_id: A connection of type ``mysql_cdc`` to a replica that verifications read; None for none.
     """
 
     conn_name_attr = "mysql_cdc_conn_id"
@@ -41,11 +43,16 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
     hook_name = "MySQL CDC"
 
     def __init__(
-        self, mysql_cdc_conn_id: str = default_conn_name, kafka_conn_id: str | None = None, **kwargs: Any
+        self,
+        mysql_cdc_conn_id: str = default_conn_name,
+        kafka_conn_id: str | None = None,
+        replica_conn_id: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
+        self.replica_conn_id = replica_conn_id
 
     def sources(self, properties: Mapping[str, Any] | None = None) -> list[PropertySource]:
         """Return the sources of properties; for each property the first source that has it wins.
@@ -73,6 +80,9 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             sources.params_source(task_properties, "the task's properties"),
             sources.connection_source(self.mysql_cdc_conn_id, standard_fields, extra),
         ]
+        if self.replica_conn_id:
+            # First, so that no account of another place is sent to the replica.
+            property_sources.insert(0, replica_source(self.replica_conn_id))
         if kafka_conn_id:
             settings = _without_blanks(read_extra(find_connection(kafka_conn_id, "Kafka", ("kafka",))))
             values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}

@@ -103,7 +103,7 @@ def task_config(task: Any, properties: Mapping[str, Any]) -> ConnectorConfig:
     from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 
     check_run_arguments(task.arguments_from_run, task.run_arguments)
-    hook = MySqlCdcHook(task.mysql_cdc_conn_id, task.kafka_conn_id)
+    hook = MySqlCdcHook(task.mysql_cdc_conn_id, task.kafka_conn_id, getattr(task, "replica_conn_id", None) or None)
     return hook.get_config(properties, names_from_run=task.names_from_run, run_properties=task.run_properties)
 
 

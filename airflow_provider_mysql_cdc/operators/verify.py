@@ -131,6 +131,9 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
             deletes without a tombstone. (templated)
         fail_on_difference: Whether the task fails when differences are left, or a table could not be read.
             (templated)
+        replica_conn_id: Connection of type ``mysql_cdc`` to a replica of the source; the rows of tables are read there,
+            with the account of that connection. None reads the source. The author of the DAG chooses it, never a run.
+            (templated)
         report_dir: Folder on the worker for the report as JSON and as an HTML page; None writes no files. The author of
             the DAG chooses it, never a run. (templated)
         kwargs: As for ``MySqlCdcSparkOperator``, without ``run_for``. The task is deferred only where nothing is
@@ -151,8 +154,9 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         "history",
         "fail_on_difference",
         "report_dir",
+        "replica_conn_id",
     )
-    author_arguments = MySqlCdcSparkOperator.author_arguments | {"report_dir"}
+    author_arguments = MySqlCdcSparkOperator.author_arguments | {"report_dir", "replica_conn_id"}
     rejected_arguments: ClassVar[Mapping[str, str]] = {
         **MySqlCdcSparkOperator.rejected_arguments,
         "run_for": "the task drains once, and runs until the tables are compared",
@@ -170,6 +174,7 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         history: bool | str = False,
         fail_on_difference: bool | str = False,
         report_dir: str | None = None,
+        replica_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
@@ -182,3 +187,4 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         self.history = history
         self.fail_on_difference = fail_on_difference
         self.report_dir = report_dir
+        self.replica_conn_id = replica_conn_id

@@ -30,6 +30,7 @@ class ReplicaChannel:
         applies: Whether changes are applied at present.
         delay_s: Seconds by which they are delayed on purpose.
         filters: Filters that leave changes out, as ``option=value``.
+        source_uuid: server_uuid of the other server; empty before the first connection to it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ReplicaChannel:
     applies: bool
     delay_s: int = 0
     filters: tuple[str, ...] = ()
+    source_uuid: str = ""
 
     def __str__(self) -> str:
         return f"{self.source}, channel {self.name!r}" if self.name else self.source
@@ -80,7 +82,7 @@ def read_coverage(conn: Any, captures: Callable[[TableId], bool]) -> BinlogCover
     if do_db or ignore_db:
         tables = (TableId(str(db), str(table)) for db, table in fetch_all(conn, _TABLES))
         left_out = tuple(t for t in tables if is_left_out(t.db, do_db, ignore_db) and captures(t))
-    return BinlogCoverage(do_db, ignore_db, left_out, tuple(_read_channels(conn)))
+    return BinlogCoverage(do_db, ignore_db, left_out, tuple(replica_channels(conn)))
 
 
 def database_names(text: object) -> frozenset[str]:
@@ -106,7 +108,15 @@ def is_left_out(database: str, do_db: frozenset[str], ignore_db: frozenset[str])
     return database not in do_db if do_db else database in ignore_db
 
 
-def _read_channels(conn: Any) -> Iterator[ReplicaChannel]:
+def replica_channels(conn: Any) -> Iterator[ReplicaChannel]:
+    """Yield the channels through which a server replicates.
+
+    Args:
+        conn: An open connection (REPLICATION CLIENT).
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
     for row in _replica_status(conn):
         values = {_current_name(name): value for name, value in row.items()}
         yield ReplicaChannel(
@@ -115,6 +125,7 @@ def _read_channels(conn: Any) -> Iterator[ReplicaChannel]:
             str(values.get("Replica_SQL_Running")) == "Yes",
             int(values.get("SQL_Delay") or 0),
             tuple(f"{name}={values[name]}" for name in _FILTERS if values.get(name)),
+            str(values.get("Source_UUID") or ""),
         )
 
 

@@ -25,6 +25,8 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics
 from airflow_provider_mysql_cdc.cdc.verify.chosen_tables import choose_tables
+from airflow_provider_mysql_cdc.cdc.verify.replica import replica_settings
+from airflow_provider_mysql_cdc.cdc.verify.replica_checks import check_replica
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 
 _MAX_LISTED = 10
@@ -73,6 +75,7 @@ def prepare_verify(
     _require_stream(cfg, store, ledger)
     with connect(cfg.connection_settings()) as conn:
         tables = choose_tables(request.tables, captured_tables(conn, cfg))
+        check_replica(cfg, conn, tables)
     _require_topics(cfg, tables, ledger)
     log(_describe(cfg, tables, request))
     job = prepare_drain(cfg, store, owner, log, even_empty=True, give_way=True, on_idle=on_idle)
@@ -121,4 +124,6 @@ def _describe(cfg: ConnectorConfig, tables: Sequence[TableId], request: VerifyRe
         RepairMode.DRY_RUN: "repairs are only counted",
         RepairMode.YES: f"up to {cfg[F.REPAIR_MAX_ROWS]:,} rows are repaired",
     }
-    return f"verifying {len(tables):,} table(s): {share}{limit}; {repair[request.repair]}"
+    replica = replica_settings(cfg)
+    where = "" if replica is None else f"; rows are read from the replica {replica.address()}"
+    return f"verifying {len(tables):,} table(s): {share}{limit}; {repair[request.repair]}{where}"

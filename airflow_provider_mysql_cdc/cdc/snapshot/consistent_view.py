@@ -192,11 +192,18 @@ def read_locked(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Itera
         SourcePrivilegeError: The account may lock neither.
         SourceConnectionError: The lock was not obtained in time.
     """
+    with read_lock(conn, cfg, tables):
+        yield current_offset(conn)
+
+
+@contextmanager
+def read_lock(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Iterator[None]:
+    """Hold the read lock; arguments and errors as for ``read_locked``."""
     mode, timeout_s = str(cfg[F.SNAPSHOT_LOCKING_MODE]), max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
     existing = [table for table in tables if table_exists(conn, table)]
     _lock(conn, None if mode == GLOBAL_LOCK_ONLY else existing, timeout_s)
     try:
-        yield current_offset(conn)
+        yield
     finally:
         _unlock(conn)
 

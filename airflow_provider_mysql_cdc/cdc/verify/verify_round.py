@@ -55,6 +55,7 @@ from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
+from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
@@ -248,7 +249,16 @@ class VerifyRound:
     ) -> None:
         """Take the tasks from one point of their barrier to the next, while their stage runs."""
         context = self.context
-        begin_view_batch(context, barrier, ledger, names, start_schema, "a verification", self._note_batch)
+        begin_view_batch(
+            context,
+            barrier,
+            ledger,
+            names,
+            start_schema,
+            "a verification",
+            self._note_batch,
+            replica_settings(context.cfg),
+        )
         batch, progress = self._batch, self._progress
         assert batch is not None and progress is not None
         try:
@@ -285,11 +295,9 @@ class VerifyRound:
         if self._transaction_topic:
             ranges += topic_ranges(self._transaction_topic, self._bounds_of(self._transaction_topic))
         chunk_rows = rows_per_query(context.cfg, self._task_count())
-        with time_limit(context.cfg, context.conn):
+        with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
             chunks = [
-                chunk
-                for compared in self._tables.values()
-                for chunk in split_table(context.conn, compared.table, chunk_rows)
+                chunk for compared in self._tables.values() for chunk in split_table(conn, compared.table, chunk_rows)
             ]
         context.log(
             f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "

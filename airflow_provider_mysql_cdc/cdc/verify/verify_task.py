@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -47,6 +46,7 @@ from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import RecordKeys
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
@@ -109,7 +109,7 @@ def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iter
         Blocks of entries (``entries``), with their buckets.
     """
     inputs = arguments.inputs
-    with open_task(index, arguments) as (cfg, channel), named_errors(cfg), connect(cfg.connection_settings()) as conn:
+    with open_task(index, arguments) as (cfg, channel), named_errors(cfg), connect_views(cfg) as conn:
         view = open_window_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
         if view is None:
             return

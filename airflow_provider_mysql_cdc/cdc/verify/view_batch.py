@@ -23,8 +23,10 @@ from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     WindowStart,
 )
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import TaskBarrier
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.replica_views import open_replica_views
 from airflow_provider_mysql_cdc.cdc.verify.view_error import view_error
 
 
@@ -36,6 +38,7 @@ def begin_view_batch(
     start_schema: SchemaState,
     of_what: str,
     on_begun: Callable[[StartedBatch], None],
+    replica: ConnectionSettings | None = None,
 ) -> None:
     """Let the tasks open their views, and begin the batch that ends at their position; the tasks write it then.
 
@@ -47,13 +50,18 @@ def begin_view_batch(
         start_schema: Table structures at the end of the last batch.
         of_what: The job, for errors: ``a verification``.
         on_begun: Takes the batch before the tasks are released to write it.
+        replica: How to reach the replica on which the tasks open their views; None for the source.
 
     Raises:
         CdcError: The views cannot be opened at one position, or the batch cannot be executed.
     """
-    position = _open_views(context, barrier, tables, of_what)
     start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
     assert start is not None  # the last batch is complete
+    position = (
+        _open_views(context, barrier, tables, of_what)
+        if replica is None
+        else _open_on_replica(context, barrier, tables, start, replica)
+    )
     plan = plan_window_batch(
         context.cfg,
         context.conn,
@@ -67,6 +75,23 @@ def begin_view_batch(
     batch = begin_batch(context.cfg, context.conn, context.job, plan, context.log, start_schema, offsets_checked=True)
     on_begun(batch)
     barrier.release(OPENED, PlanReply(batch.plan))
+
+
+def _open_on_replica(
+    context: BatchContext,
+    barrier: TaskBarrier,
+    tables: Sequence[TableId],
+    start: BinlogOffset,
+    replica: ConnectionSettings,
+) -> BinlogOffset:
+    """Return the position on the source at which the tasks have opened their views on a replica."""
+    barrier.wait(READY)
+
+    def open_views(server_uuid: str) -> None:
+        barrier.release(READY, ReadyReply(WindowStart(tuple(tables), start, None, server_uuid)))
+        barrier.wait(OPENED)
+
+    return open_replica_views(context.cfg, context.conn, replica, tables, start, open_views, context.log)
 
 
 def _open_views(

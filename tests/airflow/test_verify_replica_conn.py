@@ -1,0 +1,136 @@
+"""The connection of a replica that a verification reads: who chooses it, and where its secrets go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Param, task
+from airflow_home import run_dag
+from fakes import PASSWORD, FakePipeline, FakeSubmit, connections, install
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.verify.replica import replica_settings
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.verify import MySqlCdcVerifyOperator
+
+pytestmark = pytest.mark.usefixtures("metadata_db")
+WORD, KEY_WORD = "replica-password-7f3a", "replica-key-word-91c2"
+REPLICA: dict[str, Any] = {
+    "conn_type": "mysql_cdc",
+    "host": "replica.example",
+    "port": 3310,
+    "login": "reader",
+    "password": WORD,
+    "extra": {"database.ssl.mode": "required", "database.ssl.key.password": KEY_WORD, "topic.prefix": "another"},
+}
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
+    connections(monkeypatch, kafka_conn_id="kafka_cdc")
+    define(monkeypatch)
+    return install(monkeypatch, tmp_path)
+
+
+def define(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REPLICA", json.dumps(REPLICA | changes))
+
+
+@task
+def connections_from_form(params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    return [{"replica_conn_id": (params or {})["p"]}]
+
+
+def stored_texts() -> str:
+    """Return what Airflow has stored of rendered fields and XComs."""
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        rendered = [row.rendered_fields for row in session.query(RenderedTaskInstanceFields)]
+        return json.dumps([rendered, [str(row.value) for row in session.query(XComModel)]], default=str)
+
+
+def test_its_account_reaches_the_job_and_nothing_else(fakes: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    submit, _ = fakes
+    with DAG("verify_on_a_replica", schedule=None) as dag:
+        MySqlCdcVerifyOperator(task_id="verify", replica_conn_id="replica", retries=0)
+    run_dag(dag)
+    record = submit.record
+    properties = record["spec"]["properties"]
+    assert {name: text for name, text in properties.items() if name.startswith("verify.replica.")} == {
+        "verify.replica.hostname": "replica.example",
+        "verify.replica.port": "3310",
+        "verify.replica.user": "reader",
+        "verify.replica.password": WORD,
+        "verify.replica.ssl.mode": "required",
+        "verify.replica.ssl.ca": "",
+        "verify.replica.ssl.cert": "",
+        "verify.replica.ssl.key": "",
+        "verify.replica.ssl.key.password": KEY_WORD,
+    }
+    assert properties["topic.prefix"] == "shop" and properties["database.hostname"] == "mysql.example"
+    environment = {name: text for name, text in record["env"].items() if not name.startswith("AIRFLOW_CONN_")}
+    shown = [record["argv"], record["file"], environment, stored_texts(), capfd.readouterr()]
+    for word in (WORD, KEY_WORD):
+        assert word not in str(shown)
+
+
+@pytest.mark.parametrize("way", ["template", "mapped"])
+def test_a_run_does_not_choose_it(fakes: Any, way: str, capfd: pytest.CaptureFixture[str]) -> None:
+    submit, pipeline = fakes
+    with DAG(f"replica_of_a_run_{way}", schedule=None, params={"p": Param("", type="string")}) as dag:
+        if way == "template":
+            MySqlCdcVerifyOperator(task_id="verify", replica_conn_id="{{ params.p }}")
+        else:
+            MySqlCdcVerifyOperator.partial(task_id="verify").expand_kwargs(connections_from_form())
+    assert run_dag(dag, {"p": "replica"}).state == "failed"
+    assert (pipeline.calls, submit.record) == ([], None)
+    assert "Where: replica_conn_id" in "".join(capfd.readouterr())
+
+
+def test_a_run_sets_none_of_its_properties(fakes: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    submit, pipeline = fakes
+    with DAG("replica_in_properties", schedule=None, params={"p": Param({}, type="object")}) as dag:
+        MySqlCdcVerifyOperator(task_id="verify", properties="{{ params.p | tojson }}", replica_conn_id="replica")
+    assert run_dag(dag, {"p": {"verify.replica.hostname": "listener.example"}}).state == "failed"
+    assert (pipeline.calls, submit.record) == ([], None)
+    assert "the run sets properties that a run may not set" in "".join(capfd.readouterr())
+
+
+def test_the_account_of_no_other_place_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {f"verify.replica.{name}": f"of-the-source-{name}" for name in ("user", "password", "ssl.key.password")}
+    connections(monkeypatch, kafka_conn_id="kafka_cdc", **other)
+    define(monkeypatch, login=None, password=None, extra=None, port=None)
+    settings = replica_settings(MySqlCdcHook(replica_conn_id="replica").get_config())
+    assert settings is not None
+    assert (settings.address(), settings.user, settings.ssl_mode) == ("replica.example:3306", "", "preferred")
+    assert settings.password.reveal() == "" and not settings.ssl_key_password
+    assert PASSWORD not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"host": ""}, "names no host"),
+        ({"conn_type": "mysql"}, "the replica connection is of another type"),
+        ({"extra": "[1]"}, "extra is not a JSON object"),
+    ],
+)
+def test_a_connection_that_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], what: str
+) -> None:
+    connections(monkeypatch, kafka_conn_id="kafka_cdc")
+    define(monkeypatch, **changes)
+    with pytest.raises(ConfigError, match=what) as raised:
+        MySqlCdcHook(replica_conn_id="replica").get_config()
+    assert WORD not in str(raised.value)
+
+
+def test_without_it_the_source_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections(monkeypatch, kafka_conn_id="kafka_cdc")
+    assert replica_settings(MySqlCdcHook().get_config()) is None
