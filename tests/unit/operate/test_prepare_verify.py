@@ -15,7 +15,13 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, RunInProgressError, TopicChangedError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    ConfigError,
+    NoOffsetError,
+    RunInProgressError,
+    SourceSettingError,
+    TopicChangedError,
+)
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -172,6 +178,23 @@ def test_a_topic_that_is_not_the_stream_s_is_refused_and_not_created(
     assert caught.value.where == text and not caught.value.can_retry
     assert rig.written() == before and rig.planned == []
     assert rig.prepare(VerifyRequest(("shop.customers",))) is not None, "of other tables it is possible"
+
+
+def test_a_replica_that_cannot_be_read_is_refused_before_anything_is_planned(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def refuse(cfg: ConnectorConfig, conn: Any, tables: Any) -> None:
+        asked.append(tables)
+        raise SourceSettingError("the server is no replica of the source")
+
+    monkeypatch.setattr(before_verify, "check_replica", refuse)
+    before = rig.written()
+    with pytest.raises(SourceSettingError, match="no replica"):
+        rig.prepare(VerifyRequest(("shop.customers",)))
+    assert asked == [(TableId("shop", "customers"),)]
+    assert rig.written() == before and rig.planned == []
 
 
 def test_a_topic_that_was_never_written_is_left_to_the_drain(rig: Rig) -> None:
