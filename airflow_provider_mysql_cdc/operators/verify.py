@@ -71,6 +71,7 @@ def _checked_request(task: MySqlCdcVerifyOperator, run: JobRun) -> VerifyRequest
         examples=task.examples,
         show_values=parse_bool(task.show_values, "show_values"),
         history=parse_bool(task.history, "history"),
+        checksums=parse_bool(task.checksums, "checksums"),
     )
 
 
@@ -129,6 +130,8 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
             (templated)
         history: Whether the events of each key are also checked one after the other: doubled and reordered events,
             deletes without a tombstone. (templated)
+        checksums: Whether tables are compared by checksums first, where their records allow it, and their rows only
+            where checksums differ. (templated)
         fail_on_difference: Whether the task fails when differences are left, or a table could not be read.
             (templated)
         replica_conn_id: Connection of type ``mysql_cdc`` to a replica of the source; the rows of tables are read there,
@@ -152,6 +155,7 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         "examples",
         "show_values",
         "history",
+        "checksums",
         "fail_on_difference",
         "report_dir",
         "replica_conn_id",
@@ -172,6 +176,7 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         examples: int | str = 10,
         show_values: bool | str = True,
         history: bool | str = False,
+        checksums: bool | str = True,
         fail_on_difference: bool | str = False,
         report_dir: str | None = None,
         replica_conn_id: str | None = None,
@@ -185,6 +190,7 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
         self.examples = examples
         self.show_values = show_values
         self.history = history
+        self.checksums = checksums
         self.fail_on_difference = fail_on_difference
         self.report_dir = report_dir
         self.replica_conn_id = replica_conn_id

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kit.sql import execute
+from kit.verify_reads import before_reading
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.verify import verify_task
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
 
@@ -23,6 +23,7 @@ PROPERTIES = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
     "snapshot.chunk.rows": "10",
+    "snapshot.lock.timeout.ms": "60000",
     "topic.creation.default.partitions": "3",
 }
 
@@ -218,9 +219,8 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
     fill(root, database)
     pipeline.snapshot()
     drained: list[Any] = []
-    read_records = verify_task.read_records
 
-    def drain_first(*args: Any, **kwargs: Any) -> Any:
+    def drain_first(topic: str) -> None:
         if not drained:
             drained.append(None)
             execute(
@@ -231,9 +231,8 @@ def test_the_stream_goes_on_while_tables_and_topics_are_compared(
             )
             other = replace(pipeline, owner="test/other/task/-1")
             drained.append(other.drain())
-        return read_records(*args, **kwargs)
 
-    monkeypatch.setattr(verify_task, "read_records", drain_first)
+    before_reading(monkeypatch, drain_first)
     result = pipeline.verify()
     assert drained[1].complete and sum(drained[1].counts.values()) > 30
     assert result.clean and verdict(result, "orders").rows == 30

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kit.sql import execute
+from kit.verify_reads import before_reading
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
@@ -36,15 +37,14 @@ def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
 
 def while_comparing(monkeypatch: pytest.MonkeyPatch, then: Any) -> None:
     """Call a function once, when the driver of a verification has begun to compare."""
-    read_records, calls = verify_task.read_records, list[int]()
+    calls: list[str] = []
 
-    def read_later(*args: Any, **kwargs: Any) -> Any:
-        if not calls:
-            calls.append(1)
+    def call_once(topic: str) -> None:
+        calls.append(topic)
+        if len(calls) == 1:
             then()
-        return read_records(*args, **kwargs)
 
-    monkeypatch.setattr(verify_task, "read_records", read_later)
+    before_reading(monkeypatch, call_once)
 
 
 def test_its_driver_is_known_to_run_while_another_run_drains_and_its_verdict_counts(
@@ -131,17 +131,16 @@ def test_it_is_ended_from_elsewhere_also_in_its_second_group_and_goes_on_when_it
 ) -> None:
     pipeline.properties |= {"verify.group.rows": "1"}
     add_larger_table(pipeline, root, database)
-    read_records, topics = verify_task.read_records, list[str]()
+    topics: list[str] = []
 
-    def end_in_second_group(cfg: Any, topic: str, bounds: Any) -> Any:
+    def end_in_second_group(topic: str) -> None:
         if topic not in topics:
             topics.append(topic)
             if len(topics) == 2:
                 assert end_run(pipeline.cfg, pipeline.owner, pipeline.log)
                 time.sleep(3 * HEARTBEAT_S)
-        return read_records(cfg, topic, bounds)
 
-    monkeypatch.setattr(verify_task, "read_records", end_in_second_group)
+    before_reading(monkeypatch, end_in_second_group)
     spec = pipeline.verify_spec()
     with pytest.raises(RunInProgressError, match="lost its lock"):
         run_verify(spec, ThreadRunner(pipeline.slots), pipeline.log)

@@ -26,6 +26,7 @@ def parse_request(
     examples: Any = 10,
     show_values: bool = True,
     history: bool = False,
+    checksums: bool = True,
 ) -> VerifyRequest:
     """Return a request from the arguments of an operator.
 
@@ -36,6 +37,7 @@ def parse_request(
         examples: Examples of each kind of difference, per table; a number or its text.
         show_values: Whether the report holds values of rows.
         history: Whether the events of each key are also checked one after the other.
+        checksums: Whether tables are compared by checksums first, where that is possible.
 
     Raises:
         ConfigError: A value is not possible.
@@ -62,7 +64,7 @@ def parse_request(
             where=f"examples={examples!r}",
             remedy=f"use a whole number from 0 to {MAX_EXAMPLES}",
         )
-    return VerifyRequest(tuple(entries), sample, mode, int(count), show_values, history)
+    return VerifyRequest(tuple(entries), sample, mode, int(count), show_values, history, checksums)
 
 
 def _number(value: Any) -> float:

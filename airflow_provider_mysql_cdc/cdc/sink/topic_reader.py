@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, e
 
 # The client reconnects by itself. It also looks up the group's coordinator although no group is used, so an account
 # without permission for a group can still read.
-_IGNORED_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
+IGNORED_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def read_topic(
             raise
         # No transaction hides records from a read_uncommitted consumer, or before the last stable offset: the brokers
         # have stopped answering, which the client reports as an error only after ``socket.timeout.ms``.
-        raise _no_progress_error(kafka_settings, topic, blocked, ClientErrors(kafka_settings)) from None
+        raise no_progress_error(kafka_settings, topic, blocked, ClientErrors(kafka_settings)) from None
 
 
 def read_between(
@@ -205,12 +205,20 @@ def _consume_cached(
     except HiddenByTransaction as hidden:
         if cached.errors.last is None:
             raise
-        raise _no_progress_error(kafka_settings, topic, hidden, cached.errors) from None
+        raise no_progress_error(kafka_settings, topic, hidden, cached.errors) from None
 
 
-def _no_progress_error(
+def no_progress_error(
     kafka_settings: Mapping[str, Any], topic: str, blocked: HiddenByTransaction, reported: ClientErrors
 ) -> SinkError:
+    """Return the error for brokers that give no more records.
+
+    Args:
+        kafka_settings: Client settings.
+        topic: The topic.
+        blocked: Says where reading has stopped.
+        reported: What the client has reported.
+    """
     error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {blocked}")
     where = f"topic {topic} at {broker_addresses(kafka_settings)}"
     return reported.to_error(error, "while reading a topic", where=where)
@@ -261,6 +269,6 @@ def _parse_message(message: Message, topic: str) -> tuple[tuple[int, int] | None
     if error.code() == KafkaError._PARTITION_EOF:
         assert partition is not None and offset is not None
         return (partition, offset), None
-    if error.retriable() or error.code() in _IGNORED_ERRORS:
+    if error.retriable() or error.code() in IGNORED_ERRORS:
         return None, None
     raise to_sink_error(error, "while reading a topic", where=f"topic {topic}")

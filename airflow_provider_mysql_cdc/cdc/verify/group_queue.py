@@ -52,13 +52,20 @@ class GroupQueue:
             context.log(f"verification: group {number} of {self.total}, {len(group)} table(s)")
         return group
 
-    def keep(self, context: BatchContext, verdicts: Iterable[TableVerdict], offset: BinlogOffset) -> None:
+    def keep(
+        self,
+        context: BatchContext,
+        verdicts: Iterable[TableVerdict],
+        offset: BinlogOffset,
+        left: tuple[TableId, ...] = (),
+    ) -> None:
         """Write the verdicts about a group to the ledger, so that no later try of the run compares it again.
 
         Args:
             context: The drain after whose batch the group was compared.
             verdicts: The verdicts.
             offset: The position at which the group was compared.
+            left: Tables of the group that have to be compared once more, before the next group.
 
         Raises:
             RunInProgressError: A later try of the run is comparing.
@@ -66,10 +73,11 @@ class GroupQueue:
         """
         placed = [replace(verdict, offset=offset) for verdict in verdicts]
         context.require_lock()
-        write_done(context.cfg, self.comparing, time.time_ns() // 1_000_000, placed)
+        if placed or not left:
+            write_done(context.cfg, self.comparing, time.time_ns() // 1_000_000, placed)
         self.verdicts += placed
         self.offset = offset
-        self.left.pop(0)
+        self.left[:1] = [left] if left else []
 
 
 def plan_group_queue(context: BatchContext, request: VerifyRequest, run: str) -> GroupQueue:

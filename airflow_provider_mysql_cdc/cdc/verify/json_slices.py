@@ -95,6 +95,16 @@ def slice_event(value: bytes, prefix: bytes, *, ordered: bool, members: tuple[by
     operation = _OPERATION.search(value, source)
     if operation is None or (after and not after.endswith(b"}")) or len(after) > MAX_SLICE_BYTES:
         return None
-    place = _FILE_AND_POS.search(value, source) if ordered else None
-    file_number, pos = (0, 0) if place is None else (int(place[1]), int(place[2]))
+    file_number, pos = place_in_binlog(value, source) if ordered else (0, 0)
     return EventSlice(operation[1].decode(), after, file_number, pos)
+
+
+def place_in_binlog(value: bytes, source: int = 0) -> tuple[int, int]:
+    """Return number of the binlog file and position of an event; zeros where its text does not say them.
+
+    Args:
+        value: The record's value.
+        source: Where its source block begins, or before.
+    """
+    place = _FILE_AND_POS.search(value, source)
+    return (0, 0) if place is None else (int(place[1]), int(place[2]))

@@ -87,7 +87,8 @@ def _facts(result: VerifyResult) -> Iterator[tuple[str, str]]:
     yield "history of each key", "checked" if request.history else "not checked"
     yield "repair", str(request.repair)
     left_out = f", {totals.not_compared:,} not compared" if totals.not_compared else ""
-    yield "tables", f"{totals.tables:,}, {totals.different:,} of them with differences{left_out}"
+    by_checksums = f", {totals.by_checksums:,} compared by checksums" if totals.by_checksums else ""
+    yield "tables", f"{totals.tables:,}, {totals.different:,} of them with differences{left_out}{by_checksums}"
     yield "rows", f"{totals.rows:,}"
     yield "records", f"{totals.records:,}"
     yield "differences", counts_text(totals.findings) or "none"

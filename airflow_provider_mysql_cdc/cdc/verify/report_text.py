@@ -193,6 +193,7 @@ def _totals(totals: VerdictTotals, result: VerifyResult) -> Iterator[str]:
     yield f"{_plural(totals.tables, 'table')}, {_plural(totals.rows, 'row')}, {_plural(totals.records, 'record')}; " + (
         f"{_plural(equal, 'table')} without differences"
         + (f"; {_plural(totals.not_compared, 'table')} not compared" if totals.not_compared else "")
+        + (f"; {totals.by_checksums:,} compared by checksums" if totals.by_checksums else "")
     )
     if totals.findings:
         yield from _wrap(f"differences: {counts_text(totals.findings)}", "")

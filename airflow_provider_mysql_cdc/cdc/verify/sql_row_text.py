@@ -42,10 +42,12 @@ class SqlTexts(NamedTuple):
     Args:
         key: The key of its record, with the schema where keys have one.
         after: The row after an event, from brace to brace.
+        key_fields: The fields of the key, from brace to brace.
     """
 
     key: str
     after: str
+    key_fields: str
 
 
 class _SqlPart(NamedTuple):
@@ -77,7 +79,11 @@ def sql_texts(cfg: ConnectorConfig, table: Table) -> SqlTexts | None:
     ending = "".join(f",{quote(name)}:{quote(value)}" for name, value in options.key_fields)
     before = "" if envelope.key_schema is None else f'{{"schema":{envelope.key_schema},"payload":'
     behind = "" if envelope.key_schema is None else "}"
-    return SqlTexts(_concat([before + "{", *key, f"{ending}}}{behind}"]), _concat(["{", *after, "}"]))
+    return SqlTexts(
+        _concat([before + "{", *key, f"{ending}}}{behind}"]),
+        _concat(["{", *after, "}"]),
+        _concat(["{", *key, f"{ending}}}"]),
+    )
 
 
 def _members(

@@ -26,6 +26,7 @@ class VerdictTotals:
         findings: Differences by kind.
         repaired: Differences that were repaired, by kind.
         not_compared: Tables that were not compared.
+        by_checksums: Tables of which checksums were equal, so that rows were not compared one by one.
     """
 
     tables: int
@@ -35,6 +36,7 @@ class VerdictTotals:
     findings: Mapping[DifferenceKind, int]
     repaired: Mapping[DifferenceKind, int]
     not_compared: int = 0
+    by_checksums: int = 0
 
 
 def count_verdicts(result: VerifyResult) -> VerdictTotals:
@@ -56,6 +58,7 @@ def count_verdicts(result: VerifyResult) -> VerdictTotals:
         in_order(findings),
         in_order(repaired),
         sum(verdict.not_compared is not None for verdict in result.tables),
+        sum(verdict.by_checksums for verdict in result.tables),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -33,6 +33,7 @@ class TopicComparison:
         unreadable: Records that are no events.
         gone: Topics of tables that were dropped or renamed before they could be compared.
         unchecked_transactions: Why the events of a table are not compared with the transaction topic, by number.
+        by_checksums: Numbers of tables whose rows were not compared, because checksums are equal.
     """
 
     tables: Sequence[ComparedTable]
@@ -42,6 +43,7 @@ class TopicComparison:
     unreadable: Sequence[UnreadableRecords] = ()
     gone: Mapping[TableId, str] = field(default_factory=dict)
     unchecked_transactions: Mapping[int, str] = field(default_factory=dict)
+    by_checksums: Container[int] = ()
 
 
 def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple[TableVerdict, ...]:
@@ -98,6 +100,7 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         ),
         examples=_limited(examples, request.examples),
         lasting=unsettled + sum(findings.get(kind, 0) for kind in LASTING_DIFFERENCES),
+        by_checksums=compared.number in comparison.by_checksums,
     )
 
 

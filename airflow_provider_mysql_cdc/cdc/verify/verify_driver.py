@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.job.schema_texts import SchemaTexts
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue
 from airflow_provider_mysql_cdc.cdc.verify.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import repair_found
@@ -61,6 +62,7 @@ class _Verification:
     _queue: GroupQueue | None = None
     _result: VerifyResult | None = None
     _suspects: tuple[TableSuspects, ...] = ()
+    _differing: Mapping[TableId, DifferingKeys] | None = None
 
     @property
     def compared(self) -> bool:
@@ -84,9 +86,15 @@ class _Verification:
 
     def _compare_group(self, context: BatchContext, queue: GroupQueue, names: Sequence[TableId]) -> dict[str, int]:
         with contextlib.closing(SchemaTexts(context.cfg)) as schema_texts:
-            outcome = VerifyRound(context, self.request, schema_texts, names).compare()
-        queue.keep(context, outcome.verdicts, outcome.offset)
+            outcome = VerifyRound(context, self.request, schema_texts, names, self._differing).compare()
         self._suspects += outcome.suspects
+        self._differing = outcome.differing or None
+        queue.keep(context, outcome.verdicts, outcome.offset, left=tuple(sorted(outcome.differing)))
+        if outcome.differing:
+            context.log(
+                f"checksums at {outcome.offset} differ in {len(outcome.differing)} table(s), whose rows are compared "
+                f"next: {', '.join(map(str, sorted(outcome.differing)[:5]))}"
+            )
         return outcome.counts
 
     def repair(self, runner: TaskRunner, log: Log) -> dict[str, int]:

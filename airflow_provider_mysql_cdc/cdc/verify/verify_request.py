@@ -33,6 +33,8 @@ class VerifyRequest:
         examples: Examples of each kind of difference in the report, per table.
         show_values: Whether examples hold values of rows; their keys are always shown.
         history: Whether the events of each key are also checked one after the other (``key_history``).
+        checksums: Whether tables are compared by checksums first, where that is possible, and their rows only where
+            these differ.
     """
 
     tables: tuple[str, ...] = ()
@@ -41,6 +43,7 @@ class VerifyRequest:
     examples: int = 10
     show_values: bool = True
     history: bool = False
+    checksums: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -51,6 +54,7 @@ class VerifyRequest:
             "examples": self.examples,
             "show_values": self.show_values,
             "history": self.history,
+            "checksums": self.checksums,
         }
 
     @classmethod
@@ -68,4 +72,5 @@ class VerifyRequest:
             record.integer("examples", high=MAX_EXAMPLES),
             record.flag("show_values", True),
             record.flag("history", False),
+            record.flag("checksums", True),
         )

@@ -120,6 +120,7 @@ class TableVerdict:
         not_compared: Why the table was not compared, where it was not; ``unknown`` says more.
         offset: The position at which it was compared; None in verdicts of earlier versions, which have one position.
         lasting: Number of the differences that no repair can mend.
+        by_checksums: Whether checksums were equal, so that rows were not compared one by one.
     """
 
     table: str
@@ -135,6 +136,7 @@ class TableVerdict:
     not_compared: NotCompared | None = None
     offset: BinlogOffset | None = None
     lasting: int = 0
+    by_checksums: bool = False
 
     @property
     def state_differs(self) -> bool:
@@ -172,6 +174,7 @@ class TableVerdict:
             "not_compared": None if self.not_compared is None else str(self.not_compared),
             "offset": None if self.offset is None else self.offset.to_json(),
             "lasting": self.lasting,
+            "by_checksums": self.by_checksums,
         }
 
     @classmethod
@@ -198,6 +201,7 @@ class TableVerdict:
             None if compared else NotCompared(record.one_of("not_compared", reasons)),
             None if record.value("offset", None) is None else BinlogOffset.from_json(record.object("offset")),
             record.integer("lasting", 0),
+            record.flag("by_checksums", False),
         )
 
 

@@ -43,6 +43,19 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK, bucket_count
+from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
+    ChecksumFold,
+    ChecksumResult,
+    add_counts_of_checksums,
+    merge_checksums,
+)
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
+    DifferingKeys,
+    differing_keys,
+    has_checksums,
+    may_use_checksums,
+)
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
@@ -78,6 +91,8 @@ from airflow_provider_mysql_cdc.cdc.verify.view_batch import begin_view_batch
 BARRIER_TIMEOUT_S = 600.0
 ENTRIES_PER_BUCKET = 50_000
 """Entries that one task of the comparison is to hold in memory."""
+CHECKSUM_SHARE = 0.2
+"""Memory for the state of a key in a comparison of checksums, as a share of that for an entry."""
 MAX_BUCKETS = 4096
 
 
@@ -90,12 +105,14 @@ class RoundOutcome:
         verdicts: The verdicts.
         suspects: Rows that a repair reads once more.
         counts: Records by topic that the round's batch has written.
+        differing: Keys of tables without a verdict, whose rows have to be compared because checksums differ.
     """
 
     offset: BinlogOffset
     verdicts: tuple[TableVerdict, ...]
     suspects: tuple[TableSuspects, ...]
     counts: dict[str, int]
+    differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,12 +124,15 @@ class VerifyRound:
         request: What is asked for.
         schema_texts: Texts of schemas for the tasks.
         names: The tables to compare.
+        differing: Keys to look at, of the tables of which checksums differ; None where checksums come first.
     """
 
     context: BatchContext
     request: VerifyRequest
     schema_texts: SchemaTexts
     names: Sequence[TableId]
+    differing: Mapping[TableId, DifferingKeys] | None = None
+    _checksum_buckets: Mapping[int, int] = field(default_factory=dict)
     _batch: StartedBatch | None = None
     _counts: dict[str, int] = field(default_factory=dict)
     _progress: DrainProgress | None = None
@@ -144,7 +164,7 @@ class VerifyRound:
         tasks = self._task_count()
         tables = compared_tables(context.cfg, names, schema_state.tables)
         bounds = self._bounds({compared.topic for compared in tables.values()})
-        buckets = self._bucket_count(bounds, names, tasks)
+        self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
         rules = self._history_rules(tables.values()) if self.request.history else {}
         transactions = transaction_check(
@@ -170,6 +190,8 @@ class VerifyRound:
             columns,
             self._wants_versions(tables.values()),
             transactions.topic,
+            self._checksum_buckets,
+            self.differing or {},
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -187,18 +209,29 @@ class VerifyRound:
                 ),
             ),
         )
-        return self._outcome(merge_results(results, most_found(context.cfg, self.request)))
+        found = merge_results((result.rows for result in results), most_found(context.cfg, self.request))
+        return self._outcome(found, merge_checksums(result.checksums for result in results))
 
     def _task_count(self) -> int:
         parallelism = self.context.cfg[F.SNAPSHOT_PARALLELISM]
         slots = self.context.runner.slots(parallelism)
         return max(1, min(parallelism or slots, slots))
 
-    def _bucket_count(self, bounds: Mapping[str, Bounds], names: Sequence[TableId], tasks: int) -> int:
-        """Return the number of buckets, from the number of rows and records that are expected."""
-        records = sum(end - first for of_topic in bounds.values() for first, end in of_topic.values())
-        rows = sum(estimated_rows(self.context.conn, name) for name in names)
-        return min(MAX_BUCKETS, max(tasks, math.ceil((records + rows) / ENTRIES_PER_BUCKET)))
+    def _bucket_counts(
+        self, tables: Iterable[ComparedTable], bounds: Mapping[str, Bounds], tasks: int
+    ) -> tuple[dict[int, int], int]:
+        """Return the numbers of buckets from what is expected: of keys, by table, and of the tasks that compare."""
+        cfg, entries, buckets = self.context.cfg, 0.0, dict[int, int]()
+        by_checksums = self.differing is None and may_use_checksums(self.request)
+        for compared in tables:
+            rows = estimated_rows(self.context.conn, compared.table.id)
+            records = sum(end - first for first, end in bounds[compared.topic].values())
+            if by_checksums and has_checksums(cfg, compared):
+                buckets[compared.number] = bucket_count(max(rows, records))
+                entries += records * CHECKSUM_SHARE
+            else:
+                entries += rows + records
+        return buckets, min(MAX_BUCKETS, max(tasks, math.ceil(entries / ENTRIES_PER_BUCKET)))
 
     def _bounds(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """Return first offset and end of topics' partitions; none of those that the stream has not written to yet."""
@@ -341,23 +374,37 @@ class VerifyRound:
         config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
         return TopicFacts(lost, config is None or deletes_old_records(config))
 
-    def _outcome(self, found: BucketResult) -> RoundOutcome:
+    def _outcome(self, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
         context, batch = self.context, self._batch
         assert batch is not None
+        by_checksums = [c for c in self._tables.values() if c.number in self._checksum_buckets]
+        differing = differing_keys(by_checksums, self._checksum_buckets, checksums, compared_by_rows=found.counts)
+        differing = {name: keys for name, keys in differing.items() if name not in self._unread}
+        equal = frozenset(c.number for c in by_checksums if c.number not in found.counts)
+        add_counts_of_checksums(found.counts, checksums)
+        tables = [compared for name, compared in self._tables.items() if name not in differing]
         unjudged = {
-            name: unjudged_kinds(context.cfg, name, self._facts[compared.topic], self._unfinished)
-            for name, compared in self._tables.items()
+            c.table.id: unjudged_kinds(context.cfg, c.table.id, self._facts[c.topic], self._unfinished) for c in tables
         }
         comparison = TopicComparison(
-            tuple(self._tables.values()), found, unjudged, self._unread, self._unreadable, self._gone, self._unchecked
+            tables, found, unjudged, self._unread, self._unreadable, self._gone, self._unchecked, equal
         )
-        compared = [each for name, each in self._tables.items() if name not in self._unread]
+        compared = [each for each in tables if each.table.id not in self._unread]
         return RoundOutcome(
             batch.plan.end,
             build_verdicts(comparison, self.request),
             collect_suspects(compared, found.found, unjudged, self._compared, self._versions),
             self._counts,
+            differing,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedBucket:
+    """Hold what was found in the entries of one bucket."""
+
+    rows: BucketResult
+    checksums: ChecksumResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +417,11 @@ class _ReduceBucket:
     moving: frozenset[int]
     whole: frozenset[int]
 
-    def __call__(self, blocks: Iterable[bytes]) -> BucketResult:
-        fold = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole)
-        fold.add(read_entries(blocks))
-        return fold.result()
+    def __call__(self, blocks: Iterable[bytes]) -> _ComparedBucket:
+        rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
+        for block in blocks:
+            if block.startswith(MARK):
+                checksums.add(block)
+            else:
+                rows.add(read_entries([block]))
+        return _ComparedBucket(rows.result(), checksums.result())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -32,6 +33,10 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_c
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter, has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
     ComparedTable,
     TopicTables,
@@ -48,7 +53,7 @@ from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
-from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
+from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.transaction_entries import TransactionEntries
@@ -84,6 +89,9 @@ class VerifyInputs:
         transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
         columns: Columns of the tables, by number, as those have them who compare the rows.
         versions: Whether events are told apart by the structures that their tables have had.
+        checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
+        differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
+            not in it.
     """
 
     writer: WriterInputs
@@ -96,6 +104,8 @@ class VerifyInputs:
     columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
     versions: bool = False
     transaction_topic: str = ""
+    checksum_buckets: Mapping[int, int] = field(default_factory=dict)
+    differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -171,9 +181,13 @@ class _PartReader:
     _readers: dict[str, EventReader] = field(default_factory=dict)
     _record_keys: dict[str, RecordKeys] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)
+    _checksum_blocks: ChecksumBlocks = field(init=False)
+    _checksums: dict[int, TableChecksums] = field(default_factory=dict)
+    _filters: dict[int, KeyFilter | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
+        self._checksum_blocks = ChecksumBlocks(self.inputs.buckets)
         self._by_topic = tables_by_topic(self.tables.values())
         numbers = {name: compared.number for name, compared in self.tables.items()}
         lookup_schema = ask_driver_for_texts(self.channel)
@@ -192,6 +206,7 @@ class _PartReader:
                 yield from self._read_records(part.records)
             else:
                 yield from self._blocks.take_rest()
+                yield from self._checksum_blocks.take_rest()
                 return
 
     def _entries_of(self, number: int) -> TableEntries:
@@ -227,20 +242,68 @@ class _PartReader:
             self._unread.add(chunk.table)
             self.channel.call(TABLE_UNREAD, UnreadTable(chunk.table.db, chunk.table.table, reason))
             return
-        entries, records = self._entries_of(compared.number), self._row_records(compared, formats)
+        checksums = self._table_checksums(compared)
+        if checksums is not None and (sql := checksums.sums_sql(chunk_condition(chunk))) is not None:
+            started = time.monotonic()
+            with stored_dates_allowed(self.conn, chunk.kinds):
+                self._keep_rate(started, checksums.add_sums(fetch_all(self.conn, sql)))
+            yield from self._checksum_blocks.take_full()
+        else:
+            yield from self._encode_rows(chunk, compared, self._row_records(compared, formats))
+
+    def _encode_rows(self, chunk: SnapshotChunk, compared: ComparedTable, records: RowRecords) -> Iterator[Block]:
         sql = rows_sql(compared.table.id, records.columns, chunk_condition(chunk), ())
         started, rows = time.monotonic(), 0
         with stored_dates_allowed(self.conn, chunk.kinds):
             for block in stream_blocks(self.conn, sql, f"verification of {chunk.id}"):
-                for row in records.of_block(block):
-                    self._blocks.add(entries.of_row(row))
-                yield from self._blocks.take_full()
+                yield from self._add_rows(compared, records.of_block(block))
                 rows += block.rows
                 self._keep_rate(started, rows)
-        if records.errors:
+        if not records.errors:
+            return
+        if (checksums := self._table_checksums(compared)) is not None:
+            checksums.leave_unjudged()
+        else:
             examples = tuple((f"table {chunk.table}", error.message()) for error in records.errors[:MAX_EXAMPLES])
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(compared.topic, len(records.errors), examples))
-            records.errors.clear()
+        records.errors.clear()
+
+    def _add_rows(self, compared: ComparedTable, rows: Iterator[WrittenRow]) -> Iterator[Block]:
+        if (checksums := self._table_checksums(compared)) is not None:
+            checksums.add_rows(rows)
+            yield from self._checksum_blocks.take_full()
+            return
+        entries, chosen, skipped = self._entries_of(compared.number), self._filter(compared), 0
+        for row in rows:
+            if chosen is None or chosen.has(row[0]):
+                self._blocks.add(entries.of_row(row))
+            else:
+                skipped += 1
+        if skipped:
+            self._checksum_blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=skipped)
+        yield from self._blocks.take_full()
+
+    def _table_checksums(self, compared: ComparedTable) -> TableChecksums | None:
+        """Return what makes the checksums of a table; None where its rows are compared."""
+        number = compared.number
+        if number not in self.inputs.checksum_buckets or not has_checksums(self.cfg, compared):
+            return None
+        checksums = self._checksums.get(number)
+        if checksums is None:
+            partitions, buckets = self.plan.partitions.get(compared.topic, 1), self.inputs.checksum_buckets[number]
+            compared, blocks = self._entries_of(number).compared, self._checksum_blocks
+            checksums = TableChecksums(self.cfg, compared, partitions, buckets, blocks)
+            self._checksums[number] = checksums
+        return checksums
+
+    def _filter(self, compared: ComparedTable) -> KeyFilter | None:
+        """Return which keys of a table are looked at; None for all."""
+        if compared.number not in self._filters:
+            differing = self.inputs.differing.get(compared.table.id)
+            self._filters[compared.number] = (
+                None if differing is None else differing.filter_for(compared, key_texts(self.cfg, compared.table))
+            )
+        return self._filters[compared.number]
 
     def _row_records(self, compared: ComparedTable, formats: RecordFormats | None) -> RowRecords:
         records = self._rows.get(compared.number)
@@ -268,8 +331,16 @@ class _PartReader:
         return f"its structure differs from the server's: {difference}" if difference else ""
 
     def _read_records(self, part: TopicRange) -> Iterator[Block]:
+        (number, *others) = self._by_topic[part.topic].tables.values()
+        compared = next(each for each in self.tables.values() if each.number == number)
+        if not others and (checksums := self._table_checksums(compared)) is not None:
+            yield from checksums.read_records(part)
+        else:
+            yield from self._read_events(part, None if others else self._filter(compared))
+
+    def _read_events(self, part: TopicRange, chosen: KeyFilter | None) -> Iterator[Block]:
         reader, only = self._reader(part.topic), self._only_table(part.topic)
-        unreadable, examples, first = 0, list[tuple[str, str]](), True
+        unreadable, skipped, examples, first = 0, 0, list[tuple[str, str]](), True
         bounds = {part.partition: (part.start, part.end)}
         for record in read_records(self.cfg, part.topic, bounds):
             if first:
@@ -277,6 +348,9 @@ class _PartReader:
                 numbers = self._by_topic[part.topic].tables.values()
                 for started in self._transactions.of_start(numbers, part.start, record):
                     self._blocks.add(started)
+            if chosen is not None and not chosen.has(record.key):
+                skipped += record.value is not None
+                continue
             try:
                 if only is None or (entry := only.of_value(record)) is None:
                     self._add_event(part.topic, reader.read(record.key, record.value, record.headers), record)
@@ -290,6 +364,9 @@ class _PartReader:
                     if len(examples) < MAX_EXAMPLES:
                         examples.append((f"{part.topic}[{record.partition}]@{record.offset}", str(error)))
             yield from self._blocks.take_full()
+        if skipped:
+            (number,) = self._by_topic[part.topic].tables.values()
+            self._checksum_blocks.add(SumKind.RECORDS, number, number=skipped)
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
 

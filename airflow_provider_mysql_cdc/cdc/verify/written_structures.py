@@ -48,13 +48,18 @@ class WrittenStructures:
         number = self._structure_of(event.source)
         return (first if number == UNKNOWN_STRUCTURE else self._versions[number].generation) != last
 
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the table has had another structure."""
+        return len(self._versions) > 1
+
     def is_older(self, order: int) -> bool:
         """Return whether an event at a place of the binlog may have another structure than that of now.
 
         Args:
             order: The place, from ``source_order``.
         """
-        return len(self._versions) > 1 and (not self.one_binlog or order < self._begins[-1])
+        return self.has_changed and (not self.one_binlog or order < self._begins[-1])
 
     def complete(self, event: EventRecord) -> EventRecord:
         """Return an event with its structure, and with the forms of its values where its record does not say them.
@@ -62,7 +67,7 @@ class WrittenStructures:
         Args:
             event: The event.
         """
-        if len(self._versions) < 2 or not event.op:
+        if not self.has_changed or not event.op:
             return event
         number = self._structure_of(event.source)
         if self._now.has_schemas:

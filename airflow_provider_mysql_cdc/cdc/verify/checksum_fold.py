@@ -1,0 +1,129 @@
+"""Compare the sums over the rows of tables with those over the last states of keys, bucket by bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    HEAD_BYTES,
+    NO_ROW,
+    SPLIT_STATE,
+    STATES,
+    SUM,
+    SumKind,
+)
+from airflow_provider_mysql_cdc.cdc.verify.folding import TableCounts
+
+_SUM_BITS = 0xFFFF_FFFF_FFFF_FFFF
+_Sums = dict[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(slots=True)
+class ChecksumResult:
+    """Hold what checksums say, by the tables' numbers.
+
+    Args:
+        rows: Number of rows.
+        records: Number of events.
+        differing: Buckets of keys that differ, or were not judged.
+        unjudged: Tables of which no bucket was judged.
+    """
+
+    rows: dict[int, int] = field(default_factory=dict)
+    records: dict[int, int] = field(default_factory=dict)
+    differing: dict[int, set[int]] = field(default_factory=dict)
+    unjudged: set[int] = field(default_factory=set)
+
+
+class ChecksumFold:
+    """Fold the blocks of one task of the shuffle."""
+
+    def __init__(self) -> None:
+        self._states: dict[bytes, bytes] = {}
+        self._rows: _Sums = {}
+        self._result = ChecksumResult()
+
+    def add(self, block: bytes) -> None:
+        """Add a block, in any order.
+
+        Args:
+            block: The block (``checksum_entries.ChecksumBlocks``).
+        """
+        if block.startswith(STATES):
+            states, known = self._states, self._states.get
+            for key, state in SPLIT_STATE.iter_unpack(memoryview(block)[HEAD_BYTES:]):
+                if state > known(key, b""):
+                    states[key] = state
+            return
+        for kind, table, bucket, number, checksum in SUM.iter_unpack(memoryview(block)[HEAD_BYTES:]):
+            self._add_sum(SumKind(kind), table, bucket, number, checksum)
+
+    def _add_sum(self, kind: SumKind, table: int, bucket: int, number: int, checksum: int) -> None:
+        result = self._result
+        match kind:
+            case SumKind.ROWS:
+                rows, checksums = self._rows.get((table, bucket), (0, 0))
+                self._rows[table, bucket] = rows + number, (checksums + checksum) & _SUM_BITS
+                result.rows[table] = result.rows.get(table, 0) + number
+            case SumKind.SKIPPED_ROWS:
+                result.rows[table] = result.rows.get(table, 0) + number
+            case SumKind.RECORDS:
+                result.records[table] = result.records.get(table, 0) + number
+            case SumKind.UNJUDGED_BUCKET:
+                result.differing.setdefault(table, set()).add(bucket)
+            case SumKind.UNJUDGED_TABLE:
+                result.unjudged.add(table)
+
+    def result(self) -> ChecksumResult:
+        """Compare, and return what was found."""
+        topics = self._topic_sums()
+        for table, bucket in self._rows.keys() | topics.keys():
+            if self._rows.get((table, bucket)) != topics.get((table, bucket)):
+                self._result.differing.setdefault(table, set()).add(bucket)
+        return self._result
+
+    def _topic_sums(self) -> _Sums:
+        counts: dict[bytes, int] = {}
+        sums: dict[bytes, int] = {}
+        number = int.from_bytes
+        for key, state in self._states.items():
+            checksum = state[10:]
+            if checksum != NO_ROW:
+                place = key[:2] + state[8:10]
+                counts[place] = counts.get(place, 0) + 1
+                sums[place] = sums.get(place, 0) + number(checksum, "big")
+        return {
+            (number(place[:2], "big"), number(place[2:], "big")): (count, sums[place] & _SUM_BITS)
+            for place, count in counts.items()
+        }
+
+
+def merge_checksums(results: Iterable[ChecksumResult]) -> ChecksumResult:
+    """Return the results of all tasks of the shuffle as one.
+
+    Args:
+        results: The results.
+    """
+    merged = ChecksumResult()
+    for result in results:
+        for of_all, of_one in ((merged.rows, result.rows), (merged.records, result.records)):
+            for table, count in of_one.items():
+                of_all[table] = of_all.get(table, 0) + count
+        for table, buckets in result.differing.items():
+            merged.differing.setdefault(table, set()).update(buckets)
+        merged.unjudged |= result.unjudged
+    return merged
+
+
+def add_counts_of_checksums(counts: dict[int, TableCounts], checksums: ChecksumResult) -> None:
+    """Add the rows and records that were compared by checksums to those that were compared one by one.
+
+    Args:
+        counts: Counts by the table's number.
+        checksums: What checksums say.
+    """
+    for table, rows in checksums.rows.items():
+        counts.setdefault(table, TableCounts()).rows += rows
+    for table, records in checksums.records.items():
+        counts.setdefault(table, TableCounts()).events += records

@@ -1,0 +1,65 @@
+"""Take keys in JSON as bytes: their fields without the schema, and whether only one text has these values."""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field
+
+_PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
+
+
+class KeyTexts:
+    """Take the fields out of the keys of one table's records.
+
+    Args:
+        prefix: What keys begin with before their fields; empty for keys without schemas.
+        fields: The key's fields, in order.
+    """
+
+    def __init__(self, prefix: bytes, fields: tuple[str, ...]) -> None:
+        self.prefix, self._fields = prefix, fields
+        members = b",".join(re.escape(dumps(name).encode()) + b":" + _PLAIN_VALUE for name in fields)
+        self._is_plain = re.compile(rb"\{" + members + rb"\}").fullmatch
+
+    def fields_of(self, key: bytes) -> bytes | None:
+        """Return the text of a key's fields; None if another text may have the same values.
+
+        The comparison of rows reads keys, so keys of other texts may be those of the same row. None also stands for
+        what is no key of the table's present structure.
+
+        Args:
+            key: The record's key.
+        """
+        if self.prefix:
+            if not key.startswith(self.prefix) or not key.endswith(b"}"):
+                return None
+            key = key[len(self.prefix) : -1]
+        return key if self._is_plain(key) is not None or self._is_written_so(key) else None
+
+    def _is_written_so(self, text: bytes) -> bool:
+        try:
+            fields = orjson.loads(text)
+            return isinstance(fields, dict) and tuple(fields) == self._fields and orjson.dumps(fields) == text
+        except (ValueError, TypeError):
+            return False
+
+
+def key_texts(cfg: ConnectorConfig, table: Table) -> KeyTexts:
+    """Return what takes the fields out of the keys of a table whose keys are JSON.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+    """
+    options = table_options.table_options(cfg, table)
+    schema = table_options.envelope_text(cfg, table, options).key_schema
+    prefix = b"" if schema is None else f'{{"schema":{schema},"payload":'.encode()
+    return KeyTexts(prefix, tuple(column_field(cfg, column) for column in key_columns(table, options)))

@@ -1,0 +1,120 @@
+"""Read parts of tables and topics for a first pass by checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    ChecksumBlocks,
+    SumKind,
+    key_bucket,
+)
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
+from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
+from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
+
+
+class TableChecksums:
+    """Make the checksums of one table, of its topic and of its rows.
+
+    Args:
+        cfg: The connector's configuration.
+        compared: The table, which has checksums (``checksum_tables.has_checksums``), with its structures.
+        partitions: Partitions of its topic.
+        buckets: Buckets of its keys.
+        blocks: Takes the entries.
+    """
+
+    def __init__(
+        self,
+        cfg: ConnectorConfig,
+        compared: ComparedTable,
+        partitions: int,
+        buckets: int,
+        blocks: ChecksumBlocks,
+    ) -> None:
+        prefix = value_prefix(cfg, compared.table)
+        assert prefix is not None  # the table has checksums
+        self._cfg, self._table, self._number, self._buckets = cfg, compared.table.id, compared.number, buckets
+        self._blocks, self._texts = blocks, sql_texts(cfg, compared.table)
+        self._keys = key_texts(cfg, compared.table)
+        self._slice_after: Callable[[bytes], bytes | None] = after_slicer(prefix, compared.table.id)
+        self._records = RecordChecksums(compared.number, self._keys, self._slice_after, partitions, buckets, blocks)
+
+    def read_records(self, part: TopicRange) -> Iterator[Block]:
+        """Read a part of the topic; yield the blocks that are full.
+
+        Args:
+            part: The part.
+        """
+        for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
+            self._records.add(messages, part.partition, messages[-1].offset() + 1)
+            yield from self._blocks.take_full()
+        self._records.flush(part.partition, part.end)
+        yield from self._blocks.take_full()
+
+    def add_rows(self, rows: Iterable[WrittenRow]) -> None:
+        """Add rows of the table.
+
+        Args:
+            rows: The rows, as records that the product's encoders have written.
+        """
+        counts: dict[int, int] = {}
+        sums: dict[int, int] = {}
+        fields_of, slice_after, buckets, number = self._keys.fields_of, self._slice_after, self._buckets, int.from_bytes
+        for key, value, _, _ in rows:
+            fields = None if key is None else fields_of(key)
+            after = None if value is None else slice_after(value)
+            if fields is None or not after:
+                self.leave_unjudged()
+                continue
+            bucket = key_bucket(fields, buckets)
+            counts[bucket] = counts.get(bucket, 0) + 1
+            sums[bucket] = sums.get(bucket, 0) + number(checksum_of(fields + after), "big")
+        for bucket, count in counts.items():
+            self._blocks.add(SumKind.ROWS, self._number, bucket, count, sums[bucket])
+
+    def sums_sql(self, condition: str) -> str | None:
+        """Return the statement whose rows ``add_sums`` takes; None where the rows have to be encoded here.
+
+        Args:
+            condition: Which rows.
+        """
+        if self._texts is None:
+            return None
+        return sums_sql(self._table, self._texts, self._buckets, condition)
+
+    def add_sums(self, sums: Iterable[tuple[Any, Any, Any]]) -> int:
+        """Add sums that the server has computed, and return the number of rows.
+
+        Args:
+            sums: Bucket, number and sum of checksums.
+        """
+        rows = 0
+        for bucket, number, checksum in sums:
+            rows += int(number)
+            if bucket is None:
+                self.leave_unjudged()
+            else:
+                self._blocks.add(SumKind.ROWS, self._number, int(bucket), int(number), int(checksum or 0))
+        return rows
+
+    def leave_unjudged(self) -> None:
+        """Let all rows of the table be compared, because some have no checksum."""
+        self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
+
+
+def _is_older(compared: ComparedTable) -> Callable[[int], bool] | None:
+    written = compared.written
+    return (
+        written.is_older if written is not None and written.has_changed and not compared.columns.has_schemas else None
+    )

@@ -1,0 +1,187 @@
+"""Fold the records of a topic by key as bytes: only the text of the row after an event is taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    NO_ROW,
+    STATE,
+    ChecksumBlocks,
+    SumKind,
+    key_bucket,
+    key_id,
+    shuffle_bucket,
+)
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog, source_members
+from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
+
+_SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
+_OP = b'"op":"'
+_NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = (frozenset(operations) for operations in (b"cru", b"u", b"d"))
+_MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
+"""Keys, and bytes of events, after which the states are handed on."""
+
+
+class KafkaMessage(Protocol):
+    """A message as the client returns it."""
+
+    def key(self) -> bytes | None:
+        """Return its key."""
+
+    def value(self) -> bytes | None:
+        """Return its value."""
+
+    def __len__(self) -> int:
+        """Return the size of its value."""
+
+
+def after_slicer(prefix: bytes, table: TableId) -> Callable[[bytes], bytes | None]:
+    """Return a function that returns the text of the row after an event; empty for a delete, None for other texts.
+
+    A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
+
+    Args:
+        prefix: What values of the table's present structure begin with (``json_slices.value_prefix``).
+        table: The table.
+    """
+    new_row, old_row = prefix + b'{"before":null,"after":{', prefix + b'{"before":{'
+    no_row = prefix + b'{"before":null' + _NO_AFTER + _SOURCE
+    begin, start = len(new_row) - 1, len(prefix)
+    db, name = source_members(table)
+
+    def slice_after(value: bytes) -> bytes | None:
+        if value.startswith(new_row):
+            source, operations = value.find(_SOURCE, begin), _NEW_ROW_OPS
+            after = value[begin:source]
+        elif value.startswith(old_row):
+            source = value.find(_SOURCE, start)
+            if value.endswith(_NO_AFTER, start, source):
+                after, operations = b"", _NO_ROW_OPS
+            else:
+                row = value.find(_AFTER_ROW, start, source) + len(_AFTER_ROW) - 1
+                if row < len(_AFTER_ROW):
+                    return None
+                after, operations = value[row:source], _CHANGED_ROW_OPS
+        elif value.startswith(no_row):
+            source, after, operations = value.find(_SOURCE, start), b"", _NO_ROW_OPS
+        else:
+            return None
+        op = value.rfind(_OP)
+        if (
+            source < 0
+            or op < source
+            or value[op + 6] not in operations
+            or value.find(db, source) < 0
+            or value.find(name, source) < 0
+            or value[-1] != 125
+            or (after and after[-1] != 125)
+        ):
+            return None
+        return after
+
+    return slice_after
+
+
+class RecordChecksums:
+    """Fold the records of one table's topic, part by part.
+
+    Args:
+        number: The table's number.
+        keys: Takes the fields out of its keys.
+        slice_after: Takes the row out of its values (``after_slicer``).
+        partitions: Partitions of its topic.
+        buckets: Buckets of its keys.
+        blocks: Takes the states.
+        is_older: Says of a place in the binlog whether the table may have had another structure there, which records
+            without schemas do not say (``written_structures``); None where it has had one structure alone.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        keys: KeyTexts,
+        slice_after: Callable[[bytes], bytes | None],
+        partitions: int,
+        buckets: int,
+        blocks: ChecksumBlocks,
+        is_older: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._is_older = is_older
+        self._number, self._fields_of = number, keys.fields_of
+        self._slice_after = slice_after
+        self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
+        self._last: dict[bytes, bytes] = {}
+        self._unread: set[bytes] = set()
+        self._bytes = 0
+
+    def add(self, messages: Iterable[KafkaMessage], partition: int, end: int) -> None:
+        """Add records of one partition, in their order.
+
+        Args:
+            messages: The records.
+            partition: Their partition.
+            end: The offset after the last one; states of later calls are later ones.
+        """
+        last, slice_after, is_older, records = self._last, self._slice_after, self._is_older, 0
+        for message in messages:
+            key, value = message.key(), message.value()
+            if key is None:
+                self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
+                continue
+            if value is None:
+                last[key] = b""
+                continue
+            records += 1
+            self._bytes += len(value)
+            after = slice_after(value)
+            if is_older is not None and is_older(position_order(*place_in_binlog(value))):
+                # Its key, too, may be written as that of another row now.
+                self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
+            if after is None:
+                self._unread.add(key)
+            else:
+                last[key] = after
+        if records:
+            self._blocks.add(SumKind.RECORDS, self._number, number=records)
+        if len(last) >= _MAX_KEYS or self._bytes >= _MAX_BYTES:
+            self.flush(partition, end)
+
+    def flush(self, partition: int, end: int) -> None:
+        """Hand on the states of all keys; called at the end of each part.
+
+        Args:
+            partition: The partition of the records since the last call.
+            end: The offset after the last one.
+        """
+        blocks, number, buckets, partitions = self._blocks, self._number, self._buckets, self._partitions
+        states, count, pack, fields_of = blocks.states, blocks.shuffle_buckets, STATE.pack, self._fields_of
+        first = shuffle_bucket(number, 0, count)
+        for key in self._unread:
+            self._mark(key)
+        for key, after in self._last.items():
+            fields = fields_of(key)
+            if fields is None:
+                self._mark(key)
+                continue
+            bucket = key_bucket(fields, buckets)
+            if partitions > 1 and partition_of(key, partitions) != partition:
+                blocks.add(SumKind.UNJUDGED_BUCKET, number, bucket)
+            checksum = checksum_of(fields + after) if after else NO_ROW
+            states[(first + bucket) % count] += pack(number, key_id(fields), end, bucket, checksum)
+        self._last.clear()
+        self._unread.clear()
+        self._bytes = 0
+
+    def _mark(self, key: bytes) -> None:
+        """Let the records of a key be read; those of the whole table where the key may be another text of a row's."""
+        fields = self._fields_of(key)
+        if fields is None:
+            self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
+        else:
+            self._blocks.add(SumKind.UNJUDGED_BUCKET, self._number, key_bucket(fields, self._buckets))

@@ -1,0 +1,189 @@
+"""The first pass by checksums on real servers: clean tables need no more, and damage is found as without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kit.repairs import LOGGED, REPAIR, UNLOGGED, verdict
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.verify import checksum_reader
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
+
+ROWS = 3000
+PROPERTIES = {
+    "snapshot.chunk.rows": "1000",
+    "snapshot.lock.timeout.ms": "60000",
+    "topic.creation.default.partitions": "2",
+}
+BY_ROWS = VerifyRequest(checksums=False)
+
+
+@pytest.fixture(params=["true", "false"], ids=["schemas", "plain"])
+def pipeline(properties: dict[str, str], root: Any, database: str, request: pytest.FixtureRequest) -> Pipeline:
+    schemas = {"key.converter.schemas.enable": request.param, "value.converter.schemas.enable": request.param}
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.orders (id INT PRIMARY KEY, name VARCHAR(30), price DECIMAL(10,2), at DATETIME(3))",
+        f"CREATE TABLE `{database}`.encoded (k VARCHAR(20), n INT, j JSON, f FLOAT, PRIMARY KEY (k, n))",
+        f"CREATE TABLE `{database}`.log (line VARCHAR(20))",
+        f"INSERT INTO `{database}`.log VALUES ('a'), ('a')",
+    )
+    rows = [f"({i}, 'n{i} \\n\\t ä \U0001f600', {i}.5, '2020-01-01 00:00:00.{i % 1000:03}')" for i in range(ROWS)]
+    execute(root, f"INSERT INTO `{database}`.orders VALUES {','.join(rows)}")
+    rows = [f"('k{i}', {i}, '{{\"a\": {i}}}', {i}.25)" for i in range(50)]
+    execute(root, f"INSERT INTO `{database}`.encoded VALUES {','.join(rows)}", f"ANALYZE TABLE `{database}`.orders")
+    found = Pipeline(properties | PROPERTIES | schemas)
+    found.snapshot()
+    return found
+
+
+def change(root: Any, db: str) -> None:
+    execute(
+        root,
+        f"UPDATE `{db}`.orders SET name = 'changed' WHERE id < 500",
+        f"DELETE FROM `{db}`.orders WHERE id BETWEEN 600 AND 700",
+        f"INSERT INTO `{db}`.orders SELECT id + 9000, name, price, at FROM `{db}`.orders WHERE id < 50",
+        f"UPDATE `{db}`.encoded SET n = n + 1000, f = NULL WHERE n < 5",
+    )
+
+
+def described(result: VerifyResult) -> list[TableVerdict]:
+    """Return the verdicts without where and how they were found."""
+    verdicts = [replace(each, offset=None, by_checksums=False) for each in result.tables]
+    return [replace(each, examples=tuple(sorted(each.examples, key=str))) for each in verdicts]
+
+
+def lines_about_parts(pipeline: Pipeline) -> list[str]:
+    return [line for line in pipeline.lines if line.startswith("verification at")]
+
+
+def test_equal_tables_are_compared_by_checksums_alone(pipeline: Pipeline, root: Any, database: str) -> None:
+    change(root, database)
+    result = pipeline.verify()
+    assert result.clean, result
+    assert {v.table.rpartition(".")[2]: v.by_checksums for v in result.tables} == {
+        "orders": True,
+        "encoded": True,
+        "log": False,
+    }
+    assert len(lines_about_parts(pipeline)) == 1
+    assert described(pipeline.verify(BY_ROWS)) == described(result), "rows and records are counted alike"
+
+
+def produce(pipeline: Pipeline, *records: tuple[bytes, bytes | None, int]) -> None:
+    producer = Producer({"bootstrap.servers": pipeline.properties["kafka.bootstrap.servers"]})
+    for key, value, partition in records:
+        producer.produce(pipeline.table_topic("orders"), key=key, value=value, partition=partition)
+    assert producer.flush(10) == 0
+
+
+def damage_rows(root: Any, db: str) -> None:
+    execute(
+        root,
+        UNLOGGED,
+        f"INSERT INTO `{db}`.orders VALUES (50000, 'missing', 1, NULL)",
+        f"DELETE FROM `{db}`.orders WHERE id = 1000",
+        f"UPDATE `{db}`.orders SET price = 7 WHERE id IN (1, 1001)",
+        # The values of two rows change places.
+        f"UPDATE `{db}`.orders SET name = IF(id = 2001, 'n2002', 'n2001') WHERE id IN (2001, 2002)",
+        f"UPDATE `{db}`.encoded SET f = 0.5 WHERE n = 7",
+        LOGGED,
+    )
+
+
+def test_damage_is_found_as_by_a_comparison_of_all_rows(pipeline: Pipeline, root: Any, database: str) -> None:
+    change(root, database)
+    assert pipeline.verify().clean
+    damage_rows(root, database)
+    events = {json.loads(r.key).get("payload", json.loads(r.key))["id"]: r for r in pipeline.records("orders")[::-1]}
+    event, misplaced, doubled = events[1500], events[1501], events[1502]
+    assert event.value is not None
+    produce(
+        pipeline,
+        (events[1503].key or b"", None, events[1503].partition),
+        (misplaced.key or b"", misplaced.value, 1 - misplaced.partition),
+        (doubled.key or b"", doubled.value, doubled.partition),
+        (event.key or b"", b"\xff no json", event.partition),
+        (event.key or b"", event.value.replace(b'"table":"orders"', b'"table":"other"'), event.partition),
+    )
+    pipeline.lines.clear()
+    result = pipeline.verify()
+    assert verdict(result, "orders").findings == {
+        DifferenceKind.MISSING: 2,
+        DifferenceKind.GHOST: 1,
+        DifferenceKind.DIFFERING: 4,
+        DifferenceKind.WRONG_PARTITION: 1,
+        DifferenceKind.UNREADABLE: 1,
+    }
+    assert verdict(result, "encoded").findings == {DifferenceKind.DIFFERING: 1}
+    assert len(lines_about_parts(pipeline)) == 2, "a second round has compared rows"
+    assert described(pipeline.verify(BY_ROWS)) == described(result)
+
+
+def test_what_differs_is_repaired(pipeline: Pipeline, root: Any, database: str) -> None:
+    damage_rows(root, database)
+    result = pipeline.verify(REPAIR)
+    orders = verdict(result, "orders")
+    assert (
+        orders.findings
+        == orders.repaired
+        == {
+            DifferenceKind.MISSING: 1,
+            DifferenceKind.GHOST: 1,
+            DifferenceKind.DIFFERING: 4,
+        }
+    )
+    again = pipeline.verify()
+    assert again.clean and verdict(again, "orders").by_checksums and verdict(again, "encoded").by_checksums
+
+
+@pytest.mark.parametrize("form", ['{"id": 5}', '{"id":5,"id":5}'])
+def test_a_key_in_another_form_is_one_of_the_row(pipeline: Pipeline, root: Any, database: str, form: str) -> None:
+    execute(root, f"DELETE FROM `{database}`.orders WHERE id = 4")
+    pipeline.drain()
+    (*_, record) = [r for r in pipeline.records("orders") if r.key is not None and b'"id":5}' in r.key]
+    (deleted,) = [r for r in pipeline.records("orders") if r.value is not None and b'"op":"d"' in r.value]
+    assert record.key is not None and deleted.value is not None
+    key = record.key.replace(b'{"id":5}', form.encode())
+    produce(pipeline, (key, deleted.value.replace(b'"id":4', b'"id":5'), record.partition))
+    result = pipeline.verify()
+    assert verdict(result, "orders").findings == {DifferenceKind.MISSING: 1}
+    assert described(pipeline.verify(BY_ROWS)) == described(result)
+
+
+def test_a_table_that_changes_between_the_rounds_is_compared_as_a_whole(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage_rows(root, database)
+    read_messages, altered = checksum_reader.read_messages, list[None]()
+
+    def alter_first(*arguments: Any) -> Any:
+        yield from read_messages(*arguments)
+        if not altered:
+            altered.append(None)
+            statements: Sequence[str] = (
+                f"ALTER TABLE `{database}`.orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, price)",
+                f"UPDATE `{database}`.orders SET price = price + 1 WHERE id BETWEEN 2100 AND 2200",
+            )
+            later.extend(statements)
+
+    later: list[str] = []
+    monkeypatch.setattr(checksum_reader, "read_messages", alter_first)
+    log = pipeline.log
+
+    def log_and_alter(line: str) -> None:
+        log(line)
+        if line.startswith("checksums at"):
+            execute(root, *later)
+
+    monkeypatch.setattr(pipeline, "log", log_and_alter)
+    result = pipeline.verify()
+    assert later and described(pipeline.verify(BY_ROWS)) == described(result)
