@@ -29,6 +29,7 @@ POINTS = (
     "writer.after_commit",  # the commit is done, the next record is not
     "writer.done",  # this writer's last marker is committed
     "driver.before_outcome",  # all markers are committed, the outcome is not written
+    "failover.before_commit",  # the places of a batch on another server are found, nothing of them is written
     "snapshot.view_open",  # the consistent view stands, the lock is released
     "snapshot.chunk_read",  # a chunk's rows are read, none is produced
     "snapshot.after_chunk",  # a chunk and its marker are committed

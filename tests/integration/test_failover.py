@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
 from kit.records import compacted, payload
 from kit.replication import Pair, running_pair
 from kit.sql import execute, rows
@@ -18,8 +16,6 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 
@@ -54,34 +50,6 @@ def pipeline(pair: Pair, properties: dict[str, str]) -> Pipeline:
     insert(pair.primary.root, properties["database.include.list"], 10)
     made.drain()
     return made
-
-
-def insert(root: Any, db: str, *ids: int) -> None:
-    """Insert rows, a transaction each."""
-    execute(root, *(f"INSERT INTO `{db}`.t (id, v) VALUES ({i}, 'row {i}')" for i in ids))
-
-
-def follow(pipeline: Pipeline, pair: Pair) -> None:
-    """Let the stream's connection lead to the primary."""
-    pipeline.properties.update(pair.primary.server.properties())
-
-
-def committed(pipeline: Pipeline) -> BinlogOffset:
-    stored = pipeline.store.load()
-    assert stored is not None and stored.committed is not None
-    return stored.committed
-
-
-def assert_exact(pipeline: Pipeline, root: Any, db: str, table: str = "t") -> None:
-    """Compare the topic with the table, and each event with each other."""
-    records = pipeline.records(table)
-    have = {r["id"]: r for r in compacted(records).values() if r is not None}
-    names = [row[0] for row in rows(root, f"SHOW COLUMNS FROM `{db}`.`{table}`")]
-    wanted = {row[0]: dict(zip(names, row, strict=True)) for row in rows(root, f"SELECT * FROM `{db}`.`{table}`")}
-    assert {i: {n: row.get(n) for n in names} for i, row in have.items()} == wanted
-    events = [payload(r.value) for r in records if r.value]
-    ids = Counter((e["op"], e["before"] and e["before"]["id"], e["after"] and e["after"]["id"]) for e in events)
-    assert not [event for event, count in ids.items() if count > 1 and event[0] in "crd"]
 
 
 @pytest.mark.req("STRM-05", "FAULT-07", "SETUP-29")
@@ -123,24 +91,6 @@ def test_schema_changes_around_the_change_of_servers_are_followed(
     insert(after, database, 25)
     pipeline.drain()
     assert list(payload(pipeline.records("t")[-1].value)["after"]) == ["x", "id", "v"]
-
-
-def refused(pipeline: Pipeline) -> ServerChangedError:
-    """Return the error of a drain that is refused before anything is written."""
-    before = pipeline.store.load(), len(pipeline.records("t"))
-    with pytest.raises(ServerChangedError, match="cannot go on at the one that answers") as caught:
-        pipeline.drain()
-    assert (pipeline.store.load(), len(pipeline.records("t"))) == before
-    return caught.value
-
-
-def carry_out(error: ServerChangedError, pipeline: Pipeline) -> None:
-    """Do what a refusal advises: reset to the set that it names, then verify and repair."""
-    match = re.search(r"mysql_cdc_reset_offset with offset=(\S+), then trigger mysql_cdc_verify", error.remedy)
-    assert match is not None, error.remedy
-    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=match[1])
-    pipeline.verify(VerifyRequest(repair=RepairMode.YES))
-    assert pipeline.verify().equal
 
 
 @pytest.mark.req("SETUP-31")

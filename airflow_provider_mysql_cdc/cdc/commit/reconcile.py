@@ -199,6 +199,8 @@ def _other_plan_note(pending: BatchPlan, plan: BatchPlan) -> str:
     same_origin = (pending.owner, pending.created_ms) == (plan.owner, plan.created_ms)
     if same_origin and pending.same_work(replace(plan, end=pending.end)):
         return f"; it was ended earlier, before a schema that was refused, at {plan.end} instead of {pending.end}"
+    if plan.continued_from is not None and same_position(pending.start, plan.continued_from):
+        return f"; it was moved to {plan.start} of server {plan.start.server_uuid}"
     # Two runs planned at the same time, and a store without compare-and-swap kept the plan that the ledger refused.
     return "; the stored plan was another run's and was never started"
 

@@ -29,10 +29,10 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import start_file
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
-from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_records
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_batch_records, carried_records
 
 EXECUTED_WAIT_S = 5
 """Seconds for which a server may still be executing transactions that it has received."""
@@ -48,12 +48,16 @@ class _Search:
 
     Args:
         place: The position before the first transaction that the set lacks.
+        boundary: The same place as a reader comes to it: the beginning of a file, where it is the first one there.
+        next_gtid: That transaction's GTID; None at the end of the binlog.
         executed: The transactions before it.
         errant: Transactions that the set lacks, before the last one of the set.
         anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
     """
 
     place: BinlogOffset
+    boundary: BinlogOffset
+    next_gtid: str | None
     executed: GtidSet
     errant: GtidSet
     anonymous: str | None
@@ -93,22 +97,55 @@ def place_on_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> Bi
     if not is_other_server(conn, offset):
         return offset
     stored = _stored_gtids(conn, offset)
-    executed, purged = _server_sets(conn, stored)
-    if missing := stored.subtract(executed):
+    found = _find(cfg, conn, offset, stored, stored)
+    return with_fingerprint(conn, cfg.connection_settings(), replace(found.place, gtids=str(stored)))
+
+
+def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, reached: ResumePosition) -> ResumePosition:
+    """Return the position of a writer inside an unfinished batch in the binlog of the server that answers.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        start: The batch's start.
+        reached: The writer's position in the binlog of the former server.
+
+    Raises:
+        ServerChangedError: The position cannot be told, or the transaction in which it lies is not the next one here.
+        SourceError: The server refuses a query, or cannot be reached.
+    """
+    stored, reached_gtids = _stored_gtids(conn, start), _stored_gtids(conn, reached.offset)
+    found = _find(cfg, conn, start, reached_gtids, stored)
+    if not reached.is_boundary and (reached.gtid is None or reached.gtid != found.next_gtid):
+        raise _partly_committed_error(conn, start, stored, reached, found)
+    boundary = found.place if reached_gtids == stored else found.boundary
+    return replace(reached, offset=replace(boundary, gtids=str(reached_gtids), origin=None))
+
+
+def _find(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, wanted: GtidSet, stored: GtidSet) -> _Search:
+    """Return the place of a GTID set in the server's binlog, which holds all that the set of an offset lacks."""
+    executed, purged = _server_sets(conn, wanted)
+    if missing := wanted.subtract(executed):
         raise _missing_error(conn, offset, stored, missing)
     if lost := purged.subtract(stored):
         raise _purged_error(conn, offset, stored, lost)
-    found = _search(cfg, conn, stored, purged)
+    found = _search(cfg, conn, wanted, purged)
     if found.anonymous is not None:
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
     if found.errant:
         raise _errant_error(conn, offset, stored, found)
-    if unlogged := stored.subtract(found.executed):
+    if unlogged := wanted.subtract(found.executed):
         raise _no_gtids_error(conn, offset, f"its binlog does not contain {_shown(unlogged)}, which it has executed")
-    return with_fingerprint(conn, cfg.connection_settings(), replace(found.place, gtids=str(stored)))
+    return found
 
 
-def carried_history(cfg: ConnectorConfig, offset: BinlogOffset, place: BinlogOffset, epoch: int) -> list[SideRecord]:
+def carried_history(
+    cfg: ConnectorConfig,
+    offset: BinlogOffset,
+    place: BinlogOffset,
+    epoch: int,
+    reached: tuple[ResumePosition, ResumePosition] | None = None,
+) -> list[SideRecord]:
     """Return the records that give the schema history the structures at an offset also at its place on another server.
 
     Args:
@@ -116,12 +153,17 @@ def carried_history(cfg: ConnectorConfig, offset: BinlogOffset, place: BinlogOff
         offset: The offset.
         place: Its place in the binlog of the server that answers.
         epoch: Epoch of the batch that begins there.
+        reached: How far writer 0 has committed the batch, on the former server and here: the records of its statements
+            are copied too, because it does not write them again.
 
     Raises:
         SchemaError: A record of the history is damaged, or is another connector's.
         SinkError: Kafka cannot be read.
     """
-    records = carried_records(read_history(cfg), cfg.topic_prefix, offset, place, epoch)
+    history = list(read_history(cfg))
+    records = carried_records(history, cfg.topic_prefix, offset, place, epoch)
+    if reached is not None:
+        records += carried_batch_records(history, offset, place, *reached, epoch)
     return [SideRecord(cfg.history_topic, None, record.to_bytes()) for record in records]
 
 
@@ -163,7 +205,8 @@ def _search(cfg: ConnectorConfig, conn: Any, stored: GtidSet, purged: GtidSet) -
     previous = previous.union(purged)
     executed, errant, passed = GtidTracker(str(previous)), GtidTracker(""), GtidTracker(str(previous))
     place: BinlogOffset | None = None
-    before_place, anonymous = previous, None
+    boundary: BinlogOffset | None = None
+    before_place, anonymous, next_gtid, last_file = previous, None, None, ""
     stream = open_stream(cfg.connection_settings(), end.with_position(file, FILE_START), server_id=cfg.server_id(0))
     try:
         for event in stream.events(end, unused=no_rows):
@@ -179,14 +222,18 @@ def _search(cfg: ConnectorConfig, conn: Any, stored: GtidSet, purged: GtidSet) -
             else:
                 if place is None:
                     place, before_place = end.with_position(event.file, event.start_pos), executed.gtid_set()
+                    boundary = place if last_file == event.file else place.with_position(event.file, FILE_START)
+                    next_gtid = gtid
                 if passed.gtid_set() == stored:
                     break
                 errant.add(gtid)
+            last_file = event.file
     finally:
         stream.close()
-    if place is None:
+    if place is None or boundary is None:
         place, before_place = end, executed.gtid_set()
-    return _Search(place, before_place, errant.gtid_set(), anonymous)
+        boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
+    return _Search(place, boundary, next_gtid, before_place, errant.gtid_set(), anonymous)
 
 
 def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedError:
@@ -231,6 +278,19 @@ def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Sear
         f"the first one is at {found.place}",
         "let database.hostname lead to a server without them; or leave them out: "
         + _reset_remedy(stored.union(found.errant)),
+    )
+
+
+def _partly_committed_error(
+    conn: Any, offset: BinlogOffset, stored: GtidSet, reached: ResumePosition, found: _Search
+) -> ServerChangedError:
+    return _error(
+        conn,
+        offset,
+        f"transaction {reached.gtid or 'at ' + str(reached.offset)} is committed in part, and the transaction at that "
+        f"place in its binlog is {found.next_gtid or 'not there yet'}",
+        "let database.hostname lead to the former server until the batch is complete; or give the batch up, whose "
+        "committed records may come a second time: " + _reset_remedy(stored),
     )
 
 

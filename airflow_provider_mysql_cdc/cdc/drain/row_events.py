@@ -87,7 +87,7 @@ class RowEventHandler:
         if self.xa.open:
             return
         position, buf, body, end = self.position, event.buf, event.body, event.end
-        position.events += 1
+        position.add_row_event(event)
         operation = c.ROW_EVENT_KINDS[event.type]
         route = self.routes.by_id.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
         header = None if route is None else route.headers.get(event.type)

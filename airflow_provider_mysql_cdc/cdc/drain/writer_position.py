@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
+
+_HEADER_AND_CHECKSUM = 23
 
 
 @dataclass(slots=True)
@@ -20,6 +24,7 @@ class WriterPosition:
         query: The statement that caused the rows, when the server logs it.
         begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
         statements: QUERY events seen in the transaction.
+        row_bytes: Sum of the lengths of its row events' bodies.
         last_transaction: Server id and GTID of the last transaction whose GTID event was read.
         resume: The position up to which an earlier attempt committed the batch; None once the writer is past it.
         file: Binlog file of the last transaction boundary passed.
@@ -34,6 +39,7 @@ class WriterPosition:
     query: str | None = None
     begun: bool = False
     statements: int = 0
+    row_bytes: int = 0
     last_transaction: tuple[int, str | None] = (0, None)
     resume: ResumePosition | None = None
     file: str = field(init=False)
@@ -55,8 +61,45 @@ class WriterPosition:
 
     def begin_transaction(self) -> None:
         """Reset the counts at a transaction's first event."""
-        self.events = self.statements = 0
+        self.events = self.statements = self.row_bytes = 0
         self.query = None
+
+    def add_row_event(self, event: Event) -> None:
+        """Count a row event of the transaction.
+
+        Args:
+            event: The event.
+
+        Raises:
+            ServerChangedError: The row events that an earlier attempt has committed were others.
+        """
+        self.events += 1
+        # A row event that nobody reads may be held only in part; one of a compressed transaction has no position.
+        self.row_bytes += (
+            event.end - event.body if event.inner else event.end_pos - event.start_pos - _HEADER_AND_CHECKSUM
+        )
+        resume = self.resume
+        if resume is not None and self.events == resume.events and resume.gtid is not None:
+            self._require_same_rows(resume)
+
+    def _require_same_rows(self, resume: ResumePosition) -> None:
+        """Refuse a transaction whose row events are not those of which an earlier attempt has committed some."""
+        read = self.last_transaction[1], self.row_bytes
+        if compare_offsets(self.boundary, resume.offset) == 0 and read != (resume.gtid, resume.row_bytes):
+            raise self._other_rows_error(
+                f"{resume.events} row events of {resume.gtid} had {resume.row_bytes} bytes, "
+                f"and those of {read[0]} here have {read[1]}"
+            )
+
+    def _other_rows_error(self, why: str) -> ServerChangedError:
+        return ServerChangedError(
+            "a transaction that is committed in part has other row events on this server",
+            where=str(self.boundary),
+            why=f"{why}: servers with other values of binlog_row_event_max_size or binlog_row_image divide rows "
+            "differently, so it cannot be told which of them are committed",
+            remedy="trigger mysql_cdc_reset_offset with offset=stored, which gives the batch up, and "
+            "mysql_cdc_drain; records of the batch that are committed already are written a second time",
+        )
 
     def move_to(self, file: str, pos: int) -> None:
         """Move to another transaction boundary, and reset the counts.
@@ -64,9 +107,15 @@ class WriterPosition:
         Args:
             file: Binlog file.
             pos: Position after a transaction, or at the beginning of a file.
+
+        Raises:
+            ServerChangedError: The transaction that ends has fewer row events than an earlier attempt has committed.
         """
+        resume = self.resume
+        if resume is not None and self.events < resume.events and compare_offsets(self.boundary, resume.offset) == 0:
+            raise self._other_rows_error(f"it has {self.events} row events, and {resume.events} are committed")
         self.file, self.pos, self._boundary = file, pos, None
-        self.events = self.statements = 0
+        self.events = self.statements = self.row_bytes = 0
         self.query = None
 
     def reached(self, gtids: str | None) -> ResumePosition:
@@ -76,7 +125,10 @@ class WriterPosition:
             gtids: GTID set executed up to the boundary.
         """
         boundary = self.boundary
-        return ResumePosition(boundary.with_position(boundary.file, boundary.pos, gtids), self.events, self.statements)
+        offset = boundary.with_position(boundary.file, boundary.pos, gtids)
+        if not self.events and not self.statements:
+            return ResumePosition(offset)
+        return ResumePosition(offset, self.events, self.statements, self.last_transaction[1], self.row_bytes)
 
     def is_before_resume(self) -> bool:
         """Return whether an earlier attempt committed more than was read so far; nothing may be committed then."""

@@ -192,8 +192,16 @@ class JobLedger:
         Args:
             plan: The plan; nothing of it is committed yet.
         """
+        self.commit(self.plan_records(plan))
+
+    def plan_records(self, plan: BatchPlan) -> list[SideRecord]:
+        """Return the records of a plan that replaces the one in force, to be committed together with others.
+
+        Args:
+            plan: The plan.
+        """
         records = plan_records(replace(plan, prefix=self._cfg[F.TOPIC_PREFIX]))
-        self.commit([SideRecord(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()])
+        return [SideRecord(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()]
 
     def reserve_writers(self, count: int, ledger: LedgerState) -> None:
         """Record that writers 0 to count - 1 may start, before they do, so that the next attempt fences them.

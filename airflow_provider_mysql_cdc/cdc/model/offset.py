@@ -184,15 +184,25 @@ class ResumePosition:
             MySQL cuts a statement's rows into events of about 8 KB, so an event is small and never split.
         statements: QUERY events of that transaction which are passed as well: its BEGIN, and the structure of an atomic
             CREATE TABLE ... SELECT (MySQL 8.0.21 and later), which stands in the same transaction as its rows.
+        gtid: That transaction's GTID; None at a boundary, and when it is not known.
+        row_bytes: Sum of the lengths of these row events' bodies, by which they are known again on another server.
     """
 
     offset: BinlogOffset
     events: int = 0
     statements: int = 0
+    gtid: str | None = None
+    row_bytes: int = 0
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether nothing of the transaction after the boundary is passed."""
+        return not self.events and not self.statements
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {**self.offset.to_json(), "event": self.events, "statement": self.statements, "row": 0}
+        data = {**self.offset.to_json(), "event": self.events, "statement": self.statements, "row": 0}
+        return data if self.gtid is None else {**data, "gtid": self.gtid, "row_bytes": self.row_bytes}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> ResumePosition:
@@ -203,4 +213,8 @@ class ResumePosition:
         """
         record = as_members(data)
         events = record.integer("event", 0)
-        return cls(BinlogOffset.from_json(record), events, record.integer("statement", 2 if events else 0))
+        statements = record.integer("statement", 2 if events else 0)
+        gtid, row_bytes = record.value("gtid", None), record.integer("row_bytes", 0)
+        if gtid is not None and not (isinstance(gtid, str) and _is_gtid_set(gtid)):
+            raise record.member_error("gtid", "a GTID")
+        return cls(BinlogOffset.from_json(record), events, statements, gtid, row_bytes)

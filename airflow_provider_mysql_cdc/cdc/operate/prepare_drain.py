@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_posit
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
+from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere, move_batch
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
@@ -113,6 +114,10 @@ def prepare_drain(
         return None
     if pending is not None:
         require_own_history(cfg, sample=True)
+        if belongs_elsewhere(cfg, pending):
+            move_batch(cfg, owner, with_topics(cfg, pending, ledger), ledger, log)
+            result, ledger = reconcile_store(cfg, store, log, owner)
+            state, pending = result.state, result.state.pending or pending
         require_plan_binlog(cfg, pending, ledger)
         log(f"batch {pending.epoch} was interrupted; continuing from its markers")
         return store_and_prepare(

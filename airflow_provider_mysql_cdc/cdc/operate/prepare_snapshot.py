@@ -175,9 +175,12 @@ def _set_aside_purged(
     """Discard a batch that no drain can finish because its binlog was purged; refuse when one can."""
     try:
         with connect(cfg.connection_settings()) as conn:
-            check_available(conn, cfg.connection_settings(), pending.start)
-            check_available(conn, cfg.connection_settings(), pending.end)
+            if place_on_server(cfg, conn, pending.start) is pending.start:
+                check_available(conn, cfg.connection_settings(), pending.start)
+                check_available(conn, cfg.connection_settings(), pending.end)
     except BinlogPurgedError as error:
+        if error.can_retry:
+            raise
         log(f"batch {pending.epoch} can never be finished and is discarded: {error.message()}")
         reset_offset(cfg, store, owner, log)
         result, ledger = reconcile_store(cfg, store, log, owner)

@@ -22,7 +22,6 @@ from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import undrained_start
@@ -123,14 +122,14 @@ def capturing_only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConf
 
 def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
     """Return why no drain can continue from the stored offset or finish the pending batch; empty when one can."""
-    required_offsets: tuple[BinlogOffset, ...] = ()
-    if state.pending is not None:
-        required_offsets = (state.pending.start, state.pending.end)
+    settings, pending = cfg.connection_settings(), state.pending
     try:
         if state.committed is not None:
-            required_offsets = (place_on_server(cfg, conn, state.committed), *required_offsets)
-        for offset in required_offsets:
-            check_available(conn, cfg.connection_settings(), offset)
+            check_available(conn, settings, place_on_server(cfg, conn, state.committed))
+        # An unfinished batch of another server is moved by the drain.
+        if pending is not None and place_on_server(cfg, conn, pending.start) is pending.start:
+            check_available(conn, settings, pending.start)
+            check_available(conn, settings, pending.end)
     except BinlogPurgedError as error:
         if error.can_retry:
             raise

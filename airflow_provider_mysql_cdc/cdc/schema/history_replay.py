@@ -9,7 +9,7 @@ from enum import Enum
 from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate
 from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, SchemaState, UnparsedTable
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
 
@@ -167,6 +167,39 @@ def carried_records(
         first = HistoryRecord(prefix, until, epoch, 0, "", _SET_SERVER_DEFAULTS, snapshot=True)
         selected_records.insert(0, first)
     return [record.carried_to(to, epoch) for record in selected_records]
+
+
+def carried_batch_records(
+    records: Iterable[HistoryRecord],
+    start: BinlogOffset,
+    new_start: BinlogOffset,
+    reached: ResumePosition,
+    new_reached: ResumePosition,
+    epoch: int,
+) -> list[HistoryRecord]:
+    """Return copies of the records that an unfinished batch has committed, as records behind its start elsewhere.
+
+    Where exactly they stand does not matter: no later offset lies between them, because the writer is behind them.
+
+    Args:
+        records: The history in the order of its topic.
+        start: The batch's start.
+        new_start: The same place in the binlog of another server.
+        reached: How far the writer of the records has committed the batch.
+        new_reached: The same place in the binlog of the other server.
+        epoch: The batch's epoch.
+    """
+    copies: list[HistoryRecord] = []
+    boundary = new_reached.offset
+    inside = boundary.with_position(boundary.file, boundary.pos + 1)
+    for record in records:
+        position = record.position
+        if record.epoch != epoch or record.snapshot or record.carried_from or not comparable(position, start):
+            continue
+        if compare_offsets(position, start) > 0:
+            is_inside = compare_offsets(position, reached.offset) > 0 or compare_offsets(boundary, new_start) <= 0
+            copies.append(record.carried_to(inside if is_inside else boundary, epoch))
+    return copies
 
 
 def replay(

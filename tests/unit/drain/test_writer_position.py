@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 # B begins a transaction, D is the structure of a CREATE TABLE ... SELECT, R a row event, E the end.
 STEPS = "BDRRREBRREBEBDRE"
+GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:8"
+BEFORE = BinlogOffset("b.000001", 100, None, "s")
 
 
 def walk(resume: ResumePosition | None) -> list[tuple[ResumePosition, bool, bool]]:
@@ -42,3 +48,44 @@ def test_a_marker_without_statements_after_rows_is_after_begin_and_create() -> N
     assert [done for _, done, _ in walk(ResumePosition.from_json(old))][:6] == [True, True, True, True, False, False]
     second = old | {"pos": 105, "event": 1}
     assert [done for _, done, _ in walk(ResumePosition.from_json(second))] == [i < 8 for i in range(len(STEPS))]
+
+
+def _row_event(size: int, *, inner: bool = False) -> Event:
+    """Return a row event; one of a compressed transaction has the positions of the outer one."""
+    return Event(30, 0, 1, 0, "b.000001", 100, 999 if inner else 100 + size + 23, b"x" * 5, 0, size, inner)
+
+
+def _resumed(resume: ResumePosition, gtid: str = GTID) -> WriterPosition:
+    position = WriterPosition(resume.offset, last_transaction=(1, gtid), resume=resume)
+    position.begin_transaction()
+    return position
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_committed_row_events_are_known_again_by_their_bytes(inner: bool) -> None:
+    resume = ResumePosition(BEFORE, 2, 1, GTID, 300)
+    same = _resumed(resume)
+    for size in (100, 200, 50):
+        same.add_row_event(_row_event(size, inner=inner))
+    assert same.reached(None).row_bytes == 350 and same.reached(None).gtid == GTID
+    for sizes, gtid in (((100, 201), GTID), ((100, 200), GTID[:-1] + "9")):
+        other = _resumed(resume, gtid)
+        other.add_row_event(_row_event(sizes[0], inner=inner))
+        with pytest.raises(ServerChangedError, match="other row events on this server"):
+            other.add_row_event(_row_event(sizes[1], inner=inner))
+
+
+def test_a_transaction_that_ends_before_the_committed_row_events_is_refused() -> None:
+    other = _resumed(ResumePosition(BEFORE, 2, 1, GTID, 300))
+    other.add_row_event(_row_event(300))
+    with pytest.raises(ServerChangedError, match="it has 1 row events, and 2 are committed"):
+        other.move_to("b.000001", 900)
+    first = WriterPosition(BEFORE, resume=ResumePosition(replace(BEFORE, pos=900), 2, 1, GTID, 300))
+    first.move_to("b.000001", 900)
+    assert first.row_bytes == 0 and first.is_before_resume()
+
+
+def test_a_marker_of_an_older_version_is_continued_on_its_server() -> None:
+    position = _resumed(ResumePosition(BEFORE, 1, 1))
+    position.add_row_event(_row_event(77))
+    assert position.rows_committed()

@@ -27,7 +27,7 @@ PREPARED = PreparedXa(XID, START.file, 300, 400)
 def event(kind: int, pos: int, file: str = START.file, **more: Any) -> Any:
     given = {"buf": b"\0", "body": 0, "server_id": 1, **more}
     given = {"buf": b"", "body": 0, "end": 0, **given}
-    return SimpleNamespace(type=kind, file=file, start_pos=pos - 9, end_pos=pos, **given)
+    return SimpleNamespace(type=kind, file=file, inner=False, start_pos=pos - 9, end_pos=pos, **given)
 
 
 def gtid(pos: int, file: str = START.file) -> Any:

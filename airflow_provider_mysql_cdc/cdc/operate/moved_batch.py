@@ -1,0 +1,115 @@
+"""Move an unfinished batch to another server, before any writer of it starts there.
+
+A batch is planned by file and position, and its writers have committed up to different places of the former server's
+binlog. Each of these places is found in the binlog of the server that answers, by its GTID set (``drain.failover``).
+Plan, markers and the copy of the schema history come into the ledger in one transaction, after every earlier writer is
+fenced: from then on the batch is one of the new server, and its writers resume as after any other failure.
+
+The end is that of the writers that have completed the batch; where none has, the end of the server's binlog, because
+what the former server logged before the planned end may not have come here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.failover import (
+    carried_history,
+    change_line,
+    is_other_server,
+    place_on_server,
+    position_on_server,
+)
+from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition, compare_offsets
+
+
+def belongs_elsewhere(cfg: ConnectorConfig, plan: BatchPlan) -> bool:
+    """Return whether a batch was planned on another server than the one that answers.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch's plan.
+
+    Raises:
+        SourceError: The server cannot be reached.
+    """
+    with connect(cfg.connection_settings()) as conn:
+        return is_other_server(conn, plan.start)
+
+
+def move_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, ledger: LedgerState | None, log: Log) -> None:
+    """Put an unfinished batch in force at its place in the binlog of the server that answers.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        plan: The batch, with its topics.
+        ledger: The ledger.
+        log: Receives one line of text.
+
+    Raises:
+        ServerChangedError: It cannot be continued there; nothing is written.
+        RunInProgressError: Another run is in progress.
+        OffsetConflictError: The ledger holds another plan.
+    """
+    settings = cfg.connection_settings()
+    with connect(settings) as conn:
+        _moved(cfg, conn, plan, _markers(plan, ledger))  # refused before anything is fenced
+        with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
+            begun = job.begin(replace(plan, owner=owner))
+            plan = begun.plan_in_force()
+            markers = _markers(plan, begun)
+            moved_plan, moved_markers = _moved(cfg, conn, plan, markers)
+            first, moved_first = markers.get(0), moved_markers.get(0)
+            reached = None if first is None or moved_first is None else (first.reached, moved_first.reached)
+            history = carried_history(cfg, plan.start, moved_plan.start, plan.epoch, reached)
+            marker_records = [marker.record(cfg.ledger_topic) for marker in moved_markers.values()]
+            lock.require()
+            fault_point("failover.before_commit")
+            job.commit([*history, *job.plan_records(moved_plan), *marker_records])
+    log(change_line(plan.start, moved_plan.start, settings.address()))
+    log(
+        f"batch {plan.epoch}, of which {len(markers)} of {plan.writers} writer(s) have committed a part, is moved there"
+    )
+
+
+def _markers(plan: BatchPlan, ledger: LedgerState | None) -> dict[int, Marker]:
+    found = {} if ledger is None else ledger.markers
+    return {writer: marker for writer, marker in found.items() if marker.epoch == plan.epoch}
+
+
+def _moved(
+    cfg: ConnectorConfig, conn: Any, plan: BatchPlan, markers: dict[int, Marker]
+) -> tuple[BatchPlan, dict[int, Marker]]:
+    """Return the plan and the markers as they are in the binlog of the server that answers."""
+    start = place_on_server(cfg, conn, plan.start)
+    places: dict[ResumePosition, ResumePosition] = {}
+    for marker in markers.values():
+        if marker.reached not in places:
+            places[marker.reached] = position_on_server(cfg, conn, plan.start, marker.reached)
+    done = [places[marker.reached].offset for marker in markers.values() if marker.done]
+    end = with_fingerprint(conn, cfg.connection_settings(), done[0] if done else current_offset(conn))
+    if compare_offsets(end, start) < 0:
+        end = start
+    moved = {
+        writer: replace(
+            marker,
+            start=start,
+            end=end,
+            reached=ResumePosition(replace(end, origin=None)) if marker.done else places[marker.reached],
+            prepared=(),
+        )
+        for writer, marker in markers.items()
+    }
+    return replace(plan, start=start, end=end, prepared=(), continued_from=plan.continued_from or plan.start), moved
