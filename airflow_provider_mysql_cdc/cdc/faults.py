@@ -28,6 +28,8 @@ POINTS = (
     "writer.before_commit",  # records and marker are produced, the commit has not been asked for
     "writer.after_commit",  # the commit is done, the next record is not
     "writer.done",  # this writer's last marker is committed
+    "description.before_commit",  # a full description is produced, the commit has not been asked for
+    "description.after_commit",  # it is committed, the driver has not gone on
     "driver.before_outcome",  # all markers are committed, the outcome is not written
     "failover.before_commit",  # the places of a batch on another server are found, nothing of them is written
     "snapshot.view_open",  # the consistent view stands, the lock is released

@@ -392,6 +392,18 @@ STORE_ONLY_CAPTURED_DATABASES_DDL = _flag(
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )
+HISTORY_DESCRIPTION_STATEMENTS: Field[int] = Field(
+    "schema.history.description.statements",
+    parse_value.integer(0, parse_value.INT32_MAX),
+    250,
+    "After this many statements, a drain writes a full description of all structures into the schema history, so that "
+    "the next start reads only the statements after it; 0 for never. Where the structures have more than ten times as "
+    "many tables, it waits for a tenth as many statements as there are tables.",
+    Group.HISTORY,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
+    set_by=SetBy.RUN,
+)
 INCLUDE_SCHEMA_COMMENTS = _flag(
     "include.schema.comments",
     False,

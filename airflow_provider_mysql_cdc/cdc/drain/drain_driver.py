@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
+from airflow_provider_mysql_cdc.cdc.drain.history_description import describe_if_due
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_skipped_tables, check_structures
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
@@ -239,6 +240,7 @@ def _run_batch(
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
     check_structures(cfg, job, batch.plan, job.latest(), log)
+    describe_if_due(cfg, job, batch.plan, totals, log)
     return BatchResult(batch.plan, totals, refusal)
 
 

@@ -160,7 +160,7 @@ def carried_history(
         SchemaError: A record of the history is damaged, or is another connector's.
         SinkError: Kafka cannot be read.
     """
-    history = list(read_history(cfg))
+    history = list(read_history(cfg, bases=(offset,)))
     records = carried_records(history, cfg.topic_prefix, offset, place, epoch)
     if reached is not None:
         records += carried_batch_records(history, offset, place, *reached, epoch)

@@ -93,7 +93,8 @@ class ScanValidity:
         Args:
             record: The record.
         """
-        if (record.snapshot or record.carried_from) and not record.starts_description:
+        is_part = record.snapshot or record.carried_from
+        if record.continues_history or (is_part and not record.starts_description):
             return
         affected_scans = [
             scan

@@ -150,7 +150,12 @@ class WindowDriver:
         # Scans that continue are checked against the whole history; if all of them begin, the job's cache is enough.
         stored_history = None if validity.scans else self.job.history_cache
         schema_state = load_schema_state(
-            self.cfg, until=start, epoch=last_plan.epoch + 1, on_record=validity.check_record, cache=stored_history
+            self.cfg,
+            until=start,
+            epoch=last_plan.epoch + 1,
+            on_record=validity.check_record,
+            since=[scan.start_offset for scan in validity.scans if scan.start_offset is not None],
+            cache=stored_history,
         )
         barrier = TaskBarrier(self._task_count(), BARRIER_TIMEOUT_S)
 

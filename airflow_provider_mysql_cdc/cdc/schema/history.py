@@ -7,7 +7,9 @@ different effects in different sessions. Source: SCH-01 to SCH-06.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from confluent_kafka.admin import AdminClient
 
@@ -16,8 +18,10 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
+from airflow_provider_mysql_cdc.cdc.schema.full_description import complete_descriptions, starts_complete_description
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
 from airflow_provider_mysql_cdc.cdc.schema.history_owner import (
+    begins_with_description,
     require_first_among_open,
     require_own_record,
     require_own_records,
@@ -25,8 +29,9 @@ from airflow_provider_mysql_cdc.cdc.schema.history_owner import (
 from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, require_settings
+from airflow_provider_mysql_cdc.cdc.sink.topic_tail import read_from_last
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
     end_offsets,
@@ -39,7 +44,7 @@ def covers_offset(records: Iterable[HistoryRecord], offset: BinlogOffset) -> boo
     """Return whether a history has the structures at an offset within the drained range.
 
     A full description after the offset may have been written because the stream skipped something; the statements
-    before it are then not known.
+    before it are then not known. One that a drain wrote after many statements continues the history before it.
 
     Args:
         records: The history in the order of its topic.
@@ -50,7 +55,8 @@ def covers_offset(records: Iterable[HistoryRecord], offset: BinlogOffset) -> boo
         if record.starts_description:
             has_description = True
             if comparable(record.position, offset):
-                covered = compare_offsets(record.position, offset) <= 0
+                is_before = compare_offsets(record.position, offset) <= 0
+                covered = is_before or (covered and record.continues_history)
     return covered or not has_description
 
 
@@ -64,6 +70,11 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
         SchemaError: The topic is missing, has more partitions (SCH-05), or its first records were deleted.
         SinkError: The topic would lose records with its settings (SCH-06).
     """
+    return _require_history(cfg)[0]
+
+
+def _require_history(cfg: ConnectorConfig) -> tuple[TopicInfo, bool]:
+    """Check the history topic; return it, and whether earlier records were deleted (``history trim``)."""
     topic = cfg.history_topic
     admin = make_admin(cfg.kafka_settings())
     info = existing_topics(admin, [topic]).get(topic)
@@ -72,13 +83,14 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
     if info.partitions != 1:
         raise _partition_count_error(topic, info.partitions)
     require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
-    _require_first_records(cfg, admin)
-    return info
+    return info, _require_first_records(cfg, admin, info)
 
 
-def _require_first_records(cfg: ConnectorConfig, admin: AdminClient) -> None:
+def _require_first_records(cfg: ConnectorConfig, admin: AdminClient, info: TopicInfo) -> bool:
+    """Check that nothing is missing at the beginning; return whether records before a description were deleted."""
     topic = cfg.history_topic
-    if first := first_offsets(admin, topic, [0])[0]:
+    first = first_offsets(admin, topic, [0])[0]
+    if first and not begins_with_description(cfg, first, info):
         raise SchemaError(
             "the first records of the schema history were deleted",
             where=f"topic {topic}, which now begins with offset {first}",
@@ -86,6 +98,7 @@ def _require_first_records(cfg: ConnectorConfig, admin: AdminClient) -> None:
             remedy=f"{REBUILD_REMEDY}; before the first snapshot, set {F.HISTORY_KAFKA_TOPIC.name} to a new name "
             "instead",
         )
+    return first > 0
 
 
 def _partition_count_error(topic: str, partitions: int) -> SchemaError:
@@ -111,30 +124,62 @@ def history_end(cfg: ConnectorConfig) -> TopicEnd:
     return TopicEnd(None, 0) if info is None else TopicEnd(info.id, end_offsets(admin, topic, [0])[0][1])
 
 
-def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord]:
+def read_history(cfg: ConnectorConfig, first: int = 0, bases: Sequence[BinlogOffset] = ()) -> Iterator[HistoryRecord]:
     """Yield the committed records of the history topic in order.
 
     Args:
         cfg: The connector's configuration.
         first: Offset of the first record to read.
+        bases: If these are given, and ``first`` is not, the records before the last full description that is at or
+            before each of them are omitted: no replay to one of them, or to a later offset, depends on those. Such a
+            description of the first of them must exist if records of the topic were deleted.
 
     Raises:
-        SchemaError: The topic does not exist, has more than one partition (SCH-05), or a record is damaged or another
-            program's (TOPIC-08).
+        SchemaError: The topic does not exist, has more than one partition (SCH-05), a record is damaged or another
+            program's (TOPIC-08), or the records that describe ``bases`` were deleted.
         SinkError: Kafka cannot be read.
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
     admin = make_admin(settings)
-    info = require_history(cfg)
-    for record in read_topic_committed(settings, topic, admin=admin, since={0: first}, topic_info=info):
-        try:
-            history_record = HistoryRecord.from_bytes(record.value or b"", f"topic {topic}, offset {record.offset}")
-        except SchemaError:
-            require_own_record(cfg, record)
-            raise
-        if history_record.prefix != cfg.topic_prefix:
-            require_own_record(cfg, record)
-        yield history_record
+    info, is_trimmed = _require_history(cfg)
+    if first or not bases:
+        records = read_topic_committed(settings, topic, admin=admin, since={0: first}, topic_info=info)
+    else:
+        is_start = partial(starts_complete_description, bases=bases, prefix=cfg.topic_prefix)
+        records = read_from_last(settings, topic, admin, info, is_start)
+    is_first = is_trimmed and not first
+    is_described = not (is_first and bases)
+    for record in complete_descriptions(_own_record(cfg, each) for each in records):
+        is_described = is_described or record.is_base_for(bases[0])
+        if is_first and record.part is not None:  # what it continues is not in the topic
+            yield replace(record, part=replace(record.part, records=0))
+        else:
+            yield record
+        is_first = False
+    if not is_described:
+        raise _trimmed_error(cfg, bases[0])
+
+
+def _trimmed_error(cfg: ConnectorConfig, offset: BinlogOffset) -> SchemaError:
+    return SchemaError(
+        "the schema history does not have the structures at this position any more",
+        where=f"topic {cfg.history_topic}, {offset}",
+        why="the records before its first full description were deleted (mysql-cdc history trim), and that "
+        "description is of a later position or of another server",
+        remedy=REBUILD_REMEDY,
+    )
+
+
+def _own_record(cfg: ConnectorConfig, record: TopicRecord) -> HistoryRecord:
+    try:
+        where = f"topic {cfg.history_topic}, offset {record.offset}"
+        history_record = HistoryRecord.from_bytes(record.value or b"", where)
+    except SchemaError:
+        require_own_record(cfg, record)
+        raise
+    if history_record.prefix != cfg.topic_prefix:
+        require_own_record(cfg, record)
+    return history_record
 
 
 def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
@@ -158,7 +203,7 @@ def require_own_history(cfg: ConnectorConfig, *, sample: bool = False) -> None:
     if info.partitions != 1 and not recreated:
         raise _partition_count_error(topic, info.partitions)
     if not recreated:
-        _require_first_records(cfg, admin)
+        _require_first_records(cfg, admin, info)
 
 
 def require_first_in_history(cfg: ConnectorConfig) -> None:
@@ -209,6 +254,7 @@ def load_schema_state(
     until: BinlogOffset,
     epoch: int,
     on_record: Callable[[HistoryRecord], None] = lambda record: None,
+    since: Sequence[BinlogOffset] = (),
     cache: HistoryCache | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset from the history topic (SCH-03).
@@ -218,16 +264,17 @@ def load_schema_state(
         until: The offset.
         epoch: The epoch that starts at it.
         on_record: Called with each record of the history that is read, also with those after the offset.
+        since: Offsets after which ``on_record`` needs all statements.
         cache: The records that this job has read before; they are not read again, and ``on_record`` is not called for
             them.
 
     Raises:
-        SchemaError: See ``read_history`` and ``replay``.
+        SchemaError: See ``read_history`` and ``replay``; or the records that describe the offset were deleted.
         SinkError: Kafka cannot be read.
     """
 
     def records(first: int = 0) -> Iterator[HistoryRecord]:
-        for record in read_history(cfg, first):
+        for record in read_history(cfg, first, (until, *since)):
             on_record(record)
             yield record
 

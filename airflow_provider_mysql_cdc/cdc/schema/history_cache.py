@@ -44,6 +44,8 @@ class HistoryCache:
     _end: TopicEnd = TopicEnd(None, 0)
     _replayed: Replay | None = None
     _later_records: list[HistoryRecord] = field(default_factory=list)
+    statements: int = 0
+    """Statements after the full description that the last call has applied."""
 
     def structures(self, end: TopicEnd, read: HistoryReader, target: Replay) -> SchemaState:
         """Return the structures at an offset.
@@ -76,6 +78,7 @@ class HistoryCache:
                 result.add(record)
         if end.id is not None:  # without an id, a recreated topic could not be distinguished from the earlier one
             self._end, self._replayed, self._later_records = end, replayed, pending
+        self.statements = result.statements
         return result.structures()
 
     def _can_continue(self, cached: Replay, end: TopicEnd, target: Replay) -> bool:

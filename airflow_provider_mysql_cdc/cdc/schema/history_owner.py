@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.record_owner import describe_record, history_prefix
-from airflow_provider_mysql_cdc.cdc.schema.history_record import parse_history_json
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord, parse_history_json
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
     HiddenByTransaction,
@@ -24,7 +24,8 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import (
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets
 
 SAMPLE_RECORDS = 500
-"""Offsets at the beginning and at the end of the topic that are read before a batch, which then reads all of them."""
+"""Offsets at the beginning and at the end of the topic that are read before a batch. The batch reads all records on
+which its structures depend."""
 _SAMPLE_TIMEOUT_S = 30.0
 
 
@@ -73,6 +74,28 @@ def require_first_among_open(cfg: ConnectorConfig, admin: AdminClient, info: Top
         return
     if first is not None:
         require_own_record(cfg, first)
+
+
+def begins_with_description(cfg: ConnectorConfig, first: int, info: TopicInfo) -> bool:
+    """Return whether the records that are still in a topic begin with a full description.
+
+    Args:
+        cfg: The connector's configuration.
+        first: Offset of the first record that was not deleted.
+        info: The topic.
+
+    Raises:
+        SinkError: Kafka cannot be read.
+    """
+    bounds = {0: (first, first + 1)}
+    try:
+        records = read_between(
+            cfg.kafka_settings(), cfg.history_topic, bounds, timeout_s=_SAMPLE_TIMEOUT_S, topic_id=info.id
+        )
+        record = next(iter(records), None)
+        return record is not None and HistoryRecord.from_bytes(record.value or b"").starts_description
+    except (HiddenByTransaction, SchemaError):
+        return False
 
 
 def require_own_record(cfg: ConnectorConfig, record: TopicRecord) -> None:

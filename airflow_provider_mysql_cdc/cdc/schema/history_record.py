@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaErro
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.schema.description_part import DescriptionPart
 from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all, read_table_change
 
@@ -60,9 +61,11 @@ class HistoryRecord:
         table_changes: The tables it changed, in the format of schema change records; informative.
         snapshot: Whether a snapshot wrote it.
         between: Whether a signal between two batches provided it, so that it is not in the binlog.
-        structure: The structure of a table that was corrected without a statement; ``table_changes`` describes it too.
+        structure: The structure of a table that was corrected without a statement, or that is part of a full
+            description; ``table_changes`` describes it too.
         carried_from: Server, file and position of the record of which this one is a copy, made where the stream went on
             in another server's binlog; empty otherwise.
+        part: Set in the records of a full description that a drain wrote (``full_description``).
     """
 
     prefix: str
@@ -77,6 +80,7 @@ class HistoryRecord:
     between: bool = False
     structure: Table | None = None
     carried_from: str = ""
+    part: DescriptionPart | None = None
 
     @classmethod
     def of_statement(
@@ -130,6 +134,8 @@ class HistoryRecord:
             data["carriedFrom"] = self.carried_from
         if self.structure is not None:
             data["structure"] = structure_json(self.structure)
+        if self.part is not None:
+            data["part"] = self.part.to_json()
         try:
             return orjson.dumps(data)
         except TypeError:  # a lone surrogate, in a name that the server wrote that way
@@ -172,6 +178,7 @@ class HistoryRecord:
             between=position.flag("between", False),
             structure=None if "structure" not in record else read_structure(record.object("structure")),
             carried_from=record.text("carriedFrom", ""),
+            part=None if "part" not in record else DescriptionPart.from_members(record.object("part")),
         )
 
     def carried_to(self, offset: BinlogOffset, epoch: int) -> HistoryRecord:
@@ -184,12 +191,16 @@ class HistoryRecord:
         position = self.position
         origin = self.carried_from or f"{position.server_uuid}/{position.file}:{position.pos}"
         here = replace(offset, gtids=None)
-        return replace(self, position=here, epoch=epoch, between=False, carried_from=origin)
+        # It continues nothing: the statements before it have positions of another server.
+        part = None if self.part is None else replace(self.part, records=0)
+        return replace(self, position=here, epoch=epoch, between=False, carried_from=origin, part=part)
 
     def identity(self) -> tuple[str | None, str, int, str, str, str]:
         """Return the identity of the statement, which is the same whichever attempt wrote the record."""
         content = json.dumps(self.table_changes, sort_keys=True) if self.from_signal else self.ddl
-        if self.structure is not None:
+        if self.structure is not None and self.part is not None:  # a description has each table once
+            content = str(self.structure.id)
+        elif self.structure is not None:
             content = json.dumps(structure_json(self.structure), sort_keys=True)
         position = self.position
         return position.server_uuid, position.file, position.pos, self.db, content, self.carried_from
@@ -210,8 +221,13 @@ class HistoryRecord:
             DdlParseError: The statement cannot be parsed.
             SchemaError: The record is damaged.
         """
+        part = self.part
         if (table := self.structure) is not None:
-            return state.with_table(table, state.non_unique_indexes.get(table.id, ()))
+            return state.with_table(table, state.non_unique_indexes.get(table.id, ()) if part is None else part.indexes)
+        if part is not None and part.defaults is not None:
+            if self.starts_description:
+                return state.with_server_defaults(part.defaults)
+            return state.with_database(self.db, part.defaults)
         if not self.from_signal:
             return apply_ddl(state, self.ddl, self.context, captures).state
         try:
@@ -242,8 +258,9 @@ class HistoryRecord:
     def is_base_for(self, until: BinlogOffset) -> bool:
         """Return whether a full description of all captured tables starts with this record, at or before an offset.
 
-        A snapshot writes a full description, and so does a reset to an offset that the history does not cover. It
-        starts with the server's character sets. Earlier records are included in it, or belong to another binlog.
+        A snapshot writes a full description, and so does a reset to an offset that the history does not cover, and a
+        drain after many statements. It starts with the server's character sets. Earlier records are included in it, or
+        belong to another binlog.
 
         Args:
             until: The offset.
@@ -256,6 +273,11 @@ class HistoryRecord:
     def starts_description(self) -> bool:
         """Whether this is the first record of a full description."""
         return self.snapshot and self.ddl.startswith("SET ")
+
+    @property
+    def continues_history(self) -> bool:
+        """Whether this is the first record of a full description that repeats what the records before it say."""
+        return self.starts_description and self.part is not None and self.part.records > 0
 
     def applies(self, until: BinlogOffset, epoch: int, base: HistoryRecord | None) -> bool:
         """Return whether the statement is part of the structures at an offset.
@@ -277,9 +299,10 @@ class HistoryRecord:
         if (self.snapshot or self.carried_from) and self.epoch == base.epoch and position == base.position:
             return True
         # A writer that was fenced later may have committed a statement of its own binlog after the description.
-        # The changes of a signal between two batches can have the same position as the description.
+        # What is set between two batches can have the same position and epoch as the description. The driver writes
+        # both, so it is not part of the description if it comes after it in the topic.
         base_order = compare_offsets(position, base.position) if comparable(position, base.position) else -1
-        after_base = base_order > 0 or (base_order == 0 and self.between and self.epoch > base.epoch)
+        after_base = base_order > 0 or (base_order == 0 and (self.between or self.structure is not None))
         return after_base and self.epoch >= base.epoch
 
 

@@ -91,6 +91,7 @@ class Replay:
     _state: SchemaState = field(init=False)
     _selection: RecordSelection = field(init=False)
     _unread: dict[TableId, UnparsedTable] = field(default_factory=dict)
+    _statements: int = 0
 
     def __post_init__(self) -> None:
         self._state, self._selection = self.empty, RecordSelection(self.until, self.epoch)
@@ -109,9 +110,10 @@ class Replay:
         """
         selected = self._selection.select(record)
         if selected is Selected.FIRST:
-            self._state, self._unread = self.empty, {}
+            self._state, self._unread, self._statements = self.empty, {}, 0
         elif selected is not Selected.NEXT:
             return selected is Selected.REPEATED
+        self._statements += not record.snapshot
         if (table_id := record.uncaptured_table(self.captures)) is not None:
             self._unread[table_id] = UnparsedTable(record.ddl, record.context)
             return True
@@ -128,6 +130,11 @@ class Replay:
                 ) from error
         return True
 
+    @property
+    def statements(self) -> int:
+        """How many statements were applied that are not part of the full description."""
+        return self._statements
+
     def structures(self) -> SchemaState:
         """Return the structures at the offset, from the records that were added."""
         return self._state.with_unparsed(self._unread)
@@ -138,7 +145,7 @@ class Replay:
         Args:
             target: A replay for the later offset, without records yet.
         """
-        continued = replace(target, empty=self.empty, _unread=dict(self._unread))
+        continued = replace(target, empty=self.empty, _unread=dict(self._unread), _statements=self._statements)
         continued._state, continued._selection = self._state, self._selection.continue_to(target._selection)
         return continued
 

@@ -92,12 +92,22 @@ def read_topic_committed(
             consumer_cache=consumer_cache,
         )
     except HiddenByTransaction as hidden:
-        raise SinkConnectionError(
-            "a topic cannot be read to its end",
-            where=f"topic {topic}",
-            why=f"an open transaction hides the rest ({hidden})",
-            remedy="fence the writer that left it open, or wait for its transaction timeout",
-        ) from None
+        raise hidden_records_error(topic, hidden) from None
+
+
+def hidden_records_error(topic: str, hidden: HiddenByTransaction) -> SinkConnectionError:
+    """Return the error for an open transaction that hides later records.
+
+    Args:
+        topic: The topic.
+        hidden: What was raised while reading it.
+    """
+    return SinkConnectionError(
+        "a topic cannot be read to its end",
+        where=f"topic {topic}",
+        why=f"an open transaction hides the rest ({hidden})",
+        remedy="fence the writer that left it open, or wait for its transaction timeout",
+    )
 
 
 def read_topic(

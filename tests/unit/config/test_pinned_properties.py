@@ -57,6 +57,7 @@ FREE = {
     "schema.history.internal.store.only.captured.databases.ddl", "include.schema.changes",
     "schema.history.internal.store.only.captured.tables.ddl",
     "schema.history.internal.skip.unparseable.ddl", "errors.deadletterqueue.topic.name",
+    "schema.history.description.statements",
 }  # fmt: skip
 SNAPSHOT_ONLY = {"snapshot.mode", "snapshot.include.collection.list", "snapshot.select.statement.overrides"}
 HASH = "column.mask.hash.SHA-256.with.salt."

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
 
 CFG = config()
 
@@ -46,7 +47,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
     monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch, _: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
     monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
-    job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=None)
+    job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=HistoryCache())
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
         run_batch(PlannedBatch(plan(), offsets_checked=False), job, runner)
@@ -201,7 +202,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
         create_topics=lambda specs: None,
-        history_cache=None,
+        history_cache=HistoryCache(),
         add_table_counts=lambda tables: None,
         add_native_counts=lambda counts: None,
         native_counts=NativeCounts(),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import table_dict
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.full_description import complete_descriptions, describe_all
+from airflow_provider_mysql_cdc.cdc.schema.history import covers_offset
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_records, replay
 
@@ -80,3 +83,17 @@ def test_a_structure_that_a_signal_set_is_part_of_the_description() -> None:
     copies = carried_records(log, "p", place(500), PLACE, 3)
     assert not any(copy.between for copy in copies)
     assert columns(replay(copies, until=PLACE, epoch=3)) == ["id"]
+
+
+def test_the_copy_of_a_full_description_continues_nothing_and_is_whole() -> None:
+    log = [*DESCRIPTION, *STATEMENTS[:2]]
+    state = replay(log, until=place(300), epoch=3)
+    log += [*describe_all(config(), state, place(300), 2), STATEMENTS[3]]
+    copies = [HistoryRecord.from_bytes(r.to_bytes()) for r in carried_records(log, "p", place(500), PLACE, 3)]
+    assert len(copies) == 3  # the server's character set, the table, and the statement after them
+    assert not any(copy.continues_history for copy in copies)
+    assert list(complete_descriptions(copies)) == copies
+    assert replay(copies, until=PLACE, epoch=3) == replay(log, until=place(500), epoch=3)
+    earlier = [HistoryRecord("p", place(1, "s2"), 1, 0, "", DESCRIPTION[0].ddl, snapshot=True)]
+    assert covers_offset(earlier, place(50, "s2"))
+    assert not covers_offset([*earlier, *log, *copies], replace(PLACE, pos=400))

@@ -168,7 +168,7 @@ def test_a_statement_not_understood_stops_with_its_position_by_default() -> None
 def test_a_person_may_let_the_next_batch_begin_without_a_statement(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The default stops, so that somebody can repair the history; what is skipped is missing from the structures."""
     log = [CREATE, record(150, "ALTER TABLE t FROBNICATE"), ADD_A]
-    monkeypatch.setattr(history, "read_history", lambda cfg, first=0: iter(log[first:]))
+    monkeypatch.setattr(history, "read_history", lambda cfg, first=0, bases=(): iter(log[first:]))
 
     def load(**given: str) -> list[str]:
         cfg = config(table__include__list="d[.]t")
