@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields
+from functools import cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, is_integer
@@ -11,12 +12,23 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, U
 
 
 def structure_json(table: Table) -> dict[str, Any]:
-    """Return a structure as plain JSON.
+    """Return a structure as plain JSON, without what has its default.
 
     Args:
         table: The structure.
     """
-    return asdict(table)
+    lists = {"columns": table.columns, "unique_keys": table.unique_keys}
+    data = {name: value for name, value in _set_fields(table).items() if name not in lists}
+    return data | {"id": asdict(table.id)} | {name: list(map(_set_fields, parts)) for name, parts in lists.items()}
+
+
+def _set_fields(value: Table | Column | UniqueIndex) -> dict[str, Any]:
+    return {name: each for name, default in _defaults(type(value)) if (each := getattr(value, name)) != default}
+
+
+@cache
+def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((each.name, each.default) for each in fields(cls))
 
 
 def read_structure(members: Members) -> Table:
