@@ -348,6 +348,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(one_batch, "load_schema_state", lambda *_, until, **__: ModelRangeWriter.world.source.schema(until))
     patch.setattr(interrupted_snapshot, "require_recorded_history", _nothing)
     patch.setattr(drain_driver, "server_variables", _nothing)
+    patch.setattr(drain_driver, "describe_if_due", _nothing)
     for name in ("record_history_id", "require_recorded_history"):
         patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "history_difference", _nothing)

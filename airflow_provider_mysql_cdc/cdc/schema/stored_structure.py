@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields
-from functools import cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, is_integer
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
+
+_DEFAULTS: dict[type[Any], list[tuple[str, Any]]] = {
+    cls: [(each.name, each.default) for each in fields(cls)] for cls in (Table, Column, UniqueIndex)
+}
+"""Names of fields and their defaults; ``MISSING`` equals no value."""
 
 
 def structure_json(table: Table) -> dict[str, Any]:
@@ -17,18 +21,14 @@ def structure_json(table: Table) -> dict[str, Any]:
     Args:
         table: The structure.
     """
-    lists = {"columns": table.columns, "unique_keys": table.unique_keys}
+    lists: dict[str, tuple[Column | UniqueIndex, ...]] = {"columns": table.columns, "unique_keys": table.unique_keys}
     data = {name: value for name, value in _set_fields(table).items() if name not in lists}
-    return data | {"id": asdict(table.id)} | {name: list(map(_set_fields, parts)) for name, parts in lists.items()}
+    parts = {name: [_set_fields(part) for part in listed] for name, listed in lists.items()}
+    return data | {"id": asdict(table.id)} | parts
 
 
 def _set_fields(value: Table | Column | UniqueIndex) -> dict[str, Any]:
-    return {name: each for name, default in _defaults(type(value)) if (each := getattr(value, name)) != default}
-
-
-@cache
-def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((each.name, each.default) for each in fields(cls))
+    return {name: each for name, default in _DEFAULTS[type(value)] if (each := getattr(value, name)) != default}
 
 
 def read_structure(members: Members) -> Table:
