@@ -17,7 +17,9 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceAuthError, SourceError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify import replica_views
+from airflow_provider_mysql_cdc.cdc.verify.replica_checks import check_replica
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 DB = "shop"
@@ -224,6 +226,9 @@ def test_a_replica_that_cannot_be_read_is_refused_by_name(
 ) -> None:
     catch_up(on_source, on_replica)
     prepare(pipeline, on_source, on_replica)
+    if kind is not SourceError:
+        with pytest.raises(kind, match=text):
+            check_replica(pipeline.cfg, on_source, [TableId(DB, "log"), TableId(DB, "t")])
     with pytest.raises(kind, match=text) as raised:
         pipeline.verify()
     assert f"127.0.0.1:{pipeline.properties['verify.replica.port']}" in raised.value.where
