@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import FormCarrier
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
-from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, RowIdentity, row_identity
 from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order, time_order
@@ -116,9 +116,11 @@ class TopicTables:
 
     Args:
         tables: Numbers of the topic's tables, by their names.
+        topic: The topic.
     """
 
     tables: Mapping[TableId, int]
+    topic: str
 
     def number_of(self, record: EventRecord) -> int | None:
         """Return the number of a record's table; None for one that is not compared.
@@ -131,6 +133,20 @@ class TopicTables:
             return self.tables.get(TableId(str(source["db"]), str(source["table"])))
         return next(iter(self.tables.values())) if len(self.tables) == 1 else None
 
+    def require_own(self, record: EventRecord, topic_of: Callable[[TableId], str]) -> None:
+        """Check that an event of a table that is not compared may be in the topic.
+
+        Args:
+            record: The event.
+            topic_of: Returns a table's topic.
+
+        Raises:
+            UnreadableRecord: Events of its table are in another topic.
+        """
+        db, table = record.source.get("db"), record.source.get("table")
+        if record.op and db and table and topic_of(TableId(str(db), str(table))) != self.topic:
+            raise UnreadableRecord(f"it is an event of table {db}.{table}, which has another topic")
+
 
 def tables_by_topic(tables: Iterable[ComparedTable]) -> dict[str, TopicTables]:
     """Return the tables of each topic.
@@ -141,4 +157,4 @@ def tables_by_topic(tables: Iterable[ComparedTable]) -> dict[str, TopicTables]:
     numbers: dict[str, dict[TableId, int]] = {}
     for compared in tables:
         numbers.setdefault(compared.topic, {})[compared.table.id] = compared.number
-    return {topic: TopicTables(of_topic) for topic, of_topic in numbers.items()}
+    return {topic: TopicTables(of_topic, topic) for topic, of_topic in numbers.items()}

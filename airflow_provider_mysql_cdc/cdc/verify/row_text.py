@@ -54,7 +54,10 @@ def same_value(one: Any, other: Any) -> bool:
         one: A value, as ``row_values`` returns it.
         other: Another.
     """
-    return bool(one == other) or (_is_digest(one) != _is_digest(other) and _shortened(one) == _shortened(other))
+    same_kind = isinstance(one, bool) is isinstance(other, bool)  # in Python true equals 1
+    return (same_kind and bool(one == other)) or (
+        _is_digest(one) != _is_digest(other) and _shortened(one) == _shortened(other)
+    )
 
 
 def _is_digest(value: Any) -> bool:

@@ -83,7 +83,7 @@ def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
         event: What the event's value stands for.
     """
     if table.kind is event.kind:
-        return bool(table.value == event.value)
+        return _same_document(table.value, event.value) if table.kind is Kind.DOCUMENT else table.value == event.value
     kinds = {table.kind, event.kind}
     if kinds <= NUMBERS:
         return _equal_numbers(table, event)
@@ -92,9 +92,22 @@ def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
     text, other = (table, event) if table.kind is Kind.TEXT else (event, table)
     parse = _PARSED_TEXTS.get(other.kind)
     try:
+        if other.kind is Kind.DOCUMENT:
+            return _same_document(json.loads(text.value), other.value)
         return None if parse is None else bool(parse(text.value) == other.value)
     except _BAD_VALUES:
         return None
+
+
+def _same_document(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal; true is no number, other than in Python."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same_document(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same_document, one, other))
+    return bool(one == other)
 
 
 def _equal_numbers(table: Meaning, event: Meaning) -> bool:
@@ -120,6 +133,27 @@ def _exact(value: Any, form: ValueForm) -> Meaning:
     return Meaning(Kind.EXACT, number)
 
 
+def _whole(value: Any, form: ValueForm) -> Meaning:
+    if type(value) is not int:
+        raise TypeError("it is no whole number")
+    return Meaning(Kind.EXACT, Decimal(value))
+
+
+def _boolean(value: Any, form: ValueForm) -> Meaning:
+    if type(value) is not bool:
+        raise TypeError("it is neither true nor false")
+    return Meaning(Kind.EXACT, Decimal(int(value)))
+
+
+def _float(kind: Kind, read: Callable[[Any], Decimal]) -> Read:
+    def read_number(value: Any, form: ValueForm) -> Meaning:
+        if type(value) not in (int, float):
+            raise TypeError("it is no number")
+        return Meaning(kind, read(value))
+
+    return read_number
+
+
 def _bits(order: Literal["little", "big"]) -> Read:
     def read(value: Any, form: ValueForm) -> Meaning:
         if isinstance(value, bool):
@@ -136,7 +170,7 @@ def _text(value: Any, form: ValueForm) -> Meaning:
 
 
 def _units(kind: Kind, nanoseconds: int) -> Read:
-    return lambda value, form: Meaning(kind, int(value) * nanoseconds)
+    return lambda value, form: Meaning(kind, int(_whole(value, form).value) * nanoseconds)
 
 
 def _clock(kind: Kind) -> Read:
@@ -175,9 +209,10 @@ _PARSED_TEXTS: Mapping[Kind, Callable[[str], Any]] = {
     Kind.DOCUMENT: json.loads,
 }
 _BY_TYPE: Mapping[str, Read] = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64", "boolean"), _exact),
-    "float": lambda value, form: Meaning(Kind.SINGLE, single(value)),
-    "double": lambda value, form: Meaning(Kind.DOUBLE, Decimal(float(value))),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), _whole),
+    "boolean": _boolean,
+    "float": _float(Kind.SINGLE, single),
+    "double": _float(Kind.DOUBLE, lambda value: Decimal(float(value))),
     "string": _text,
     "bytes": lambda value, form: Meaning(Kind.BYTES, b64decode(value, validate=True)),
 }
@@ -185,7 +220,7 @@ _DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
 _BY_NAME: Mapping[str, Read] = {
     DECIMAL: _exact,
     NUMBER_TEXT: _exact,
-    f"{_DEBEZIUM}.time.Year": _exact,
+    f"{_DEBEZIUM}.time.Year": _whole,
     f"{_DEBEZIUM}.data.Bits": _bits("little"),
     f"{_DEBEZIUM}.data.Enum": _text,
     f"{_DEBEZIUM}.data.EnumSet": _text,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_v
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import OPENED
 from airflow_provider_mysql_cdc.cdc.incremental.window_task import open_window_view
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
@@ -184,11 +186,13 @@ class _PartReader:
     _checksum_blocks: ChecksumBlocks = field(init=False)
     _checksums: dict[int, TableChecksums] = field(default_factory=dict)
     _filters: dict[int, KeyFilter | None] = field(default_factory=dict)
+    _topic_of: Callable[[TableId], str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
         self._checksum_blocks = ChecksumBlocks(self.inputs.buckets)
         self._by_topic = tables_by_topic(self.tables.values())
+        self._topic_of = functools.cache(functools.partial(table_topic_name, self.cfg))
         numbers = {name: compared.number for name, compared in self.tables.items()}
         lookup_schema = ask_driver_for_texts(self.channel)
         self._transactions = TransactionEntries(self.cfg, self.inputs.transaction_topic, numbers, lookup_schema)
@@ -396,6 +400,7 @@ class _PartReader:
             for repaired in self._keys(topic).repaired(record, number):
                 self._blocks.add(repaired)
         if number is None:
+            self._by_topic[topic].require_own(event, self._topic_of)
             return
         entries = self._entries_of(number)
         for entry in entries.of_event(event, record):

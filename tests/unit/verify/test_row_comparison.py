@@ -262,9 +262,10 @@ def test_the_order_of_columns_does_not_matter_and_documents_are_compared_by_valu
     records = TableRecords(table_of("v JSON", "w INT"), SCHEMAS)
     columns = compared_columns(records.cfg, records.table)
     row = {"id": 1, "v": '{"a":1,"bb":[true,null]}', "w": 2}
+    assert compare_rows(row | {"v": '"{}"'}, row | {"v": "{}"}, columns) == DIFFERENT
     for document in ('{"bb": [true, null], "a": 1.0}', '{"a":1,"bb":[true,null]}'):
         assert compare_rows(row, {"w": 2, "v": document, "id": 1}, columns) == EQUAL
-    for document in ('{"a":1,"bb":[null,true]}', '{"a":1}', "null", '"{}"', "{"):
+    for document in ('{"a":1,"bb":[null,true]}', '{"a":1,"bb":[1,null]}', '{"a":true,"bb":[true,null]}', "null", "{"):
         assert compare_rows(row, {"w": 2, "v": document, "id": 1}, columns) == DIFFERENT
 
 
@@ -390,3 +391,20 @@ def test_equal_bytes_of_different_forms_are_different_values() -> None:
     columns = ComparedColumns(thousandth, thousandth)
     assert compare_rows({"v": "AQ=="}, {"v": "AQ=="}, columns, thousandth, hundredth) == DIFFERENT
     assert compare_rows({"v": "Cg=="}, {"v": "AQ=="}, columns, thousandth, hundredth) == EQUAL
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "event_value"),
+    [
+        ("v INT", 14, "14"),
+        ("v BIT(1)", True, 1),
+        ("v DOUBLE", 1.5, "1.5"),
+        ("v YEAR", 2020, "2020"),
+        ("v TIME(6)", 5, "5"),
+    ],
+)
+def test_a_value_in_another_encoding_is_different(column: str, value: Any, event_value: Any) -> None:
+    for properties in (PLAIN, SCHEMAS):
+        records = TableRecords(table_of(column), properties)
+        columns = compared_columns(records.cfg, records.table)
+        assert compare_rows({"id": 1, "v": value}, {"id": 1, "v": event_value}, columns) == DIFFERENT
