@@ -48,7 +48,9 @@ class TableChecksums:
         self._blocks, self._texts = blocks, sql_texts(cfg, compared.table)
         self._keys = key_texts(cfg, compared.table)
         self._slice_after: Callable[[bytes], bytes | None] = after_slicer(prefix, compared.table.id)
-        self._records = RecordChecksums(compared.number, self._keys, self._slice_after, partitions, buckets, blocks)
+        self._records = RecordChecksums(
+            compared.number, self._keys, self._slice_after, partitions, buckets, blocks, _is_older(compared)
+        )
 
     def read_records(self, part: TopicRange) -> Iterator[Block]:
         """Read a part of the topic; yield the blocks that are full.
