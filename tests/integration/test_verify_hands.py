@@ -72,3 +72,25 @@ def test_true_is_not_one_in_a_document(properties: dict[str, str], root: Any, da
     event["after"]["b"] = 0 if event["after"]["b"] is False else 1
     produce(pipeline, "t", pipeline.records("t")[-1].key, json.dumps(event).encode())
     assert findings(pipeline, "t") == {DifferenceKind.DIFFERING: 1}
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("change", [{"op": "d"}, {"op": "c", "after": None}])
+def test_an_operation_that_does_not_fit_its_row_is_reported(
+    change: dict[str, Any], checksums: bool, properties: dict[str, str], root: Any, database: str
+) -> None:
+    pipeline = Pipeline(properties | PLAIN)
+    execute(
+        root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)", f"INSERT INTO `{database}`.t VALUES (1, 1)"
+    )
+    pipeline.snapshot()
+    (record,) = pipeline.records("t")
+    produce(pipeline, "t", record.key, json.dumps(json.loads(record.value or b"") | change).encode())
+    asked = VerifyRequest(checksums=checksums)
+    assert findings(pipeline, "t", asked) == {DifferenceKind.UNREADABLE: 1}
+    produce(
+        pipeline, "t", record.key, json.dumps(json.loads(record.value or b"") | change, separators=(",", ":")).encode()
+    )
+    assert findings(pipeline, "t", asked) == {DifferenceKind.UNREADABLE: 2}
+    assert findings(pipeline, "t", VerifyRequest(repair=RepairMode.YES))
+    assert findings(pipeline, "t", asked) == {}

@@ -50,7 +50,7 @@ class TableEntries:
         if record.headers and is_repair(record.headers):
             return None
         event = slice_event(record.value, self._prefix, ordered=self._ordered, members=self._members)
-        if event is None or event.op not in _ROW_OPERATIONS:
+        if event is None or event.op not in _ROW_OPERATIONS or (event.op == _DELETE) is bool(event.after):
             return None
         return self._sliced_entry(record, event)
 
@@ -91,4 +91,4 @@ class TableEntries:
         return row_entry(self.compared, self._reader.read(key, value, headers), partition)
 
 
-_ROW_OPERATIONS = frozenset("crud")
+_ROW_OPERATIONS, _DELETE = frozenset("crud"), "d"
