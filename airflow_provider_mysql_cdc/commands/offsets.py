@@ -7,18 +7,14 @@ from a file or the environment it need not be installed.
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
-import socket
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
     PrefixLister,
@@ -31,6 +27,8 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.commands.stream_options import (
     add_stream_options,
     as_server,
+    command_owner,
+    confirmed_config,
     open_store,
     read_config,
     read_json,
@@ -131,17 +129,17 @@ def _export(arguments: argparse.Namespace, out: TextIO) -> int:
 
 
 def _import(arguments: argparse.Namespace, out: TextIO) -> int:
-    cfg = _confirmed_config(arguments)
+    cfg = confirmed_config(arguments)
     imported = read_document(read_json(arguments.file), arguments.file)
     store = open_store(arguments, cfg.topic_prefix)
-    state = import_offsets(cfg, store, imported, _owner("import"), _log, replace=arguments.replace)
+    state = import_offsets(cfg, store, imported, command_owner("offsets", "import"), _log, replace=arguments.replace)
     return _print_committed(state, out)
 
 
 def _set(arguments: argparse.Namespace, out: TextIO) -> int:
-    cfg = _confirmed_config(arguments)
+    cfg = confirmed_config(arguments)
     store = open_store(arguments, cfg.topic_prefix)
-    reset_offset(cfg, store, _owner("set"), _log, to=arguments.offset)
+    reset_offset(cfg, store, command_owner("offsets", "set"), _log, to=arguments.offset)
     return _print_committed(store.load(), out)
 
 
@@ -161,23 +159,6 @@ def _print_committed(state: StoredState | None, out: TextIO) -> int:
 
 def _log(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-def _owner(action: str) -> str:
-    """Return an owner in the format of a task's owner; it differs for each user and each call."""
-    return f"mysql-cdc offsets/{getpass.getuser()}@{socket.gethostname()} {time.time_ns()}/{action}/-1"
-
-
-def _confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
-    cfg = read_config(arguments)
-    if arguments.confirm != cfg.topic_prefix:
-        raise ConfigError(
-            "the command is not confirmed",
-            where=f"--confirm {arguments.confirm}",
-            why=f"the stream's topic.prefix is {cfg.topic_prefix!r}",
-            remedy="set --confirm to the topic.prefix of the stream to change",
-        )
-    return cfg
 
 
 def _prefix(arguments: argparse.Namespace) -> str:

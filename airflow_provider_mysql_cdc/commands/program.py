@@ -9,11 +9,12 @@ from contextlib import redirect_stdout
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.commands import changefeed, offsets, preflight, spark_classes, verify
+from airflow_provider_mysql_cdc.commands import changefeed, history, offsets, preflight, spark_classes, verify
 from airflow_provider_mysql_cdc.environment import __main__
 
 _DOCUMENT_COMMANDS = {
     "offsets": offsets.run,
+    "history": history.run,
     "preflight": preflight.run,
     "verify": verify.run,
     "changefeed": changefeed.run,
@@ -29,6 +30,8 @@ def command_line() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     text = "Show and move the stored offset of a stream."
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
+    text = "Delete the beginning of a stream's schema history that nothing needs any more."
+    history.add_arguments(commands.add_parser("history", help=text, description=text))
     text = "Check the source, Kafka and the schema registry of a stream, as the test button of its connection does."
     preflight.add_arguments(commands.add_parser("preflight", help=text, description=text))
     text = "Print the report of the last verification of a stream: whether its topics equal their tables."

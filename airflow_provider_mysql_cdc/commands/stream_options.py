@@ -6,9 +6,12 @@ Airflow is imported only when a connection or the asset state is used.
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,6 +119,36 @@ def read_config(arguments: argparse.Namespace) -> ConnectorConfig:
             property_sources.environment_source(os.environ),
         ]
     )
+
+
+def confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
+    """Return the configuration of the stream that ``--confirm`` names too.
+
+    Args:
+        arguments: The parsed command line.
+
+    Raises:
+        ConfigError: ``--confirm`` names another one, or a property is wrong or missing.
+    """
+    cfg = read_config(arguments)
+    if arguments.confirm != cfg.topic_prefix:
+        raise ConfigError(
+            "the command is not confirmed",
+            where=f"--confirm {arguments.confirm}",
+            why=f"the stream's topic.prefix is {cfg.topic_prefix!r}",
+            remedy="set --confirm to the topic.prefix of the stream to change",
+        )
+    return cfg
+
+
+def command_owner(command: str, action: str) -> str:
+    """Return an owner in the format of a task's owner; it differs for each user and each call.
+
+    Args:
+        command: The command, as ``offsets``.
+        action: What it does, as ``set``.
+    """
+    return f"mysql-cdc {command}/{getpass.getuser()}@{socket.gethostname()} {time.time_ns()}/{action}/-1"
 
 
 def names_store(arguments: argparse.Namespace) -> bool:

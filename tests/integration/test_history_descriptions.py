@@ -12,16 +12,21 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.trim_history import TrimResult, trim_history
 from airflow_provider_mysql_cdc.cdc.schema import history_record
 from airflow_provider_mysql_cdc.cdc.schema.full_description import describe_all
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state, read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import first_offsets
 
 FLAT = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
     "schema.history.description.statements": "4",
+    "snapshot.lock.timeout.ms": "60000",
     "schema.history.internal.store.only.captured.tables.ddl": "true",
     "cdc.id.header": "true",
     "incremental.snapshot.chunk.size": "1",
@@ -168,3 +173,37 @@ def test_a_start_after_a_hundred_thousand_statements_applies_none_of_them(
     assert counts.statements == 0
     assert counts.records < 30
     assert afters(pipeline) == right(1, 2)
+
+
+def first_offset(pipeline: Pipeline) -> int:
+    return first_offsets(make_admin(pipeline.cfg.kafka_settings()), pipeline.cfg.history_topic, [0])[0]
+
+
+def trim(pipeline: Pipeline, **more: Any) -> TrimResult:
+    return trim_history(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, **more)
+
+
+def test_a_trimmed_history_is_enough_for_everything_stored(pipeline: Pipeline, root: Any, database: str) -> None:
+    swaps_and_rows(pipeline, root, database, 1)
+    earlier = pipeline.store.load()
+    assert earlier is not None and earlier.committed is not None
+    swaps_and_rows(pipeline, root, database, 2, 3, 4, 5, 6)
+    with pytest.raises(SchemaError, match=r"beginning of the source's binlog.*--only-stored"):
+        trim(pipeline)
+    # The last batch began before the description.
+    assert trim(pipeline, only_stored=True).kept == 0
+    insert(root, database, 7)
+    pipeline.drain()
+    planned = trim(pipeline, dry_run=True, only_stored=True)
+    assert planned.kept > planned.first == 0 == first_offset(pipeline)
+    result = trim(pipeline, only_stored=True)
+    assert first_offset(pipeline) == result.kept > 0
+    assert trim(pipeline, only_stored=True).first == result.kept
+    swaps_and_rows(pipeline, root, database, 8)
+    assert afters(pipeline) == right(1, 2, 3, 4, 5, 6, 7, 8)
+    # Positions before it are read from the server, or refused because the table was changed after them.
+    with pytest.raises(SchemaError, match="table structures at this position are not known"):
+        reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=str(earlier.committed))
+    insert(root, database, 9)
+    pipeline.drain()
+    assert afters(pipeline) == right(*range(1, 10))

@@ -170,6 +170,21 @@ def _trimmed_error(cfg: ConnectorConfig, offset: BinlogOffset) -> SchemaError:
     )
 
 
+def read_history_records(cfg: ConnectorConfig) -> Iterator[tuple[int, HistoryRecord]]:
+    """Yield all committed records of the history topic with their offsets.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SchemaError: See ``read_history``.
+        SinkError: Kafka cannot be read.
+    """
+    settings, topic = cfg.kafka_settings(), cfg.history_topic
+    for record in read_topic_committed(settings, topic, admin=make_admin(settings), topic_info=require_history(cfg)):
+        yield record.offset, _own_record(cfg, record)
+
+
 def _own_record(cfg: ConnectorConfig, record: TopicRecord) -> HistoryRecord:
     try:
         where = f"topic {cfg.history_topic}, offset {record.offset}"

@@ -461,3 +461,23 @@ def _offsets(
                 describe_topics(admin, [topic], getattr(admin, "where", ""))
             raise client_errors(admin).to_error(error, "while asking for offsets", where=f"topic {topic}") from None
     return {topic: {} for topic in topics}
+
+
+def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
+    """Delete the records of a topic's partition 0 before an offset.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topic: Topic name.
+        offset: The first offset that is kept.
+
+    Raises:
+        SinkError: Kafka refuses or does not answer.
+    """
+    futures = admin.delete_records([TopicPartition(topic, 0, offset)], request_timeout=_TIMEOUT_S)
+    for future in futures.values():
+        try:
+            await_result(admin, future, _TIMEOUT_S + 5)
+        except KafkaException as error:
+            errors = client_errors(admin)
+            raise errors.to_error(error, "while deleting records of a topic", where=f"topic {topic}") from None
