@@ -19,7 +19,7 @@ PROPERTIES = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
     "schema.history.description.statements": "3",
-    "snapshot.lock.timeout.ms": "60000",
+    "snapshot.locking.mode": "none",
     "schema.history.internal.store.only.captured.tables.ddl": "true",
     "cdc.id.header": "true",
 }

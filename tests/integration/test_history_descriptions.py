@@ -26,7 +26,7 @@ FLAT = {
     "key.converter.schemas.enable": "false",
     "value.converter.schemas.enable": "false",
     "schema.history.description.statements": "4",
-    "snapshot.lock.timeout.ms": "60000",
+    "snapshot.locking.mode": "none",
     "schema.history.internal.store.only.captured.tables.ddl": "true",
     "cdc.id.header": "true",
     "incremental.snapshot.chunk.size": "1",
