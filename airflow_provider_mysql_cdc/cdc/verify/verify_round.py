@@ -145,6 +145,7 @@ class VerifyRound:
     _unfinished: frozenset[TableId] = frozenset()
     _versions: Mapping[TableId, TableVersions] = field(default_factory=dict)
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
+    _tasks: int = 1
     _transaction_topic: str = ""
     _unchecked: Mapping[int, str] = field(default_factory=dict)
 
@@ -161,7 +162,8 @@ class VerifyRound:
             context.cfg, until=start, epoch=ledger.plan_in_force().epoch + 1, cache=context.job.history_cache
         )
         names = self.names
-        tasks = self._task_count()
+        # Spark says it by a job of its own, which gets no slot while the stage has them all.
+        tasks = self._tasks = self._task_count()
         tables = compared_tables(context.cfg, names, schema_state.tables)
         bounds = self._bounds({compared.topic for compared in tables.values()})
         self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
@@ -327,7 +329,7 @@ class VerifyRound:
             ranges += topic_ranges(topic, bounds)
         if self._transaction_topic:
             ranges += topic_ranges(self._transaction_topic, self._bounds_of(self._transaction_topic))
-        chunk_rows = rows_per_query(context.cfg, self._task_count())
+        chunk_rows = rows_per_query(context.cfg, self._tasks)
         with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
             chunks = [
                 chunk for compared in self._tables.values() for chunk in split_table(conn, compared.table, chunk_rows)
