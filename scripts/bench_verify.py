@@ -24,6 +24,9 @@ from benchlib.process_tree import Usage, usage  # noqa: E402
 from benchlib.source import MySqlSource, load  # noqa: E402
 from pipelinelib.pipeline import Pipeline  # noqa: E402
 
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest  # noqa: E402
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import TableVerdict  # noqa: E402
+
 
 def main() -> None:
     """Run the measurement and print a JSON line."""
@@ -40,12 +43,13 @@ def main() -> None:
             "wall_s": round(of_job.wall_s, 1),
             "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in of_job.quarters_mb.items()},
         }
-    out["ratio"] = round(used["verify"].cpu_s / used["snapshot"].cpu_s, 2)
+    for job in ("verify", "verify-rows"):
+        out[f"ratio-{job}"] = round(used[job].cpu_s / used["snapshot"].cpu_s, 2)
     print(json.dumps(out), flush=True)
 
 
 def measure(source: MySqlSource, options: argparse.Namespace, more: dict[str, str], rows: int) -> dict[str, Usage]:
-    """Take a snapshot of a table and verify it; return what each job used.
+    """Take a snapshot of a table and verify it, by checksums and row by row; return what each job used.
 
     Args:
         source: The server.
@@ -54,15 +58,23 @@ def measure(source: MySqlSource, options: argparse.Namespace, more: dict[str, st
         rows: Rows of the table.
     """
     load(source, rows)
-    pipeline = Pipeline(properties(source, options.kafka, f"bench{time.time_ns()}", more))
+    pipeline = Pipeline(
+        properties(source, options.kafka, f"bench{time.time_ns()}", {"snapshot.mode": "initial", **more})
+    )
     snapshot = run(pipeline.prepare("snapshot").spec, options)
     pipeline.settle()
-    spec = pipeline.verify_spec()
-    verify = run(spec, options)
-    result = pipeline.verify_result(spec.run)
-    if not result.clean or sum(verdict.rows for verdict in result.tables) < rows:
-        raise SystemExit(f"the verification found something: {result}")
-    return {"snapshot": snapshot, "verify": verify}
+    used = {"snapshot": snapshot}
+    for name, request in (("verify", VerifyRequest()), ("verify-rows", VerifyRequest(checksums=False))):
+        spec = pipeline.verify_spec(request)
+        used[name] = run(spec, options)
+        result = pipeline.verify_result(spec.run)
+        if not result.clean or any(sum(counts) < rows for counts in zip(*map(_counts, result.tables), strict=True)):
+            raise SystemExit(f"the verification found something: {result}")
+    return used
+
+
+def _counts(verdict: TableVerdict) -> tuple[int, int]:
+    return verdict.rows, verdict.records
 
 
 def run(spec: Any, options: argparse.Namespace) -> Usage:

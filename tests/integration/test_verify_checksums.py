@@ -121,7 +121,7 @@ def test_damage_is_found_as_by_a_comparison_of_all_rows(pipeline: Pipeline, root
         DifferenceKind.GHOST: 1,
         DifferenceKind.DIFFERING: 4,
         DifferenceKind.WRONG_PARTITION: 1,
-        DifferenceKind.UNREADABLE: 1,
+        DifferenceKind.UNREADABLE: 2,
     }
     assert verdict(result, "encoded").findings == {DifferenceKind.DIFFERING: 1}
     assert len(lines_about_parts(pipeline)) == 2, "a second round has compared rows"

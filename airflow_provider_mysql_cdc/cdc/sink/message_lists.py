@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import to_sink_error
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import IGNORED_ERRORS, HiddenByTransaction, no_progress_error
 
-_MOST_MESSAGES = 2_000
-"""Messages that one call fetches from the client."""
+_MOST_MESSAGES = 200
+"""Messages that one call fetches from the client; more of them take longer each (measured)."""
 
 
 def read_message_lists(
@@ -78,12 +78,12 @@ def _without_ends(fetched: list[Message], topic: str, position: int) -> tuple[li
     The client reports the end of a partition in place of a record; where the last records there are no visible ones,
     as the markers of transactions, only that says how far it has read.
     """
-    records = []
-    for message in fetched:
+    records = [message for message in fetched if message.error() is None]
+    for message in fetched if len(records) < len(fetched) else ():
         error = message.error()
         if error is None:
-            records.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
+            continue
+        if error.code() == KafkaError._PARTITION_EOF:
             position = max(position, message.offset())
         elif not error.retriable() and error.code() not in IGNORED_ERRORS:
             raise to_sink_error(error, "while reading a topic", where=f"topic {topic}")

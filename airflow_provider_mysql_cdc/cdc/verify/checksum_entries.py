@@ -18,9 +18,9 @@ MARK = b"\xff\xff"
 """What blocks of these entries begin with; no table has this number."""
 NO_ROW = bytes(8)
 """The checksum of a row that does not exist."""
-STATE = struct.Struct(">H16sQH8s")
-"""The state of a key after some records: table; the key's text or its digest; order; bucket; checksum of the row."""
-SPLIT_STATE = struct.Struct(">18s18s")
+STATE = struct.Struct(">HH16sQ8s")
+"""The state of a key after some records: table; bucket; the key's text or its digest; order; checksum of the row."""
+SPLIT_STATE = struct.Struct(">20s16s")
 """The same, as bytes: which key it is, and the rest, which compares by the order."""
 SUM = struct.Struct(">BHHQQ")
 """Kind (``SumKind``), table, bucket, number, sum."""
@@ -31,7 +31,7 @@ MAX_BUCKETS = 4096
 ROWS_PER_BUCKET = 256
 _BLOCK_BYTES = 1 << 16
 _MAX_SUMS = 100_000
-_ID_BYTES = 16
+ID_BYTES = 16
 _SUM_BITS = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -65,7 +65,7 @@ def key_id(fields: bytes) -> bytes:
     Args:
         fields: Text of the key's fields.
     """
-    return fields if len(fields) <= _ID_BYTES else hashlib.md5(fields, usedforsecurity=False).digest()
+    return fields if len(fields) <= ID_BYTES else hashlib.md5(fields, usedforsecurity=False).digest()
 
 
 def key_bucket(fields: bytes, buckets: int) -> int:

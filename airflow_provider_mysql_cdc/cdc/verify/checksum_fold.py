@@ -16,6 +16,9 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
 from airflow_provider_mysql_cdc.cdc.verify.folding import TableCounts
 
 _SUM_BITS = 0xFFFF_FFFF_FFFF_FFFF
+_COUNT_SHIFT = 128
+_ONE = 1 << _COUNT_SHIFT
+"""One row, in a number that has the sum of checksums below."""
 _Sums = dict[tuple[int, int], tuple[int, int]]
 
 
@@ -84,18 +87,16 @@ class ChecksumFold:
         return self._result
 
     def _topic_sums(self) -> _Sums:
-        counts: dict[bytes, int] = {}
-        sums: dict[bytes, int] = {}
-        number = int.from_bytes
+        totals: dict[bytes, int] = {}
+        number, known = int.from_bytes, totals.get
         for key, state in self._states.items():
-            checksum = state[10:]
+            checksum = state[8:]
             if checksum != NO_ROW:
-                place = key[:2] + state[8:10]
-                counts[place] = counts.get(place, 0) + 1
-                sums[place] = sums.get(place, 0) + number(checksum, "big")
+                place = key[:4]
+                totals[place] = known(place, 0) + number(checksum, "big") + _ONE
         return {
-            (number(place[:2], "big"), number(place[2:], "big")): (count, sums[place] & _SUM_BITS)
-            for place, count in counts.items()
+            (number(place[:2], "big"), number(place[2:], "big")): (total >> _COUNT_SHIFT, total & _SUM_BITS)
+            for place, total in totals.items()
         }
 
 

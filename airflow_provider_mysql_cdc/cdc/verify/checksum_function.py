@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
 
-_BYTES = 8
+CHECKSUM_BYTES = 8
 
 
 def checksum_of(text: bytes) -> bytes:
@@ -19,7 +19,7 @@ def checksum_of(text: bytes) -> bytes:
     Args:
         text: The texts of the key's fields and of the row, one behind the other.
     """
-    return hashlib.sha256(escapes_as_in_sql(text)).digest()[:_BYTES]
+    return hashlib.sha256(escapes_as_in_sql(text)).digest()[:CHECKSUM_BYTES]
 
 
 def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> str:
@@ -34,7 +34,7 @@ def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> s
         condition: The WHERE condition.
     """
     digest = f"SHA2(CONCAT({texts.key_fields}, {texts.after}), 256)"
-    checksum = f"CAST(CONV(LEFT({digest}, {2 * _BYTES}), 16, 10) AS UNSIGNED)"
+    checksum = f"CAST(CONV(LEFT({digest}, {2 * CHECKSUM_BYTES}), 16, 10) AS UNSIGNED)"
     return (
         f"SELECT MOD(CRC32({texts.key_fields}), {buckets}) AS bucket, COUNT(*), SUM({checksum}) "
         f"FROM {table.quoted()} WHERE {condition} GROUP BY bucket"

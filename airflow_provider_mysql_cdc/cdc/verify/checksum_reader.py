@@ -59,8 +59,8 @@ class TableChecksums:
             part: The part.
         """
         for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
-            self._records.add(messages, part.partition, messages[-1].offset() + 1)
-            yield from self._blocks.take_full()
+            if self._records.add(messages, part.partition, messages[-1].offset() + 1):
+                yield from self._blocks.take_full()
         self._records.flush(part.partition, part.end)
         yield from self._blocks.take_full()
 

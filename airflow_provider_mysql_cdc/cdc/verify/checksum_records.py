@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Protocol
+from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    ID_BYTES,
     NO_ROW,
     STATE,
     ChecksumBlocks,
@@ -16,13 +19,14 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     key_id,
     shuffle_bucket,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import CHECKSUM_BYTES, checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog, source_members
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
 _OP = b'"op":"'
+_ESCAPE = b"\\u"
 _NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = (frozenset(operations) for operations in (b"cru", b"u", b"d"))
 _MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
 """Keys, and bytes of events, after which the states are handed on."""
@@ -120,25 +124,25 @@ class RecordChecksums:
         self._unread: set[bytes] = set()
         self._bytes = 0
 
-    def add(self, messages: Iterable[KafkaMessage], partition: int, end: int) -> None:
-        """Add records of one partition, in their order.
+    def add(self, messages: Sequence[KafkaMessage], partition: int, end: int) -> bool:
+        """Add records of one partition, in their order; return whether states were handed on.
 
         Args:
             messages: The records.
             partition: Their partition.
             end: The offset after the last one; states of later calls are later ones.
         """
-        last, slice_after, is_older, records = self._last, self._slice_after, self._is_older, 0
+        last, slice_after, is_older, others = self._last, self._slice_after, self._is_older, 0
         for message in messages:
             key, value = message.key(), message.value()
             if key is None:
                 self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
+                others += 1
                 continue
             if value is None:
                 last[key] = b""
+                others += 1
                 continue
-            records += 1
-            self._bytes += len(value)
             after = slice_after(value)
             if is_older is not None and is_older(position_order(*place_in_binlog(value))):
                 # Its key, too, may be written as that of another row now.
@@ -147,10 +151,12 @@ class RecordChecksums:
                 self._unread.add(key)
             else:
                 last[key] = after
-        if records:
-            self._blocks.add(SumKind.RECORDS, self._number, number=records)
+        self._blocks.add(SumKind.RECORDS, self._number, number=len(messages) - others)
+        self._bytes += sum(map(len, messages))
         if len(last) >= _MAX_KEYS or self._bytes >= _MAX_BYTES:
             self.flush(partition, end)
+            return True
+        return False
 
     def flush(self, partition: int, end: int) -> None:
         """Hand on the states of all keys; called at the end of each part.
@@ -169,11 +175,17 @@ class RecordChecksums:
             if fields is None:
                 self._mark(key)
                 continue
-            bucket = key_bucket(fields, buckets)
+            text = fields + after
+            if _ESCAPE in text:
+                bucket, checksum = key_bucket(fields, buckets), checksum_of(text)
+            else:
+                bucket, checksum = crc32(fields) % buckets, sha256(text).digest()[:CHECKSUM_BYTES]
             if partitions > 1 and partition_of(key, partitions) != partition:
                 blocks.add(SumKind.UNJUDGED_BUCKET, number, bucket)
-            checksum = checksum_of(fields + after) if after else NO_ROW
-            states[(first + bucket) % count] += pack(number, key_id(fields), end, bucket, checksum)
+            state = checksum if after else NO_ROW
+            states[(first + bucket) % count] += pack(
+                number, bucket, fields if len(fields) <= ID_BYTES else key_id(fields), end, state
+            )
         self._last.clear()
         self._unread.clear()
         self._bytes = 0

@@ -42,10 +42,10 @@ from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
+from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK, bucket_count
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
-    ChecksumFold,
     ChecksumResult,
     add_counts_of_checksums,
     merge_checksums,
@@ -57,8 +57,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     may_use_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.entries import read_entries
-from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult, merge_results
+from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
     deletes_old_records,
@@ -202,7 +201,7 @@ class VerifyRound:
             self._handlers(barrier),
             Shuffle(
                 buckets,
-                _ReduceBucket(
+                ReduceBucket(
                     most_found(context.cfg, self.request),
                     rules,
                     CarriedRowComparison(columns),
@@ -399,31 +398,3 @@ class VerifyRound:
             self._counts,
             differing,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _ComparedBucket:
-    """Hold what was found in the entries of one bucket."""
-
-    rows: BucketResult
-    checksums: ChecksumResult
-
-
-@dataclass(frozen=True, slots=True)
-class _ReduceBucket:
-    """Compare the entries of one bucket."""
-
-    max_found: int
-    rules: Mapping[int, HistoryRules]
-    compare: CarriedRowComparison
-    moving: frozenset[int]
-    whole: frozenset[int]
-
-    def __call__(self, blocks: Iterable[bytes]) -> _ComparedBucket:
-        rows, checksums = BucketFold(self.compare, self.max_found, self.rules, self.moving, self.whole), ChecksumFold()
-        for block in blocks:
-            if block.startswith(MARK):
-                checksums.add(block)
-            else:
-                rows.add(read_entries([block]))
-        return _ComparedBucket(rows.result(), checksums.result())

@@ -36,9 +36,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allow
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
-from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter, has_checksums
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
     ComparedTable,
     TopicTables,
@@ -57,6 +55,7 @@ from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords, WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.table_entries import TableEntries
+from airflow_provider_mysql_cdc.cdc.verify.task_checksums import TaskChecksums
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import is_time_limit, time_limit
 from airflow_provider_mysql_cdc.cdc.verify.transaction_entries import TransactionEntries
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
@@ -183,14 +182,19 @@ class _PartReader:
     _readers: dict[str, EventReader] = field(default_factory=dict)
     _record_keys: dict[str, RecordKeys] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)
-    _checksum_blocks: ChecksumBlocks = field(init=False)
-    _checksums: dict[int, TableChecksums] = field(default_factory=dict)
-    _filters: dict[int, KeyFilter | None] = field(default_factory=dict)
+    _checksums: TaskChecksums = field(init=False)
     _topic_of: Callable[[TableId], str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
-        self._checksum_blocks = ChecksumBlocks(self.inputs.buckets)
+        self._checksums = TaskChecksums(
+            self.cfg,
+            ChecksumBlocks(self.inputs.buckets),
+            self.inputs.checksum_buckets,
+            self.inputs.differing,
+            self.plan.partitions,
+            lambda number: self._entries_of(number).compared,
+        )
         self._by_topic = tables_by_topic(self.tables.values())
         self._topic_of = functools.cache(functools.partial(table_topic_name, self.cfg))
         numbers = {name: compared.number for name, compared in self.tables.items()}
@@ -210,7 +214,7 @@ class _PartReader:
                 yield from self._read_records(part.records)
             else:
                 yield from self._blocks.take_rest()
-                yield from self._checksum_blocks.take_rest()
+                yield from self._checksums.blocks.take_rest()
                 return
 
     def _entries_of(self, number: int) -> TableEntries:
@@ -246,12 +250,12 @@ class _PartReader:
             self._unread.add(chunk.table)
             self.channel.call(TABLE_UNREAD, UnreadTable(chunk.table.db, chunk.table.table, reason))
             return
-        checksums = self._table_checksums(compared)
+        checksums = self._checksums.of_table(compared)
         if checksums is not None and (sql := checksums.sums_sql(chunk_condition(chunk))) is not None:
             started = time.monotonic()
             with stored_dates_allowed(self.conn, chunk.kinds):
                 self._keep_rate(started, checksums.add_sums(fetch_all(self.conn, sql)))
-            yield from self._checksum_blocks.take_full()
+            yield from self._checksums.blocks.take_full()
         else:
             yield from self._encode_rows(chunk, compared, self._row_records(compared, formats))
 
@@ -265,7 +269,7 @@ class _PartReader:
                 self._keep_rate(started, rows)
         if not records.errors:
             return
-        if (checksums := self._table_checksums(compared)) is not None:
+        if (checksums := self._checksums.of_table(compared)) is not None:
             checksums.leave_unjudged()
         else:
             examples = tuple((f"table {chunk.table}", error.message()) for error in records.errors[:MAX_EXAMPLES])
@@ -273,41 +277,19 @@ class _PartReader:
         records.errors.clear()
 
     def _add_rows(self, compared: ComparedTable, rows: Iterator[WrittenRow]) -> Iterator[Block]:
-        if (checksums := self._table_checksums(compared)) is not None:
+        if (checksums := self._checksums.of_table(compared)) is not None:
             checksums.add_rows(rows)
-            yield from self._checksum_blocks.take_full()
+            yield from self._checksums.blocks.take_full()
             return
-        entries, chosen, skipped = self._entries_of(compared.number), self._filter(compared), 0
+        entries, chosen, skipped = self._entries_of(compared.number), self._checksums.filter_of(compared), 0
         for row in rows:
             if chosen is None or chosen.has(row[0]):
                 self._blocks.add(entries.of_row(row))
             else:
                 skipped += 1
         if skipped:
-            self._checksum_blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=skipped)
+            self._checksums.blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=skipped)
         yield from self._blocks.take_full()
-
-    def _table_checksums(self, compared: ComparedTable) -> TableChecksums | None:
-        """Return what makes the checksums of a table; None where its rows are compared."""
-        number = compared.number
-        if number not in self.inputs.checksum_buckets or not has_checksums(self.cfg, compared):
-            return None
-        checksums = self._checksums.get(number)
-        if checksums is None:
-            partitions, buckets = self.plan.partitions.get(compared.topic, 1), self.inputs.checksum_buckets[number]
-            compared, blocks = self._entries_of(number).compared, self._checksum_blocks
-            checksums = TableChecksums(self.cfg, compared, partitions, buckets, blocks)
-            self._checksums[number] = checksums
-        return checksums
-
-    def _filter(self, compared: ComparedTable) -> KeyFilter | None:
-        """Return which keys of a table are looked at; None for all."""
-        if compared.number not in self._filters:
-            differing = self.inputs.differing.get(compared.table.id)
-            self._filters[compared.number] = (
-                None if differing is None else differing.filter_for(compared, key_texts(self.cfg, compared.table))
-            )
-        return self._filters[compared.number]
 
     def _row_records(self, compared: ComparedTable, formats: RecordFormats | None) -> RowRecords:
         records = self._rows.get(compared.number)
@@ -337,10 +319,10 @@ class _PartReader:
     def _read_records(self, part: TopicRange) -> Iterator[Block]:
         (number, *others) = self._by_topic[part.topic].tables.values()
         compared = next(each for each in self.tables.values() if each.number == number)
-        if not others and (checksums := self._table_checksums(compared)) is not None:
+        if not others and (checksums := self._checksums.of_table(compared)) is not None:
             yield from checksums.read_records(part)
         else:
-            yield from self._read_events(part, None if others else self._filter(compared))
+            yield from self._read_events(part, None if others else self._checksums.filter_of(compared))
 
     def _read_events(self, part: TopicRange, chosen: KeyFilter | None) -> Iterator[Block]:
         reader, only = self._reader(part.topic), self._only_table(part.topic)
@@ -370,7 +352,7 @@ class _PartReader:
             yield from self._blocks.take_full()
         if skipped:
             (number,) = self._by_topic[part.topic].tables.values()
-            self._checksum_blocks.add(SumKind.RECORDS, number, number=skipped)
+            self._checksums.blocks.add(SumKind.RECORDS, number, number=skipped)
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
 

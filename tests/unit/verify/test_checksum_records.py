@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify import checksum_tables
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     ChecksumBlocks,
     SumKind,
@@ -17,9 +19,18 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     key_bucket,
 )
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, ChecksumResult, merge_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
+    DifferingKeys,
+    differing_keys,
+    has_checksums,
+    may_use_checksums,
+)
+from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 pytestmark = pytest.mark.quick
 
@@ -75,7 +86,11 @@ class Side:
         return partition_of(self.key(id_), PARTITIONS)
 
     def compare(
-        self, records: dict[int, list[tuple[bytes | None, bytes | None]]], rows: Iterable[dict[str, Any]], part: int = 7
+        self,
+        records: dict[int, list[tuple[bytes | None, bytes | None]]],
+        rows: Iterable[dict[str, Any]],
+        part: int = 7,
+        is_older: Callable[[int], bool] | None = None,
     ) -> ChecksumResult:
         blocks = ChecksumBlocks(SHUFFLE)
         for row in rows:
@@ -86,7 +101,7 @@ class Side:
         for partition, of_partition in records.items():
             # The parts of a partition are read by different tasks, in any order.
             for start in reversed(range(0, len(of_partition), part)):
-                reader = RecordChecksums(5, self.keys, self.slice_after, PARTITIONS, BUCKETS, blocks)
+                reader = RecordChecksums(5, self.keys, self.slice_after, PARTITIONS, BUCKETS, blocks, is_older)
                 messages = [Message(*record) for record in of_partition[start : start + part]]
                 reader.add(messages, partition, start + len(messages))
                 reader.flush(partition, start + len(messages))
@@ -233,7 +248,7 @@ def _no_key_tombstone(side: Side, records: Any, rows: Any) -> list[int] | None:
 
 
 def _older_key_schema(side: Side, records: Any, rows: Any) -> list[int] | None:
-    key = side.key(1).replace(b'"k"', b'"older"') if side.schemas else b'{"schema":{},"payload":{"id":1}}'
+    key = side.key(1).replace(b'"k"', b'"o"') if side.schemas else b'{"schema":{},"payload":{"id":1}}'
     records[side.partition(1)].append((key, side.value("d", rows[1], None)))
     return None
 
@@ -327,3 +342,98 @@ def test_memory_is_bounded_by_states_that_are_handed_on_early(monkeypatch: pytes
 
 def test_a_table_has_as_many_buckets_as_its_size_needs() -> None:
     assert [bucket_count(rows) for rows in (0, 255, 2560, 10**9)] == [1, 1, 10, 4096]
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_their_keys(exchanged: bool) -> None:
+    side = Side(schemas=False)
+    one, other = next((a, b) for a in range(9) for b in range(a) if side.bucket(a) == side.bucket(b))
+    blocks = ChecksumBlocks(SHUFFLE)
+    names = {one: "a", other: "b"}
+    for id_, name in names.items():
+        number = int.from_bytes(checksum_of(text({"id": id_}).encode() + text({"name": name}).encode()), "big")
+        blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, number)
+    for id_ in names:
+        name = names[other if exchanged == (id_ == one) else one]
+        reader = RecordChecksums(5, side.keys, side.slice_after, PARTITIONS, BUCKETS, blocks)
+        reader.add([Message(side.key(id_), side.value("c", None, {"name": name}))], side.partition(id_), 1)
+        reader.flush(side.partition(id_), 1)
+    folds = [ChecksumFold() for _ in range(SHUFFLE)]
+    for bucket, block in blocks.take_rest():
+        folds[bucket].add(block)
+    differing = merge_checksums(fold.result() for fold in folds).differing
+    assert differing == ({5: {side.bucket(one)}} if exchanged else {})
+
+
+@pytest.mark.parametrize(("begins", "is_read"), [(0, False), (4, False), (5, True)])
+def test_events_of_an_earlier_structure_are_read_where_records_do_not_say_it(begins: int, is_read: bool) -> None:
+    side = Side(schemas=False)
+    records, rows = changed(side)
+    result = side.compare(records, rows.values(), is_older=lambda order: order < position_order(1, begins))
+    assert (result.unjudged, result.differing) == ({5} if is_read else set(), {})
+
+
+def compared(number: int, table: Any = "t", **facts: bool) -> Any:
+    facts = {"own_key": True, "alone": True, "unchanged": True} | facts
+    name = TableId("shop", f"t{number}")
+    return SimpleNamespace(number=number, table=SimpleNamespace(id=name, structure=table), **facts)
+
+
+def test_what_differs_is_compared_row_by_row() -> None:
+    tables = [compared(number) for number in range(6)]
+    result = ChecksumResult(
+        rows={0: 9, 4: 1}, records={1: 3}, differing={0: {2}, 1: set(range(6)), 3: {1}}, unjudged={2}
+    )
+    buckets = dict.fromkeys(range(6), 10)
+    found = differing_keys(tables, buckets, result, compared_by_rows={3, 4, 5})
+    # Tasks of table 4 disagree; of 3 and 5, all have compared rows.
+    assert {name.table: keys.differing for name, keys in found.items()} == {
+        "t0": frozenset({2}),
+        "t1": None,
+        "t2": None,
+        "t4": None,
+    }
+
+
+def test_keys_are_chosen_by_their_bucket_while_the_structure_is_the_same() -> None:
+    table, keys = compared(0), KeyTexts(b"", ("id",))
+    differing = DifferingKeys(table.table, BUCKETS, frozenset({3}))
+    chosen = differing.filter_for(table, keys)
+    assert chosen is not None
+    assert {id_ for id_ in range(100) if chosen.has(b'{"id":%d}' % id_)} == {
+        id_ for id_ in range(100) if key_bucket(b'{"id":%d}' % id_, BUCKETS) == 3
+    }
+    assert chosen.has(None) and chosen.has(b'{"id": 1}'), "records of other keys are looked at"
+    assert differing.filter_for(compared(0, "altered"), keys) is None
+    assert DifferingKeys(table.table, BUCKETS).filter_for(table, keys) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed"),
+    [
+        (VerifyRequest(), True),
+        (VerifyRequest(checksums=False), False),
+        (VerifyRequest(history=True), False),
+        (VerifyRequest(sample_percent=50), False),
+    ],
+)
+def test_samples_and_histories_are_read_record_by_record(request_: VerifyRequest, allowed: bool) -> None:
+    assert may_use_checksums(request_) is allowed
+
+
+@pytest.mark.parametrize("fact", ["own_key", "alone", "unchanged"])
+def test_tables_of_which_records_do_not_say_the_row_have_no_checksums(
+    monkeypatch: pytest.MonkeyPatch, fact: str
+) -> None:
+    monkeypatch.setattr(checksum_tables, "value_prefix", lambda cfg, table: b"")
+    assert has_checksums(None, compared(0)) and not has_checksums(None, compared(0, **{fact: False}))  # type: ignore[arg-type]
+    monkeypatch.setattr(checksum_tables, "value_prefix", lambda cfg, table: None)
+    assert not has_checksums(None, compared(0))  # type: ignore[arg-type]
+
+
+def test_the_server_adds_up_what_python_does() -> None:
+    sql = sums_sql(TABLE, SqlTexts("k", "a", "f"), 64, "id > 5")
+    assert sql == (
+        "SELECT MOD(CRC32(f), 64) AS bucket, COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT(f, a), 256), 16), 16, 10) AS "
+        "UNSIGNED)) FROM `shop`.`orders` WHERE id > 5 GROUP BY bucket"
+    )
