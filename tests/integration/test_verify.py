@@ -204,9 +204,14 @@ def test_a_verification_on_spark_finds_the_same(pipeline: Pipeline, root: Any, d
     pipeline.snapshot()
     change(root, database)
     execute(root, "SET sql_log_bin = 0", f"DELETE FROM `{database}`.orders WHERE id = 20", "SET sql_log_bin = 1")
+    # Several rounds in one session of Spark, with all limits.
+    limits = {"group.rows": "1", "max.execution.time.ms": "60000", "rows.per.second": "100000"}
+    pipeline.properties |= {f"verify.{name}": value for name, value in limits.items()}
+    execute(root, f"ANALYZE TABLE `{database}`.orders, `{database}`.log")
     spec = pipeline.verify_spec()
     process = submit(spec, tmp_path)
     assert process.returncode == 0, process.stdout + process.stderr
+    assert "verification: group 3 of 3" in process.stdout + process.stderr
     result = pipeline.verify_result(spec.run)
     assert verdict(result, "orders").findings == {DifferenceKind.GHOST: 1}
     assert [example.key for example in verdict(result, "orders").examples] == [{"id": 20}]
