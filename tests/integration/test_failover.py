@@ -16,6 +16,7 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 
@@ -212,6 +213,28 @@ def test_a_server_that_changes_between_the_plan_and_its_driver_is_a_retry(
     with pytest.raises(ServerChangedError) as caught:
         run_drain(moved, ThreadRunner(3), pipeline.log)
     assert caught.value.can_retry
+
+
+@pytest.mark.parametrize("to", ["earliest", "file:position", "current"])
+def test_an_offset_that_a_person_has_set_survives_a_change_of_servers(
+    pipeline: Pipeline, pair: Pair, database: str, to: str
+) -> None:
+    root = pair.primary.root
+    insert(root, database, 200)
+    if to == "file:position":
+        status = rows(root, "SHOW BINARY LOG STATUS")[0]
+        to = f"{status[0]}:{status[1]}"
+    if to == "earliest":
+        execute(root, "FLUSH BINARY LOGS")
+        execute(root, f"PURGE BINARY LOGS TO '{rows(root, 'SHOW BINARY LOGS')[-1][0]}'")
+    before = len(pipeline.records("t"))
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=to)
+    insert(root, database, 201)
+    pair.switch()
+    insert(pair.primary.root, database, 202)
+    follow(pipeline, pair)
+    pipeline.drain()
+    assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")[before:]] == [201, 202]
 
 
 def test_a_second_attempt_copies_the_history_once(pipeline: Pipeline, pair: Pair, database: str) -> None:

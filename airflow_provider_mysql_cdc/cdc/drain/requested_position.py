@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
-from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, gtids_on
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -29,6 +30,8 @@ _BOUNDARY_EVENTS = {
     "Heartbeat",
 }
 _REMEDY = "give a transaction boundary: the position of a Gtid or Anonymous_Gtid event (SHOW BINLOG EVENTS IN 'file')"
+_UNREGISTERED_SERVER_ID = 0
+"""As mysqlbinlog registers: it ends nobody else's dump."""
 _GTID_TEXT_LIMIT = 300
 """Characters of a GTID set in a message."""
 
@@ -52,7 +55,33 @@ def position_at(
     """
     offset = check_available(conn, settings, server_offset.with_position(file, pos))
     _require_boundary(conn, offset)
-    return offset
+    return with_executed_gtids(conn, settings, offset)
+
+
+def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+    """Return an offset with the GTID set that was executed before it, by which another server finds its place.
+
+    Args:
+        conn: An open connection.
+        settings: How to reach the same server.
+        offset: A transaction boundary of a file that the server has.
+
+    Raises:
+        SourceError: The server refuses a query, or cannot be reached.
+    """
+    if not gtids_on(conn):
+        return offset
+    executed = GtidTracker(str(_previous_gtids(conn, offset.file)))
+    if offset.pos > FILE_START:
+        file_start = offset.with_position(offset.file, FILE_START)
+        stream = open_stream(settings, file_start, server_id=_UNREGISTERED_SERVER_ID)
+        try:
+            for event in stream.events(offset, unused=no_rows):
+                if event.type in c.GTID_EVENTS and (gtid := parse_gtid(event).gtid) is not None:
+                    executed.add(gtid)
+        finally:
+            stream.close()
+    return replace(offset, gtids=executed.text())
 
 
 def _require_boundary(conn: Any, offset: BinlogOffset) -> None:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.incremental.moved_scans import restart_moved_scans
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import has_pending_work
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.incremental.window_loop import run_windows
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+
+
+def before_writers(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, log: Log) -> None:
+    """Change the scans that a batch in force leaves no longer as they are, before a writer of it starts.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger.
+        ledger: Its content.
+        log: Writes one line to the log.
+    """
+    end_uncaptured_scans(cfg, job, ledger, log)
+    restart_moved_scans(cfg, job, ledger, log)
 
 
 def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
@@ -23,5 +40,5 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         CdcError: A batch or a window could not be completed.
     """
     return drain_driver.run_drain(
-        spec, runner, log, drain_driver.OtherWork(run_windows, has_pending_work, end_uncaptured_scans)
+        spec, runner, log, drain_driver.OtherWork(run_windows, has_pending_work, before_writers)
     )

@@ -93,8 +93,7 @@ class ScanValidity:
         Args:
             record: The record.
         """
-        is_part = record.snapshot or record.carried_from
-        if record.continues_history or (is_part and not record.starts_description):
+        if record.continues_history or (record.snapshot and not record.starts_description):
             return
         affected_scans = [
             scan

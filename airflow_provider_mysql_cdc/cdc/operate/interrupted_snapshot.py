@@ -44,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate.moved_batch import require_snapshot_binlog
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
@@ -57,7 +58,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     recorded_chunks,
     report_keys,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import end_of_view_records
 
 
@@ -84,7 +84,7 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
     pending = result.state.pending
     if pending is not None and pending.kind == "snapshot" and not snapshot_unstarted(pending, ledger):
         require_same_snapshot_mode(cfg, pending)
-        require_plan_binlog(cfg, pending, ledger)
+        require_snapshot_binlog(cfg, pending, ledger)
         with (
             run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock,
             JobLedger(cfg, run) as job,

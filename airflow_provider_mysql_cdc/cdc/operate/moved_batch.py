@@ -17,6 +17,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -31,7 +32,8 @@ from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition, compare_offsets
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
 
 def belongs_elsewhere(cfg: ConnectorConfig, plan: BatchPlan) -> bool:
@@ -46,6 +48,26 @@ def belongs_elsewhere(cfg: ConnectorConfig, plan: BatchPlan) -> bool:
     """
     with connect(cfg.connection_settings()) as conn:
         return is_other_server(conn, plan.start)
+
+
+def require_snapshot_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:
+    """Refuse to finish an interrupted snapshot if the stream cannot begin at its view on the server that answers.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The snapshot's plan.
+        ledger: The ledger.
+
+    Raises:
+        BinlogPurgedError: It cannot; where another server answers, a ``ServerChangedError``.
+    """
+    view = {} if ledger is None else ledger.other_records.get(VIEW_KEY, {})
+    if view.get("epoch") == plan.epoch:
+        offset = BinlogOffset.from_json(view["offset"])
+        with connect(cfg.connection_settings()) as conn:
+            if place_on_server(cfg, conn, offset) is not offset:
+                return
+    require_plan_binlog(cfg, plan, ledger)
 
 
 def move_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, ledger: LedgerState | None, log: Log) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
@@ -231,7 +232,8 @@ def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
     if mode == "never":
         first = binary_logs(conn)[0][0]
         settings = cfg.connection_settings()
-        return with_fingerprint(conn, settings, end_of_binlog(conn, settings).with_position(first, FILE_START))
+        earliest = end_of_binlog(conn, settings).with_position(first, FILE_START)
+        return with_fingerprint(conn, settings, with_executed_gtids(conn, settings, earliest))
     raise NoOffsetError(
         "no offset is stored to start from",
         where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode={mode}",

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import MAX_SHOWN_LENGTH
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids, with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
@@ -157,7 +157,8 @@ def _requested_offset(
     if to == CURRENT:
         return binlog_end
     if to == EARLIEST:
-        return with_fingerprint(conn, settings, binlog_end.with_position(binary_logs(conn)[0][0], FILE_START))
+        earliest = binlog_end.with_position(binary_logs(conn)[0][0], FILE_START)
+        return with_fingerprint(conn, settings, with_executed_gtids(conn, settings, earliest))
     if _GTID_SET.match(to):
         return position_of_gtids(cfg, conn, binlog_end, _parse_gtids(to))
     match = _FILE_AND_POSITION.fullmatch(to.strip())

@@ -63,7 +63,7 @@ class Rig:
         monkeypatch.setattr(interrupted, "connect", lambda settings: contextlib.nullcontext())
         monkeypatch.setattr(interrupted, "watermark_obstacle", lambda conn, cfg: self.obstacle)
         monkeypatch.setattr(interrupted, "require_recorded_history", lambda *_, **__: None)
-        monkeypatch.setattr(interrupted, "require_plan_binlog", lambda *_: self.checked.append("binlog"))
+        monkeypatch.setattr(interrupted, "require_snapshot_binlog", lambda *_: self.checked.append("binlog"))
         monkeypatch.setattr(interrupted, "require_same_snapshot_mode", lambda *_: self.checked.append("mode"))
         monkeypatch.setattr(run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(Lock()))
 
@@ -145,7 +145,7 @@ def test_a_snapshot_whose_binlog_is_gone_is_not_taken_over(rig: Rig, monkeypatch
     def gone(*_: Any) -> None:
         raise BinlogPurgedError("gone")
 
-    monkeypatch.setattr(interrupted, "require_plan_binlog", gone)
+    monkeypatch.setattr(interrupted, "require_snapshot_binlog", gone)
     monkeypatch.setattr(run_lock, "hold_run_lock", lambda *_: pytest.fail("no writer is fenced"))
     with pytest.raises(BinlogPurgedError):
         rig.finish()
