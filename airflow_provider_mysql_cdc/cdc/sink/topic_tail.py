@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets
 
 FIRST_PART = 1024
 """Offsets that are read first; each part before them is four times as long."""
-MAX_KEPT_BYTES = 64 << 20
+MAX_KEPT_BYTES = 128 << 20
 """Bytes that are searched, and kept in memory."""
 _TIMEOUT_S = 60.0
 

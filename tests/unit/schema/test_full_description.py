@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -316,3 +317,15 @@ def test_a_topic_may_begin_with_a_description_but_offsets_before_it_are_refused(
     topic.first += 1
     with pytest.raises(SchemaError, match="first records of the schema history were deleted"):
         history.load_schema_state(CFG, until=place(150), epoch=4)
+
+
+def test_an_earlier_version_reads_the_structures_of_a_description() -> None:
+    """It takes it for that of a snapshot, and ignores the members that it does not know."""
+    described = [json.loads(each.to_bytes()) for each in describe_all(CFG, state_of(STATEMENTS), place(100), 2)]
+    for each in described:
+        assert {"source", "position", "ddl", "tableChanges"} < each.keys()
+        del each["part"]
+    known = [HistoryRecord.from_bytes(json.dumps(each).encode()) for each in described]
+    read_back = replay([*STATEMENTS, *known], until=place(100), epoch=3)
+    assert list(read_back.tables.items()) == list(state_of(STATEMENTS).tables.items())
+    assert read_back.database_defaults["e"].charset == "utf8mb3"
