@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.batch_counts import LostRecords
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, FoundDifference, TableCounts
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import is_raw
@@ -34,6 +36,7 @@ class TopicComparison:
         gone: Topics of tables that were dropped or renamed before they could be compared.
         unchecked_transactions: Why the events of a table are not compared with the transaction topic, by number.
         by_checksums: Numbers of tables whose rows were not compared, because checksums are equal.
+        lost: What topics have lost of batches, by the number of their first table.
     """
 
     tables: Sequence[ComparedTable]
@@ -44,6 +47,7 @@ class TopicComparison:
     gone: Mapping[TableId, str] = field(default_factory=dict)
     unchecked_transactions: Mapping[int, str] = field(default_factory=dict)
     by_checksums: Container[int] = ()
+    lost: Mapping[int, Sequence[LostRecords]] = field(default_factory=dict)
 
 
 def build_verdicts(comparison: TopicComparison, request: VerifyRequest) -> tuple[TableVerdict, ...]:
@@ -85,6 +89,10 @@ def _verdict(compared: ComparedTable, comparison: TopicComparison, request: Veri
         for report in unreadable
         for place, reason in report.examples
     ]
+    lost = comparison.lost.get(compared.number, ())
+    if number := sum(each.expected - each.found for each in lost):
+        findings[DifferenceKind.LOST_RECORD] = number
+        examples += [_lost_example(compared, each) for each in lost]
     return TableVerdict(
         name,
         compared.topic,
@@ -153,6 +161,13 @@ def _example(compared: ComparedTable, found: FoundDifference, request: VerifyReq
         row_values(found.event_row) if show and found.event_row is not None else None,
         record,
     )
+
+
+def _lost_example(compared: ComparedTable, lost: LostRecords) -> Example:
+    batch = lost.batch
+    ended = datetime.fromtimestamp(batch.ended_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    text = f"{compared.topic}: {lost.found:,} of {lost.expected:,} records of batch {batch.epoch}, until {ended}"
+    return Example(DifferenceKind.LOST_RECORD, {}, record=text)
 
 
 def _limited(examples: Sequence[Example], most: int) -> tuple[Example, ...]:

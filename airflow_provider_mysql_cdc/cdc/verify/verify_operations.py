@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.verify.batch_counts import CountedPart
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 
 
@@ -136,6 +137,8 @@ NEXT_PART = TaskOperation("part", EmptyMessage, NextPart)
 """A task asks for a part of a table or of a topic."""
 RECORDS_UNREADABLE = TaskOperation("unreadable", UnreadableRecords, EmptyMessage)
 """A task has met records that are no events."""
+RECORDS_COUNTED = TaskOperation("counted", CountedPart, EmptyMessage)
+"""A task has counted the records of a part of a topic by their batches."""
 TABLE_UNREAD = TaskOperation("unread", UnreadTable, EmptyMessage)
 """A task cannot read a table."""
 VERSIONS = TaskOperation("versions", TableName, TableVersions)

@@ -36,8 +36,11 @@ class DifferenceKind(StrEnum):
     TORN_TRANSACTION = "torn-transaction"
     """A topic has other events of a transaction than its END record counts, or it has no BEGIN or END record."""
 
+    LOST_RECORD = "lost-record"
+    """A topic has fewer records of a batch than the ledger counts."""
 
-LASTING_DIFFERENCES = frozenset({DifferenceKind.TORN_TRANSACTION})
+
+LASTING_DIFFERENCES = frozenset({DifferenceKind.TORN_TRANSACTION, DifferenceKind.LOST_RECORD})
 """Differences that no later record can mend."""
 STATE_DIFFERENCES = frozenset({DifferenceKind.MISSING, DifferenceKind.GHOST, DifferenceKind.DIFFERING})
 """Differences after which the topic, folded by key, does not equal the table; the others are about single records."""

@@ -42,6 +42,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
+from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
@@ -76,6 +77,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verdicts import TopicComparison, buil
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
+    RECORDS_COUNTED,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
     VERSIONS,
@@ -146,6 +148,7 @@ class VerifyRound:
     _unreadable: list[UnreadableRecords] = field(default_factory=list)
     _tasks: int = 1
     _transaction_topic: str = ""
+    _counts_of_parts: PartCounts = field(default_factory=PartCounts)
     _unchecked: Mapping[int, str] = field(default_factory=dict)
 
     def compare(self) -> RoundOutcome:
@@ -173,6 +176,7 @@ class VerifyRound:
         )
         self._unchecked = transactions.reasons
         self._transaction_topic = transactions.topic
+        self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), rules)
         # TiCDC's dispatchers may choose partitions by the time or by any column.
         moving = frozenset(c.number for c in tables.values() if context.cfg.is_ticdc or not c.own_key)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
@@ -193,6 +197,7 @@ class VerifyRound:
             transactions.topic,
             self._checksum_buckets,
             self.differing or {},
+            self._counts_of_parts.batches,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -255,6 +260,7 @@ class VerifyRound:
             self.schema_texts.handler(),
             NEXT_PART.handled_by(lambda task, request: self._required_queue().next(task, request)),
             RECORDS_UNREADABLE.handled_by(self._add_unreadable),
+            RECORDS_COUNTED.handled_by(lambda task, part: self._counts_of_parts.add(part)),
             TABLE_UNREAD.handled_by(self._add_unread),
             VERSIONS.handled_by(lambda task, name: self._versions[TableId(name.db, name.table)]),
         ]
@@ -390,6 +396,7 @@ class VerifyRound:
         comparison = TopicComparison(
             tables, found, unjudged, self._unread, self._unreadable, self._gone, self._unchecked, equal
         )
+        comparison.lost = self._counts_of_parts.lost(tables, self._compared)
         compared = [each for each in tables if each.table.id not in self._unread]
         return RoundOutcome(
             batch.plan.end,

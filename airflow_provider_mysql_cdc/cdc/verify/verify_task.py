@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs, write_batch
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import difference_in_view
@@ -35,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_c
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+from airflow_provider_mysql_cdc.cdc.verify.batch_counts import CountedPart, PartCounter
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
@@ -48,6 +50,7 @@ from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.kept_batches import KeptBatch, KeptBatches
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import RecordKeys
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
@@ -61,6 +64,7 @@ from airflow_provider_mysql_cdc.cdc.verify.transaction_entries import Transactio
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import (
     COMPARE,
     NEXT_PART,
+    RECORDS_COUNTED,
     RECORDS_UNREADABLE,
     TABLE_UNREAD,
     VERSIONS,
@@ -88,6 +92,7 @@ class VerifyInputs:
         tasks: Number of tasks.
         history_tables: Numbers of the tables whose events are also checked one after the other.
         transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
+        batches: The batches by which records are counted.
         columns: Columns of the tables, by number, as those have them who compare the rows.
         versions: Whether events are told apart by the structures that their tables have had.
         checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
@@ -107,6 +112,7 @@ class VerifyInputs:
     transaction_topic: str = ""
     checksum_buckets: Mapping[int, int] = field(default_factory=dict)
     differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
+    batches: tuple[KeptBatch, ...] = ()
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -180,6 +186,7 @@ class _PartReader:
     _transactions: TransactionEntries = field(init=False)
     _rows: dict[int, RowRecords] = field(default_factory=dict)
     _readers: dict[str, EventReader] = field(default_factory=dict)
+    _batches: KeptBatches = field(init=False)
     _record_keys: dict[str, RecordKeys] = field(default_factory=dict)
     _unread: set[TableId] = field(default_factory=set)
     _checksums: TaskChecksums = field(init=False)
@@ -197,6 +204,7 @@ class _PartReader:
         )
         self._by_topic = tables_by_topic(self.tables.values())
         self._topic_of = functools.cache(functools.partial(table_topic_name, self.cfg))
+        self._batches = KeptBatches(self.inputs.batches)
         numbers = {name: compared.number for name, compared in self.tables.items()}
         lookup_schema = ask_driver_for_texts(self.channel)
         self._transactions = TransactionEntries(self.cfg, self.inputs.transaction_topic, numbers, lookup_schema)
@@ -326,23 +334,25 @@ class _PartReader:
 
     def _read_events(self, part: TopicRange, chosen: KeyFilter | None) -> Iterator[Block]:
         reader, only = self._reader(part.topic), self._only_table(part.topic)
-        unreadable, skipped, examples, first = 0, 0, list[tuple[str, str]](), True
+        unreadable, skipped, examples = 0, 0, list[tuple[str, str]]()
+        counter = PartCounter(self._batches, tombstones=self.cfg[F.TOMBSTONES_ON_DELETE])
         bounds = {part.partition: (part.start, part.end)}
         for record in read_records(self.cfg, part.topic, bounds):
-            if first:
-                first = False
-                numbers = self._by_topic[part.topic].tables.values()
-                for started in self._transactions.of_start(numbers, part.start, record):
-                    self._blocks.add(started)
+            if counter.first_ms is None:
+                counter.first_ms = record.timestamp_ms
+                self._add_start(part, record)
             if chosen is not None and not chosen.has(record.key):
                 skipped += record.value is not None
                 continue
             try:
                 if only is None or (entry := only.of_value(record)) is None:
-                    self._add_event(part.topic, reader.read(record.key, record.value, record.headers), record)
+                    event = reader.read(record.key, record.value, record.headers)
+                    counter.add(event, record)
+                    self._add_event(part.topic, event, record)
                 else:
                     self._blocks.add(entry)
             except UnreadableRecord as error:
+                counter.unreadable += 1
                 if (found := self._keys(part.topic).unreadable(record, str(error))) is not None:
                     self._blocks.add(found)
                 else:
@@ -353,8 +363,18 @@ class _PartReader:
         if skipped:
             (number,) = self._by_topic[part.topic].tables.values()
             self._checksums.blocks.add(SumKind.RECORDS, number, number=skipped)
+        if self.inputs.batches and counter.first_ms is not None:
+            counted = CountedPart(
+                part.topic, part.partition, part.start, counter.first_ms, counter.counts, counter.unreadable
+            )
+            self.channel.call(RECORDS_COUNTED, counted)
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
+
+    def _add_start(self, part: TopicRange, record: TopicRecord) -> None:
+        numbers = self._by_topic[part.topic].tables.values()
+        for started in self._transactions.of_start(numbers, part.start, record):
+            self._blocks.add(started)
 
     def _read_transactions(self, part: TopicRange) -> Iterator[Block]:
         records = read_records(self.cfg, part.topic, {part.partition: (part.start, part.end)})
