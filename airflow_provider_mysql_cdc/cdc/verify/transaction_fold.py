@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 
-TRANSACTION_TOPIC = 0xFFFF
-"""Stands for the transaction topic where entries name a table."""
+TRANSACTION_TOPIC = 0xFFFE
+"""Stands for the transaction topic where entries name a table; 0xFFFF begins blocks of checksums."""
 SKEW_MS = 3_600_000
 """Writers of a batch are not at the same place at the same time: one may have written the events of a transaction so
 much earlier or later than another one its END."""

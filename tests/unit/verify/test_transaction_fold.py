@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
 from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import (
     SKEW_MS,
@@ -105,6 +106,13 @@ def test_events_that_are_missing_or_not_counted_are_found(
     entries: list[FoldEntry], wrong: list[tuple[int, str, str]]
 ) -> None:
     assert torn(entries) == (wrong, {})
+
+
+def test_no_block_begins_as_those_of_checksums_do() -> None:
+    blocks = EntryBlocks(1)
+    blocks.add(start(TRANSACTION_TOPIC))
+    ((_, block),) = blocks.take_rest()
+    assert not block.startswith(MARK)
 
 
 MISSING = [begin(), event(1), end(a=2)]
