@@ -92,6 +92,11 @@ def test_schema_changes_around_the_change_of_servers_are_followed(
     insert(after, database, 25)
     pipeline.drain()
     assert list(payload(pipeline.records("t")[-1].value)["after"]) == ["x", "id", "v"]
+    pair.switch()
+    insert(pair.primary.root, database, 26)
+    follow(pipeline, pair)
+    pipeline.drain()
+    assert payload(pipeline.records("t")[-1].value)["after"] == {"x": "y", "id": 26, "v": "row 26"}
 
 
 @pytest.mark.req("SETUP-31")
