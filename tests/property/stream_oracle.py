@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import initial_request_id
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 
@@ -132,7 +133,7 @@ class Oracle:
         self._homes: dict[tuple[int, int, str], tuple[str, int]] = {}
         self._filled: dict[str, set[int]] = defaultdict(set)
         self._deleted: list[tuple[str, int, set[int]]] = []
-        self._high: dict[int, int] = {}
+        self._high: dict[int, GtidSet] = {}
         self._view: BinlogOffset | None = None
 
     def life(self, epoch: int) -> int:
@@ -213,13 +214,17 @@ class Oracle:
         snapshot = self._plans[life].kind == "snapshot"
         assert not snapshot or life in self._books, f"{at} is stored, and the books of snapshot {life} are open"
         start = self._books[life] if snapshot else self._plans[life].end
-        binlog = self._source.life(start)
-        assert self._source.life(at) is binlog, f"the offset went from {start} ({start.origin}) to {at} ({at.origin})"
-        assert at.pos >= self._high.get(life, start.pos), f"the offset moved back to {at}"
+        same_server = at.server_uuid == start.server_uuid
+        same_binlog = self._source.life(at) is self._source.life(start)
+        assert same_binlog or not same_server, f"the offset went from {start} ({start.origin}) to {at} ({at.origin})"
+        begun, reached = self._source.executed_at(start), self._source.executed_at(at)
+        assert at.gtids is None or GtidSet.parse(at.gtids) == reached, f"{at} has the GTIDs {at.gtids}, not {reached}"
+        assert reached.contains(str(self._high.get(life, begun))), f"the offset moved back to {at}"
         if snapshot and life not in self._high:
             self._whole(life, start)
-        self._high[life] = at.pos
-        missing = [c for _, c in binlog.between(start.pos, at.pos) if not self._told(life, c.key, c.n)]
+        self._high[life] = reached
+        drained = [c for c in self._source.all_changes() if reached.contains(c.gtid) and not begun.contains(c.gtid)]
+        missing = [c for c in drained if not self._told(life, c.key, c.n)]
         assert not missing, f"{start} to {at} of epoch {life} is stored, but {missing} are nowhere"
 
     def _told(self, life: int, key: int, n: int) -> bool:

@@ -73,6 +73,7 @@ class Binlog:
         first: Position of the first transaction.
         width: Bytes of a transaction.
         base: Last change of each key before the first transaction.
+        executed: Transactions that the server had executed before the first one.
     """
 
     made: int
@@ -80,6 +81,7 @@ class Binlog:
     width: int
     base: dict[int, int]
     changes: list[Change] = field(default_factory=list)
+    executed: GtidSet = field(default_factory=GtidSet)
 
     def end(self) -> int:
         """Return the position behind the last transaction."""
@@ -110,6 +112,7 @@ class Server:
         self.uuid, self._world = uuid, world
         self.data: dict[int, int] = dict.fromkeys(range(KEYS), -1)
         self.executed: GtidSet = GtidSet()
+        self.purged: GtidSet = GtidSet()
         self.binlog = world.new_binlog(self)
 
     def apply(self, change: Change) -> None:
@@ -146,12 +149,20 @@ class Source:
         assert offset.origin is not None, f"{offset} does not say in which binlog it stands"
         return self.lives[int(offset.origin.partition(".")[0])]
 
+    def executed_at(self, offset: BinlogOffset) -> GtidSet:
+        """Return the transactions before an offset."""
+        life = self.life(offset)
+        executed = life.executed
+        for _, change in life.between(0, offset.pos):
+            executed = executed.add(change.gtid)
+        return executed
+
     def write(self, lag: bool = False) -> None:
         """Commit a transaction on the primary, and on the replica unless that lags."""
         n, self.changes = self.changes, self.changes + 1
         self.now_ms += 2000
-        taken = self.primary.executed.sets.get((self.primary.uuid, ""), ((1, 1),))[-1][1]
-        change = Change(n, n * 5 % 7 % KEYS, f"{self.primary.uuid}:{taken}", self.now_ms)
+        # After a reset, a server would use GTIDs again, and then nobody can tell what another server has executed.
+        change = Change(n, n * 5 % 7 % KEYS, f"{self.primary.uuid}:{n + 1}", self.now_ms)
         self.primary.apply(change)
         if not lag:
             self.catch_up()
@@ -177,7 +188,7 @@ class Source:
     def reset(self) -> None:
         """RESET BINARY LOGS AND GTIDS on the primary; the replica is created again from it."""
         here = self.address is self.primary
-        self.primary.executed = GtidSet()
+        self.primary.executed = self.primary.purged = GtidSet()
         self.primary.binlog = self.new_binlog(self.primary)
         self._rebuild_replica()
         if not here:
@@ -186,8 +197,12 @@ class Source:
     def _rebuild_replica(self) -> None:
         self.replica = self._server()
         self.replica.data = dict(self.primary.data)
-        self.replica.executed = self.primary.executed
+        self.replica.executed = self.replica.purged = self.replica.binlog.executed = self.primary.executed
         self.replica.binlog.base = dict(self.primary.data)
+
+    def all_changes(self) -> list[Change]:
+        """Return the transactions of all servers, each once."""
+        return list({change.gtid: change for life in self.lives.values() for change in life.changes}.values())
 
     def connect(self, *_: Any, **__: Any) -> Connection:
         """Return a connection to the server under the address."""
@@ -228,7 +243,35 @@ class Source:
         rows = self.life(offset).rows(offset.pos)
         return {key: n for key, n in rows.items() if key in TABLES[table]}
 
-    def read_origin(self, _: Any, file: str) -> str:
+    def place_of(self, conn: Connection, wanted: GtidSet, purged: GtidSet) -> dict[str, Any]:
+        """Return what ``drain.failover`` finds in the binlog of a connection's server."""
+        server = conn.server
+        executed, passed, errant = purged, purged, GtidSet()
+        place: BinlogOffset | None = None
+        next_gtid, before = None, executed
+        ends = [server.binlog.first, *(at for at, _ in server.binlog.between(0, server.binlog.end()))]
+        for start, change in zip(ends, server.binlog.changes, strict=False):
+            if wanted.contains(change.gtid):
+                passed = passed.add(change.gtid)
+                executed = executed.add(change.gtid) if place is None else executed
+                continue
+            if place is None:
+                place, next_gtid, before = BinlogOffset(FILE, start, None, server.uuid), change.gtid, executed
+            if passed.contains(str(wanted)):
+                break
+            errant = errant.add(change.gtid)
+        if place is None:
+            place, before = BinlogOffset(FILE, ends[-1], None, server.uuid), executed
+        return {
+            "place": place,
+            "boundary": place,
+            "next_gtid": next_gtid,
+            "executed": before,
+            "errant": errant,
+            "anonymous": None,
+        }
+
+    def read_origin(self, _: Any, file: str, server_uuid: str | None = None) -> str:
         """Stand in for ``binlog.file_fingerprint.read_fingerprint``."""
         self._ask()
         if file != FILE:
@@ -264,6 +307,10 @@ def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[st
         "SELECT @@server_uuid, @@GLOBAL.gtid_mode": lambda _: [{"uuid": server.uuid, "mode": "ON"}],
         "SELECT @@server_uuid": lambda _: [{"uuid": server.uuid}],
         "SELECT @@GLOBAL.gtid_mode": lambda _: [{"mode": "ON"}],
+        "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged": lambda _: [
+            {"executed": str(server.executed), "purged": str(server.purged)}
+        ],
+        "SHOW REPLICA STATUS": lambda _: [],
         "SELECT GTID_SUBSET": lambda args: [{"held": server.executed.contains(args[0])}],
         "SELECT WAIT_FOR_EXECUTED_GTID_SET": lambda _: [{"waited": 1}],
         "SHOW BINARY LOG STATUS": lambda _: [status],

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, failover
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
@@ -292,6 +292,7 @@ def on_stage(patch: pytest.MonkeyPatch) -> None:
 
     _outside(patch)
     _jobs(patch)
+    _failovers(patch)
     _snapshot_parts(patch)
     windows(patch, ModelRangeWriter)
 
@@ -330,6 +331,18 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "describe_topics", _of_world("describe"), raising=False)
         patch.setattr(module, "describe_created", _of_world("describe_made"), raising=False)
     patch.setattr(topic_guard, "all_partition_counts", _of_world("counts"))
+
+
+def _search(_: Any, conn: Any, *given: Any) -> Any:
+    """Stand in for the search of a binlog, whose events the model does not have."""
+    found = ModelRangeWriter.world.source.place_of(conn, *given)
+    return failover._Search(**{name: value for name, value in found.items() if name in failover._Search.__slots__})
+
+
+def _failovers(patch: pytest.MonkeyPatch) -> None:
+    """Find the place of a GTID set in the model's binlogs; there is no schema history to carry over."""
+    patch.setattr(failover, "_search", _search)
+    patch.setattr(failover, "read_history", _nothing)
 
 
 def _jobs(patch: pytest.MonkeyPatch) -> None:
@@ -385,6 +398,7 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
         "check_override",
         "require_own_history",
         "require_first_in_history",
+        "wait_for_next_second",
     ):
         patch.setattr(snapshot_driver, name, _nothing)
     patch.setattr(snapshot_driver, "lock_metadata", _lock)

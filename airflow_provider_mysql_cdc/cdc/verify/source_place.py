@@ -53,7 +53,7 @@ def position_order(file: int, pos: int) -> int:
 
 def place_order(offset: BinlogOffset) -> int:
     """Return a transaction boundary as such a number."""
-    return position_order(*offset.key())
+    return position_order(file_number(offset.file), offset.pos)
 
 
 def time_order(source: Row) -> int:

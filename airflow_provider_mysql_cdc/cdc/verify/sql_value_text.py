@@ -14,7 +14,7 @@ from typing import NamedTuple
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChange, ValueChangeKind
-from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family
+from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, Metadata, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.table import Column, quote_name
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import sql_literal
 
@@ -255,7 +255,8 @@ def _bytes(request: SqlRequest) -> SqlValue | None:
 
 def _most_bytes(column: Column) -> int | None:
     """Return the most bytes of a value where its declaration says so."""
-    return (column.length or 1) if column.type_name in ("BINARY", "VARBINARY", "CHAR", "VARCHAR") else None
+    metadata = mysql_type(column.type_name).formats[0].metadata
+    return (column.length or 1) if metadata is Metadata.LENGTH else None
 
 
 def _base64(data: str, most_bytes: int | None) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
@@ -157,8 +158,9 @@ class _FoundVersions:
     def by_table(self, until: BinlogOffset) -> dict[TableId, TableVersions]:
         """Return the structures of each table, up to an offset."""
         servers = (self._servers | {(until.server_uuid or "").lower()}) - {""}
-        places = [place.key() for place in (*self._changes, until)]
-        one_binlog = len(servers) <= 1 and places == sorted(places)
+        places = (*self._changes, until)
+        in_order = all(comparable(a, b) and not moves_back(a, b) for a, b in pairwise(places))
+        one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
         return {name: TableVersions(each, one_binlog) for name, each in versions.items()}
 
