@@ -39,7 +39,7 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, reset_offset
+from airflow_provider_mysql_cdc.cdc.operate import interrupted_snapshot, moved_batch, reset_offset
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_job as preparing
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
@@ -318,7 +318,7 @@ def _nothing(*_: Any, **__: Any) -> Any:
 def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
-    asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, reset_offset, one_binlog)
+    asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, moved_batch, reset_offset, one_binlog)
     for module in (*asking, drain_driver, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
@@ -343,6 +343,7 @@ def _failovers(patch: pytest.MonkeyPatch) -> None:
     """Find the place of a GTID set in the model's binlogs; there is no schema history to carry over."""
     patch.setattr(failover, "_search", _search)
     patch.setattr(failover, "read_history", _nothing)
+    patch.setattr(moved_batch, "fault_point", lambda *_: ModelRangeWriter.world.pause())
 
 
 def _jobs(patch: pytest.MonkeyPatch) -> None:
