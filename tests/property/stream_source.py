@@ -100,6 +100,13 @@ class Binlog:
         ends = [(self.place(i + 1), change) for i, change in enumerate(self.changes)]
         return [(at, change) for at, change in ends if start < at <= end]
 
+    def executed_at(self, at: int) -> GtidSet:
+        """Return the transactions before a position."""
+        executed = self.executed
+        for _, change in self.between(0, at):
+            executed = executed.add(change.gtid)
+        return executed
+
     def rows(self, at: int) -> dict[int, int]:
         """Return the last change of each key at a position."""
         return self.base | {change.key: change.n for _, change in self.between(0, at)}
@@ -151,11 +158,7 @@ class Source:
 
     def executed_at(self, offset: BinlogOffset) -> GtidSet:
         """Return the transactions before an offset."""
-        life = self.life(offset)
-        executed = life.executed
-        for _, change in life.between(0, offset.pos):
-            executed = executed.add(change.gtid)
-        return executed
+        return self.life(offset).executed_at(offset.pos)
 
     def write(self, lag: bool = False) -> None:
         """Commit a transaction on the primary, and on the replica unless that lags."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
+from airflow_provider_mysql_cdc.cdc.incremental import moved_scans
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, stage_runner, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
@@ -339,10 +341,17 @@ def _search(_: Any, conn: Any, *given: Any) -> Any:
     return failover._Search(**{name: value for name, value in found.items() if name in failover._Search.__slots__})
 
 
+def _with_gtids(conn: Any, _: Any, offset: BinlogOffset) -> BinlogOffset:
+    """Stand in for ``requested_position.with_executed_gtids``, which reads events that the model does not have."""
+    return replace(offset, gtids=str(conn.server.binlog.executed_at(offset.pos)))
+
+
 def _failovers(patch: pytest.MonkeyPatch) -> None:
     """Find the place of a GTID set in the model's binlogs; there is no schema history to carry over."""
     patch.setattr(failover, "_search", _search)
     patch.setattr(failover, "read_history", _nothing)
+    patch.setattr(moved_scans, "read_history", lambda _: ModelRangeWriter.world.source.history())
+    patch.setattr(reset_offset, "with_executed_gtids", _with_gtids)
     patch.setattr(moved_batch, "fault_point", lambda *_: ModelRangeWriter.world.pause())
 
 
