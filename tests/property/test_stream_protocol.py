@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from first_seeds import WALKS, breaks_a_promise
-from kit.incremental_rig import unfinished_request
 from memo import read_once
 from stream_interleaving import random_walk
 from stream_oracle import Reads
@@ -153,15 +152,6 @@ def _any_plan_may_follow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(takeover, "_require_next_plan", lambda *_: None)
 
 
-def _rest_of_a_snapshot_before_a_pending_one(patch: pytest.MonkeyPatch) -> None:
-    finish = before_snapshot.finish_interrupted
-
-    def also_behind_a_plan(cfg: Any, *given: Any) -> str | None:
-        return finish(cfg, *given) or unfinished_request(cfg)
-
-    patch.setattr(before_snapshot, "finish_interrupted", also_behind_a_plan)
-
-
 WITHOUT: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     _reset_without_fencing,
     _number_of_ids_forgotten,
@@ -176,7 +166,6 @@ WITHOUT: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     _snapshot_leaves_a_gap,
     _stream_before_a_snapshot_forgotten,
     _any_plan_may_follow,
-    _rest_of_a_snapshot_before_a_pending_one,
 )
 
 
@@ -191,7 +180,6 @@ SHOWN_BY = {
     "dump_not_compared": 231,
     "stream_before_a_snapshot_forgotten": 70,
     "any_plan_may_follow": 14,
-    "rest_of_a_snapshot_before_a_pending_one": 149,
 }
 """Seeds whose walks miss a protection; the others show at once."""
 

@@ -248,3 +248,11 @@ def test_chunks_of_a_further_view_are_read_again_by_windows(rig: Rig) -> None:
 def test_no_chunk_of_the_first_view_lets_it_begin_again(rig: Rig) -> None:
     rig.read(A0, view=START)
     assert rig.finish() is None and rig.ledger.chunks == {}
+
+
+def test_no_drain_goes_on_before_a_snapshot_that_is_to_begin(rig: Rig) -> None:
+    """A drain would refuse to run before it, so the snapshot that waits for that drain would never come to its end."""
+    assert rig.read(A0, A1, B0).finish() is not None
+    with JobLedger(rig.cfg) as job:
+        job.begin(replace(plan(writers=1), kind="snapshot", epoch=2))
+    assert rig.finish() is None
