@@ -41,7 +41,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows, split_table
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
@@ -69,6 +69,7 @@ from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules
 from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ranges
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
+from airflow_provider_mysql_cdc.cdc.verify.split_tables import split_tables
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
@@ -336,9 +337,8 @@ class VerifyRound:
             ranges += topic_ranges(self._transaction_topic, self._bounds_of(self._transaction_topic))
         chunk_rows = rows_per_query(context.cfg, self._tasks)
         with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
-            chunks = [
-                chunk for compared in self._tables.values() for chunk in split_table(conn, compared.table, chunk_rows)
-            ]
+            tables = (compared.table for compared in self._tables.values())
+            chunks = split_tables(conn, tables, chunk_rows, context.log)
         context.log(
             f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "
             f"{sum(part.end - part.start for part in ranges):,} offsets of {len(self._facts)} topic(s)"

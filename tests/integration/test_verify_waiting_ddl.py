@@ -1,0 +1,46 @@
+"""DDL that waits for the views of a verification does not hold it up, and writers no longer than the views last."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pymysql
+import pytest
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.verify import split_tables
+
+
+def test_ddl_between_the_views_and_the_chunks(
+    pipeline: Pipeline, stack: Any, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    execute(root, f"INSERT INTO `{database}`.t VALUES " + ",".join(f"({i}, {i})" for i in range(100)))
+    pipeline.properties["snapshot.chunk.rows"] = "10"
+    pipeline.snapshot()
+    split_table, waiting = split_tables.split_table, list[threading.Thread]()
+
+    def alter() -> None:
+        with pymysql.connect(
+            host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password
+        ) as conn:
+            execute(conn, "SET lock_wait_timeout = 60", f"ALTER TABLE `{database}`.t ADD w INT")
+
+    def split_behind_an_alter(*args: Any, **kwargs: Any) -> Any:
+        if not waiting:
+            waiting.append(threading.Thread(target=alter))
+            waiting[0].start()
+            time.sleep(1)
+        return split_table(*args, **kwargs)
+
+    monkeypatch.setattr(split_tables, "split_table", split_behind_an_alter)
+    begun = time.monotonic()
+    result = pipeline.verify()
+    assert result.clean and result.tables[0].rows == 100 and time.monotonic() - begun < 30, result
+    waiting[0].join(30)
+    assert not waiting[0].is_alive() and any("in one piece" in line for line in pipeline.lines), pipeline.lines
+    monkeypatch.undo()
+    assert pipeline.verify().clean
