@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrecti
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
-from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects, require_same_server
+from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.rolled_back import require_no_rows
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
@@ -186,6 +186,7 @@ class DrainWriter:
 
         Raises:
             SourceConnectionError: The transaction cannot be read twice, or the source cannot be reached.
+            ServerChangedError: Another server answers.
         """
         position = self.position
         if position.events and self.committer.commit_clock is not None:
@@ -205,10 +206,8 @@ class DrainWriter:
             return stream
 
     def _place_on_same_server(self, reached: BinlogOffset, created: tuple[str, int]) -> BinlogOffset:
-        """Return a boundary with what tells its binlog file from others of this name, and require the same server."""
-        start = self.context.plan.start
-        require_same_server(self.context.cfg.connection_settings(), start)
-        place = start.with_position(reached.file, reached.pos, reached.gtids)
+        """Return a boundary with what tells its server and its binlog file from others of this name."""
+        place = self.context.plan.start.with_position(reached.file, reached.pos, reached.gtids)
         file, created_s = created
         return replace(place, origin=str(created_s)) if place.origin is None and file == place.file else place
 

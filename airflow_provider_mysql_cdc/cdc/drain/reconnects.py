@@ -6,10 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
@@ -56,26 +53,3 @@ class Reconnects:
         while (left_s := until - time.monotonic()) > 0:
             time.sleep(min(_CHECK_S, left_s))
             self.check()
-
-
-def require_same_server(settings: ConnectionSettings, start: BinlogOffset) -> None:
-    """Refuse to go on inside a batch at another server, which a proxy or a name may lead to now.
-
-    Args:
-        settings: How to reach the source.
-        start: The start of the batch.
-
-    Raises:
-        SourceConnectionError: Another server answers, or none.
-    """
-    if start.server_uuid is None:
-        return
-    with connect(settings) as conn:
-        server_uuid = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
-    if server_uuid != start.server_uuid:
-        raise SourceConnectionError(
-            "another server answers in place of the source",
-            where=settings.address(),
-            why=f"the batch was begun at server {start.server_uuid}, and this one is {server_uuid}",
-            remedy="nothing: the next try looks at the server first",
-        )

@@ -13,9 +13,8 @@ from kit.drain_rig import START, Rig
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer, reconnects
-from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects, require_same_server
+from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 BROKEN = SourceConnectionError("the binlog connection broke", where="db:3306")
@@ -72,7 +71,6 @@ def streams(monkeypatch: pytest.MonkeyPatch, rig: Rig, *parts: Any) -> list[Binl
         )
 
     monkeypatch.setattr(drain_writer, "open_stream", open_stream)
-    monkeypatch.setattr(drain_writer, "require_same_server", lambda settings, start: None)
     return starts
 
 
@@ -133,24 +131,6 @@ def test_a_transaction_that_changed_a_structure_is_not_read_twice(monkeypatch: p
 def test_another_file_is_told_by_the_time_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
     place = rig.writer._place_on_same_server
-    monkeypatch.setattr(drain_writer, "require_same_server", lambda settings, start: None)
     later = BinlogOffset("b.000002", 400)
     assert place(later, ("b.000002", 77)).origin == "77"
     assert place(later, ("b.000001", 77)).origin is None  # not read yet
-
-
-def test_another_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Connection:
-        def __enter__(self) -> Connection:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(reconnects, "connect", lambda settings: Connection())
-    monkeypatch.setattr(reconnects, "fetch_all", lambda conn, sql: [("uuid-b",)])
-    settings = ConnectionSettings("db")
-    require_same_server(settings, BinlogOffset("b.000001", 4))
-    require_same_server(settings, BinlogOffset("b.000001", 4, None, "uuid-b"))
-    with pytest.raises(SourceConnectionError, match="another server answers") as caught:
-        require_same_server(settings, BinlogOffset("b.000001", 4, None, "uuid-a"))
-    assert "uuid-a" in caught.value.why and caught.value.can_retry
