@@ -45,9 +45,9 @@ def test_tables_are_read_again_while_the_stream_runs(
 ) -> None:
     read, wholly = history.read_history, list[int]()
 
-    def counted(cfg: Any, first: int = 0) -> Any:
+    def counted(cfg: Any, first: int = 0, bases: Any = ()) -> Any:
         wholly.extend([first] if not first else [])
-        return read(cfg, first)
+        return read(cfg, first, bases)
 
     monkeypatch.setattr(history, "read_history", counted)
     monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)

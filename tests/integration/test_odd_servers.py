@@ -13,7 +13,7 @@ from typing import Any
 import pymysql
 import pytest
 from kit.private_mysql import PrivateServer, running_server
-from kit.records import payload
+from kit.records import compacted, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from stacklib import debian, ports
@@ -95,6 +95,42 @@ def test_a_replica_that_logs_what_it_applies_is_a_source(
         assert any("does not apply changes at present" in line for line in pipeline.lines), pipeline.lines
     events = [payload(record.value) for record in pipeline.records("t") if record.value is not None]
     assert [(e["op"], (e["after"] or e["before"])["id"]) for e in events][-3:] == [("u", 2), ("d", 1), ("c", 3)]
+
+
+@pytest.mark.req("SETUP-30")
+def test_a_replica_of_several_primaries_is_a_source(
+    primary: PrivateServer, table: Any, tmp_path_factory: pytest.TempPathFactory, properties: dict[str, str]
+) -> None:
+    with (
+        running_server(tmp_path_factory, "9.7", {"server_id": "103"}) as second,
+        running_server(tmp_path_factory, "9.7", {"server_id": "104"}) as replica,
+        second.connect() as other,
+        replica.connect() as conn,
+    ):
+        db = properties["database.include.list"]
+        execute(other, f"CREATE DATABASE {db}_b", f"USE {db}_b", "CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+        execute(other, "INSERT INTO t VALUES (1, 1)")
+        for name, source in (("first", primary), ("second", second)):
+            execute(
+                conn,
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
+                f"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1 FOR CHANNEL '{name}'",
+                f"START REPLICA FOR CHANNEL '{name}'",
+            )
+        for source in (primary, second):
+            wait_for(replica, source)
+        pipeline = stream_of(replica, properties | {"database.include.list": f"{db},{db}_b"})
+        assert pipeline.snapshot().complete
+        for number in range(10, 20):
+            execute(table, f"INSERT INTO t VALUES ({number}, 0)", f"UPDATE t SET v = {number} WHERE id = 2")
+            execute(other, f"INSERT INTO t VALUES ({number}, 0)", f"UPDATE t SET v = {number} WHERE id = 1")
+        for source in (primary, second):
+            wait_for(replica, source)
+        pipeline.drain()
+        for name in (db, f"{db}_b"):
+            records = pipeline.read(f"{pipeline.properties['topic.prefix']}.{name}.t")
+            stored = {row[0]: row[1] for row in rows(conn, f"SELECT id, v FROM `{name}`.t")}
+            assert {row["id"]: row["v"] for row in compacted(records).values()} == stored and len(stored) > 10
 
 
 @pytest.mark.req("SETUP-27", "SETUP-11")
