@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class PrivateServer:
 def running_server(
     factory: pytest.TempPathFactory, version: str, options: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[PrivateServer]:
-    """Yield a running server of a version, and discard it.
+    """Yield a running server of a version, and discard it with its data.
 
     Args:
         factory: Makes its folder.
@@ -92,3 +93,5 @@ def running_server(
         yield made
     finally:
         made.discard()
+        # Two hundred megabytes each, and a run of the suite starts dozens.
+        shutil.rmtree(made.folder, ignore_errors=True)
