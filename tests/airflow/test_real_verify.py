@@ -63,7 +63,7 @@ def test_a_stream_verifies_clean_and_damage_is_reported_and_repaired(
     assert f"Where: {table}: ghost 1" in log and '- ghost: {"id": 99}' in log
     told = run.get_task_instances()[0].xcom_pull(task_ids="verify")["verification"]
     assert told["tables"] == {
-        table: {"rows": 19, "records": 27, "findings": {"ghost": 1}, "repaired": {}, "not_judged": 0}
+        table: {"rows": 19, "records": 27, "findings": {"ghost": 1}, "repaired": {}, "not_judged": 0, "compared": True}
     }
     (document,) = tmp_path.glob("*.json")
     assert json.loads(document.read_text())["tables"][0]["examples"][0]["key"] == {"id": 99}
