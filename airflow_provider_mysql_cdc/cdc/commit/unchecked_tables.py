@@ -23,12 +23,14 @@ class UncheckedTable:
         where: ``file:position`` of the first statement that touched it.
         has_rows: Whether rows without names of columns came after it.
         skipped: Whether that statement was not understood and skipped, so that the structure may be wrong.
+        server_uuid: The server whose binlog a skipped statement stands in; empty where that is not known.
     """
 
     table: TableId
     where: str
     has_rows: bool = False
     skipped: bool = False
+    server_uuid: str = ""
 
     def ledger_key(self) -> str:
         """Return the key of its ledger record."""
@@ -36,7 +38,7 @@ class UncheckedTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        optional = {"skipped": True} if self.skipped else {}
+        optional = {"skipped": True, "server_uuid": self.server_uuid} if self.skipped else {}
         return {"db": self.table.db, "table": self.table.table, "where": self.where, "rows": self.has_rows} | optional
 
     @classmethod
@@ -48,7 +50,8 @@ class UncheckedTable:
         """
         record = Members(data)
         table = TableId(record.text("db"), record.text("table"))
-        return cls(table, record.text("where"), record.flag("rows"), record.flag("skipped", False))
+        skipped, server_uuid = record.flag("skipped", False), record.text("server_uuid", "")
+        return cls(table, record.text("where"), record.flag("rows"), skipped, server_uuid)
 
 
 def unchecked_tables(ledger: LedgerState) -> dict[TableId, UncheckedTable]:

@@ -237,6 +237,7 @@ def _write_once(
         progress=report,
         formats=RecordFormats.from_config(cfg, ask_driver(channel)),
         renew_producer=renew,
+        require_in_force=lambda: ledger.peek().require_plan(plan),
         report_refusal=report_refusal,
         commit_before_refusal=inputs.commit_before_refusal,
         heartbeat_due_s=inputs.heartbeat_due_s,

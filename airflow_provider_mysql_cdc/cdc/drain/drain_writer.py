@@ -186,6 +186,7 @@ class DrainWriter:
 
         Raises:
             SourceConnectionError: The transaction cannot be read twice, or the source cannot be reached.
+            FencedError: A newer attempt is in force.
             ServerChangedError: Another server answers.
         """
         position = self.position
@@ -196,6 +197,8 @@ class DrainWriter:
         self.committer.commit_pending()
         while True:
             reconnects.wait(error, (position.file, position.pos, position.events, position.statements))
+            # The server ends an older dump of the same client: it must not be that of a newer attempt.
+            self.context.require_in_force()
             try:
                 reached = position.reached(self.tracker.text())
                 stream = self._open_stream(self._place_on_same_server(reached.offset, created))

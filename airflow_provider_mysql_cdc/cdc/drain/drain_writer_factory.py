@@ -50,7 +50,10 @@ def create_writer(context: WriterContext) -> DrainWriter:
     shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)
     on_watermark = None if context.window_keys is None else context.window_keys.watermark_handler()
     signals = SignalRows.for_writer(cfg, plan.epoch, context.index, side_records, on_watermark)
-    touched_tables = TouchedTables(cfg.ledger_topic, context.unchecked, side_records) if context.index == 0 else None
+    touched_tables = None
+    if context.index == 0:
+        server_uuid = plan.start.server_uuid or ""
+        touched_tables = TouchedTables(cfg.ledger_topic, context.unchecked, side_records, server_uuid)
     routes = _table_routes(context, settings, shares, signals, committer, position, tracker, touched_tables)
     metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
     return DrainWriter(

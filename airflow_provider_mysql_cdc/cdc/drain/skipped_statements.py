@@ -68,13 +68,14 @@ def skipped_before(unchecked: Mapping[TableId, UncheckedTable], start: BinlogOff
         unchecked: Tables that are not compared with the server yet.
         start: The batch's start; statements behind it are read again.
     """
-    return {
-        table: record.where for table, record in unchecked.items() if record.skipped and _is_before(record.where, start)
-    }
+    return {table: record.where for table, record in unchecked.items() if record.skipped and _is_before(record, start)}
 
 
-def _is_before(where: str, start: BinlogOffset) -> bool:
-    file, _, position = where.rpartition(":")
+def _is_before(record: UncheckedTable, start: BinlogOffset) -> bool:
+    """Return whether a statement is before a batch; what was drained on another server is, wherever it stands there."""
+    if record.server_uuid.lower() != (start.server_uuid or "").lower():
+        return True
+    file, _, position = record.where.rpartition(":")
     return (file_number(file), int(position)) < (file_number(start.file), start.pos)
 
 

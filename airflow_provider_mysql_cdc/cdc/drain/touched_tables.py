@@ -20,12 +20,18 @@ class TouchedTables:
         ledger_topic: The topic of the ledger.
         unchecked: Tables that earlier batches have touched.
         side_records: Gets the records.
+        server_uuid: The server that the batch is read from; empty where that is not known.
     """
 
     def __init__(
-        self, ledger_topic: str, unchecked: Mapping[TableId, UncheckedTable], side_records: list[SideRecord]
+        self,
+        ledger_topic: str,
+        unchecked: Mapping[TableId, UncheckedTable],
+        side_records: list[SideRecord],
+        server_uuid: str = "",
     ) -> None:
         self._topic, self._tables, self._side_records = ledger_topic, dict(unchecked), side_records
+        self._server_uuid = server_uuid
 
     def on_statement(self, tables: Iterable[TableId], where: str, *, skipped: bool = False) -> None:
         """Note the tables that a statement touched.
@@ -38,9 +44,10 @@ class TouchedTables:
         for table in tables:
             known = self._tables.get(table)
             if known is None:
-                self._put(UncheckedTable(table, where, skipped=skipped))
+                known = UncheckedTable(table, where, skipped=skipped, server_uuid=self._server_uuid if skipped else "")
+                self._put(known)
             elif skipped and not known.skipped:
-                self._put(replace(known, where=where, skipped=True))
+                self._put(replace(known, where=where, skipped=True, server_uuid=self._server_uuid))
 
     def on_rows(self, table: TableId) -> None:
         """Note that rows of a table come, whose events do not contain the names of its columns.

@@ -39,6 +39,7 @@ class WriterContext:
         formats: Gives each table its record format; None when all records are JSON.
         renew_producer: Replaces the producer's Kafka client after a commit, and takes its transactional id over; None
             keeps the client.
+        require_in_force: Raises FencedError where another attempt is in force; called before the writer connects again.
         report_refusal: Called when the schema of a table version is refused, with the last transaction boundary before
             its first record and the error with which the writer ends.
         commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
@@ -59,6 +60,7 @@ class WriterContext:
     unchecked: Mapping[TableId, UncheckedTable] = field(default_factory=dict)
     formats: RecordFormats | None = None
     renew_producer: Callable[[Marker], None] | None = None
+    require_in_force: Callable[[], None] = lambda: None
     report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None
     commit_before_refusal: bool = False
     heartbeat_due_s: float = 0

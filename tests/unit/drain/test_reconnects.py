@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kit.drain_rig import START, Rig
+from kit.memory_job import config
+from kit.store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.drain import drain_writer, reconnects
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain import batch_run, drain_writer, reconnects
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import WriterInputs
 from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
-from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 BROKEN = SourceConnectionError("the binlog connection broke", where="db:3306")
@@ -134,3 +140,41 @@ def test_another_file_is_told_by_the_time_it_was_made(monkeypatch: pytest.Monkey
     later = BinlogOffset("b.000002", 400)
     assert place(later, ("b.000002", 77)).origin == "77"
     assert place(later, ("b.000001", 77)).origin is None  # not read yet
+
+
+def test_a_newer_attempt_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same client id, the server would end the newer one for it."""
+    rig = Rig(monkeypatch)
+
+    def refuse() -> None:
+        raise FencedError("this attempt is no longer in force")
+
+    def broken() -> Iterator[Any]:
+        yield statement("BEGIN", START.pos)
+        raise BROKEN
+
+    rig.writer.context = replace(rig.writer.context, require_in_force=refuse)
+    starts = streams(monkeypatch, rig, broken)
+    with pytest.raises(FencedError):
+        rig.writer.run()
+    assert len(starts) == 1
+
+
+def test_the_ledger_tells_which_attempt_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = plan(writers=1)
+    found = LedgerState(plan=mine)
+    ledger: Any = SimpleNamespace(peek=lambda: found)
+    contexts = list[Any]()
+
+    def run(context: Any) -> Any:
+        contexts.append(context)
+        return SimpleNamespace(run=lambda: None)
+
+    monkeypatch.setattr(batch_run, "join_plan", lambda *_: found)
+    monkeypatch.setattr(batch_run, "create_writer", run)
+    given = [config(), 0, None, SimpleNamespace(call=lambda *_: None), mine]
+    batch_run._write_once(*given, WriterInputs(SchemaState(), "run", {}), None, ledger)  # type: ignore[arg-type]
+    contexts[0].require_in_force()
+    found = LedgerState(plan=replace(mine, attempt="newer"))
+    with pytest.raises(FencedError):
+        contexts[0].require_in_force()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,3 +99,14 @@ def test_the_note_in_the_ledger_is_that_of_the_skipped_statement() -> None:
     assert len(records) == 2 and touched._tables[T.id] == BEFORE
     assert UncheckedTable.from_json(BEFORE.to_json()) == BEFORE
     assert "skipped" not in UncheckedTable(T.id, "b.000001:50").to_json()
+
+
+def test_a_statement_that_was_drained_on_another_server_is_before_every_batch_here() -> None:
+    """Positions begin anew there: the rows behind it wait all the same."""
+    later = UncheckedTable(T.id, "b.000009:120", skipped=True, server_uuid="uuid-a")
+    start = BinlogOffset("b.000001", 200, None, "uuid-b")
+    assert skipped_before({T.id: later}, start) == {T.id: "b.000009:120"}
+    assert skipped_before({T.id: later}, replace(start, server_uuid="UUID-A")) == {}
+    records = list[SideRecord]()
+    TouchedTables("ledger.p", {}, records, "uuid-a").on_statement([T.id], "b.000009:120", skipped=True)
+    assert UncheckedTable.from_json(json.loads(records[0].value or b"")) == later
