@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult
 from airflow_provider_mysql_cdc.cdc.drain import ddl_events, structure_check
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaMismatchError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 FLAT = {
     "key.converter.schemas.enable": "false",
@@ -170,6 +171,12 @@ def test_rows_behind_a_skipped_statement_are_never_written_if_a_later_one_hides_
         with pytest.raises(SchemaMismatchError, match="come behind a statement that was skipped") as caught:
             pipeline.drain()
     assert afters(pipeline) == [] and "Snapshot again" in caught.value.remedy
+    assert "mysql_cdc_reset_offset" in caught.value.remedy
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+    assert pipeline.snapshot(again=True).complete
+    execute(root, f"INSERT INTO `{database}`.t (id, debit) VALUES (2, 200)")
+    pipeline.drain()
+    assert afters(pipeline) == [{"id": 1, "debit": 100}, {"id": 2, "debit": 200}]
 
 
 def test_rows_that_name_their_columns_need_not_wait(

@@ -93,7 +93,8 @@ def unknown_structure_error(table: TableId, where: str, statement: str) -> Schem
         why=f"the statement at {statement} was not understood, and may have changed the table's columns; the batch "
         "ended before these rows, and the structure is then compared with the server's",
         remedy="run the task again, with the property still set; if the error comes again, a later statement has "
-        "changed the table too, and its structure here cannot be known: run mysql_cdc_snapshot with *Snapshot again*. "
+        "changed the table too, and its structure here cannot be known: run mysql_cdc_reset_offset with current, then "
+        "mysql_cdc_snapshot with *Snapshot again*. "
         "With binlog_row_metadata=FULL the rows themselves tell the structure",
         retriable=True,
     )
