@@ -14,6 +14,7 @@ import pymysql
 import pytest
 from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted, payload
+from kit.replication import start_replica, wait_for_gtids
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 from stacklib import debian, ports
@@ -42,12 +43,7 @@ def replica_of(primary: PrivateServer, factory: pytest.TempPathFactory, **option
     """Yield a running replica."""
     with running_server(factory, "9.7", {"server_id": "102"} | options) as made:
         with made.connect() as conn:
-            execute(
-                conn,
-                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={primary.port}, "
-                "SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
-                "START REPLICA",
-            )
+            start_replica(conn, primary)
         yield made
 
 
@@ -55,7 +51,7 @@ def wait_for(replica: PrivateServer, primary: PrivateServer) -> None:
     """Wait until a replica has applied everything."""
     with primary.connect() as source, replica.connect() as conn:
         (wanted,) = rows(source, "SELECT @@gtid_executed")[0]
-        assert rows(conn, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 60)")[0][0] == 0
+        wait_for_gtids(conn, wanted)
 
 
 @pytest.fixture
@@ -111,12 +107,7 @@ def test_a_replica_of_several_primaries_is_a_source(
         execute(other, f"CREATE DATABASE {db}_b", f"USE {db}_b", "CREATE TABLE t (id INT PRIMARY KEY, v INT)")
         execute(other, "INSERT INTO t VALUES (1, 1)")
         for name, source in (("first", primary), ("second", second)):
-            execute(
-                conn,
-                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
-                f"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1 FOR CHANNEL '{name}'",
-                f"START REPLICA FOR CHANNEL '{name}'",
-            )
+            start_replica(conn, source, name)
         for source in (primary, second):
             wait_for(replica, source)
         pipeline = stream_of(replica, properties | {"database.include.list": f"{db},{db}_b"})

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from kit.private_mysql import PrivateServer, running_server
 from kit.repairs import REPAIR, verdict
+from kit.replication import start_replica, wait_for_gtids
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -24,10 +25,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 DB = "shop"
 NO_LOG, LOG = "SET sql_log_bin = 0", "SET sql_log_bin = 1"
-FOLLOW = (
-    "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={}, SOURCE_USER='root', "
-    "SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1"
-)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +37,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
 def replica(source: PrivateServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     options = {"server_id": "102", "replica_parallel_workers": "4"}
     with running_server(tmp_path_factory, "9.7", options) as made, made.connect() as conn:
-        execute(conn, FOLLOW.format(source.port), "START REPLICA")
+        start_replica(conn, source)
         yield made
 
 
@@ -82,7 +79,7 @@ def pipeline(properties: dict[str, str], source: PrivateServer, replica: Private
 
 def catch_up(source: Any, replica: Any) -> None:
     (wanted,) = rows(source, "SELECT @@gtid_executed")[0]
-    assert rows(replica, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 60)")[0][0] == 0
+    wait_for_gtids(replica, wanted)
 
 
 def write(server: PrivateServer, stop: threading.Event) -> None:
@@ -211,7 +208,7 @@ def as_before(on_source: Any, on_replica: Any, source: PrivateServer) -> Iterato
         execute(on_replica, f"SET GLOBAL gtid_purged = '{left}'")
     if rows(on_replica, f"SHOW TABLES IN {DB} LIKE 'elsewhere'"):
         execute(on_replica, NO_LOG, f"RENAME TABLE {DB}.elsewhere TO {DB}.log", LOG)
-    execute(on_replica, FOLLOW.format(source.port))
+    start_replica(on_replica, source)
 
 
 @pytest.mark.usefixtures("as_before")

@@ -16,6 +16,34 @@ from kit.sql import execute, rows
 _CATCH_UP_S = 60
 
 
+def start_replica(conn: Any, source: PrivateServer, channel: str = "") -> None:
+    """Let a server replicate from another one by GTIDs.
+
+    Args:
+        conn: A root connection to it.
+        source: The other server.
+        channel: Name of the channel.
+    """
+    execute(
+        conn,
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_USER='root', SOURCE_PASSWORD='', "
+        f"SOURCE_PORT={source.port}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1, "
+        f"SOURCE_RETRY_COUNT=1000 FOR CHANNEL '{channel}'",
+        f"START REPLICA FOR CHANNEL '{channel}'",
+    )
+
+
+def wait_for_gtids(conn: Any, gtids: str) -> None:
+    """Wait until a server has executed transactions.
+
+    Args:
+        conn: A root connection to it.
+        gtids: Their GTID set.
+    """
+    late = rows(conn, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {_CATCH_UP_S})")[0][0]
+    assert not late, [dict(row) for row in _status(conn)]
+
+
 @dataclass
 class Node:
     """One server of a pair, with an open root connection.
@@ -56,19 +84,12 @@ class Node:
     def follow(self, source: Node) -> None:
         """Replicate from another server, and take no writes of others."""
         self.detach()
-        execute(
-            self.root,
-            "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_USER='root', SOURCE_PASSWORD='', "
-            f"SOURCE_PORT={source.server.port}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, "
-            "SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=1000",
-            "START REPLICA",
-            "SET GLOBAL super_read_only=ON",
-        )
+        start_replica(self.root, source.server)
+        execute(self.root, "SET GLOBAL super_read_only=ON")
 
     def catch_up(self, gtids: str) -> None:
         """Wait until transactions are executed here."""
-        late = rows(self.root, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {_CATCH_UP_S})")[0][0]
-        assert not late, [dict(row) for row in _status(self.root)]
+        wait_for_gtids(self.root, gtids)
 
     def promote(self) -> None:
         """Become a primary: execute what was received, then take writes."""

@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
-__all__ = ["ConnectionSettings", "connect", "fetch_all", "fetch_dicts"]
+__all__ = ["ConnectionSettings", "answering_server", "connect", "fetch_all", "fetch_dicts"]
 
 T = TypeVar("T")
 
@@ -206,6 +206,18 @@ def fetch_dicts(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[dict[st
         return [dict(zip(names, row, strict=False)) for row in cursor.fetchall()]
 
     return _execute(conn, sql, args, rows)
+
+
+def answering_server(conn: Any) -> str:
+    """Return server_uuid of the server that a connection leads to.
+
+    Args:
+        conn: An open connection.
+
+    Raises:
+        SourceError: The query fails.
+    """
+    return str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
 
 
 def _execute(conn: Any, sql: str, args: tuple[Any, ...], read: Callable[[Any], T]) -> T:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pymysqlreplication.binlogstream import ReportSlave
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.packets import PacketReader
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceAuthError, SourcePrivilegeError, StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -172,7 +172,7 @@ def require_same_server(connection: Any, offset: BinlogOffset) -> None:
     """
     if offset.server_uuid is None:
         return
-    server_uuid = fetch_all(connection, "SELECT @@server_uuid")[0][0]
+    server_uuid = answering_server(connection)
     if server_uuid.lower() != offset.server_uuid.lower():
         raise ServerChangedError(
             "the stored position belongs to another server",

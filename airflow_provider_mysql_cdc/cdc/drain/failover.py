@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_dicts
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
@@ -61,15 +61,6 @@ class _Search:
     executed: GtidSet
     errant: GtidSet
     anonymous: str | None
-
-
-def answering_server(conn: Any) -> str:
-    """Return server_uuid of the server that a connection leads to.
-
-    Args:
-        conn: An open connection.
-    """
-    return str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
 
 
 def is_other_server(conn: Any, offset: BinlogOffset) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -209,7 +209,7 @@ class WindowDriver:
         """Take the tasks from one point of their barrier to the next, while their stage runs."""
         barrier.wait(READY)
         tables = tuple(dict.fromkeys(scan.table for scan in scans[0]))
-        server_uuid = str(fetch_all(self.conn, "SELECT @@server_uuid")[0][0])
+        server_uuid = answering_server(self.conn)
         lock_needed = needs_lock(self.cfg, self.conn, scans[0], start_schema)
         try:
             with low_watermark(self.cfg, self.conn, tables, lock=lock_needed) as low:

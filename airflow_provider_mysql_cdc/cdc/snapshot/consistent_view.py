@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, answering_server
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import (
     current_offset,
@@ -53,7 +53,7 @@ def require_server(conn: Any, server_uuid: str | None) -> None:
     Raises:
         SourceConnectionError: The connection leads to another server.
     """
-    server = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
+    server = answering_server(conn)
     if server_uuid is not None and server.lower() != server_uuid.lower():
         raise SourceConnectionError(
             "a task is connected to another MySQL server than the driver",

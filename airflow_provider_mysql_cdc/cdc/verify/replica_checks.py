@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import replica_channels
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
@@ -108,7 +108,7 @@ def executed_gtids(conn: Any) -> GtidSet:
 
 
 def _require_channel(source: Any, replica: Any, address: str, tables: Sequence[TableId]) -> None:
-    uuids = [str(fetch_all(conn, "SELECT @@server_uuid")[0][0]).lower() for conn in (source, replica)]
+    uuids = [answering_server(conn).lower() for conn in (source, replica)]
     if uuids[0] == uuids[1]:
         raise _refusal(
             "the replica of the verification is the source itself",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, wait_for_visible_offset
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -65,7 +65,7 @@ def open_replica_views(
         require_usable_replica(source, replica, settings.address(), tables)
         deadline = time.monotonic() + cfg[F.VERIFY_REPLICA_TIMEOUT_MS] / 1000
         _wait_for_stream(source, replica, settings.address(), deadline, log)
-        server_uuid = str(fetch_all(replica, "SELECT @@server_uuid")[0][0])
+        server_uuid = answering_server(replica)
         with _locked_at(cfg, source, replica, settings.address(), tables, deadline) as executed:
             open_views(server_uuid)
     position = _position_on_source(cfg, source, settings.address(), executed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_window_batch
@@ -99,7 +99,7 @@ def _open_views(
 ) -> BinlogOffset | None:
     """Return the position at which the tasks have opened their views."""
     barrier.wait(READY)
-    server_uuid = str(fetch_all(context.conn, "SELECT @@server_uuid")[0][0])
+    server_uuid = answering_server(context.conn)
     try:
         with low_watermark(context.cfg, context.conn, tables, lock=True) as low:
             barrier.release(READY, ReadyReply(WindowStart(tuple(tables), low.offset, None, server_uuid)))
