@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import Param
@@ -19,13 +18,6 @@ log = logging.getLogger(__name__)
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
-
-BACKFILL_VARIABLE = "mysql_cdc_backfill"
-"""Airflow Variable (JSON) with tables, column and time_zone of scheduled runs of the backfill DAG."""
-MAX_COLUMN_NAME_LENGTH = 64
-"""Longest column name in MySQL, in characters."""
-
-DataInterval = tuple[datetime | None, datetime | None]
 
 
 def reject_unknown_fields(context: Any) -> None:
@@ -172,11 +164,13 @@ def again_param() -> dict[str, Param]:
     }
 
 
-def drain_params(interval: str | None = None) -> dict[str, Param]:
+def drain_params(interval: str | None = None, minutes: float = 0, writers: int | None = None) -> dict[str, Param]:
     """Return the form fields of a drain.
 
     Args:
         interval: The DAG's schedule, which a run by hand starts if it unpauses the DAG; None for none.
+        minutes: Default of the time for which one Spark session drains.
+        writers: Default of the number of writers; None for the configured one.
     """
     note = (
         f" This DAG is scheduled ({interval}): if triggering it unpauses it, the schedule starts too; pause the DAG "
@@ -186,14 +180,14 @@ def drain_params(interval: str | None = None) -> dict[str, Param]:
     )
     return {
         "run_for_minutes": Param(
-            0,
+            minutes,
             type="number",
             minimum=0,
             title="Run for (minutes)",
             description=f"How long one Spark session drains batch after batch; 0 drains one batch.{note}",
         ),
         "writers": Param(
-            None,
+            writers,
             type=["null", "integer"],
             minimum=1,
             maximum=64,
@@ -271,38 +265,6 @@ def reading_params() -> dict[str, Param]:
     }
 
 
-def backfill_params() -> dict[str, Param]:
-    """Return the form fields of a backfill."""
-    return {
-        "tables": Param(
-            [],
-            type="array",
-            items={"type": "string", "minLength": 1},
-            title="Tables",
-            description=(
-                "One database.table per line; each becomes a task of its own. If empty, the tables of the Airflow "
-                f"Variable {BACKFILL_VARIABLE} are read; without that Variable the run does nothing."
-            ),
-        ),
-        "column": Param(
-            None,
-            type=["null", "string"],
-            title="Column",
-            description=f"Column with the time of a row. If empty, the column in {BACKFILL_VARIABLE}, or updated_at.",
-        ),
-        "time_zone": Param(
-            None,
-            type=["null", "string"],
-            title="Time zone of the column",
-            description=(
-                "For TIMESTAMP use UTC, whatever the server's time zone. DATETIME has no time zone; enter the one in "
-                f"which the application writes. If empty, the zone in {BACKFILL_VARIABLE}, or UTC."
-            ),
-        ),
-        **reading_params(),
-    }
-
-
 def adhoc_arguments() -> dict[str, Any]:
     """Return the arguments of ``MySqlCdcIncrementalSnapshotOperator`` that read the form of ``adhoc_params``."""
     return {
@@ -323,65 +285,24 @@ def reading_arguments() -> dict[str, Any]:
     }
 
 
-def backfill_arguments(
-    params: Mapping[str, Any], variable: Mapping[str, Any], interval: DataInterval
-) -> list[dict[str, str]]:
-    """Return the arguments that differ by table: its name, and the condition on its rows.
-
-    Args:
-        params: The form of ``backfill_params``.
-        variable: The Variable ``mysql_cdc_backfill``; the form wins.
-        interval: Start and end of the run's data interval; None for a run without one.
-
-    Raises:
-        ConfigError: The run has no data interval, or the column or its time zone cannot be used.
-    """
-    settings = {name: params.get(name) or variable.get(name) for name in ("tables", "column", "time_zone")}
-    tables = settings["tables"] or []
-    if not tables:
-        return []
-    condition = interval_condition(
-        str(settings["column"] or "updated_at"), interval, str(settings["time_zone"] or "UTC")
-    )
-    return [{"tables": str(table), "condition": condition} for table in dict.fromkeys(tables)]
-
-
-def interval_condition(column: str, interval: DataInterval, time_zone: str = "UTC") -> str:
-    """Return the SQL condition for the rows of a data interval, start included and end excluded.
-
-    The tables are read with ``time_zone='+00:00'``, so a TIMESTAMP is compared in UTC whatever the server's time zone.
-    A DATETIME is compared as it was written.
-
-    Args:
-        column: The column, without quotes.
-        interval: Its start and end.
-        time_zone: Time zone of the column's values.
-
-    Raises:
-        ConfigError: There is no interval, no such time zone, or MySQL allows no such column name.
-    """
-    from airflow_provider_mysql_cdc.cdc.model.table import quote_name
-
-    start, end = interval
-    if start is None or end is None:
-        raise ConfigError(
-            "the run has no data interval",
-            where="data_interval_start, data_interval_end",
-            remedy="use a schedule with data intervals ([mysql_cdc] backfill_schedule), or trigger with a logical date",
-        )
-    if not column.strip() or len(column) > MAX_COLUMN_NAME_LENGTH or "\0" in column:
-        raise ConfigError(
-            "MySQL allows no such column name", where=f"column={column!r}", remedy="enter the name of a column"
-        )
-    try:
-        zone = ZoneInfo(time_zone)
-    except (KeyError, ValueError, OSError) as error:
-        raise ConfigError(
-            "unknown time zone", where=f"time_zone={time_zone!r}", remedy="use an IANA name such as Europe/Berlin"
-        ) from error
-    low, high = (at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S.%f") for at in (start, end))
-    name = quote_name(column.strip())
-    return f"{name} >= '{low}' AND {name} < '{high}'"
+def reset_params() -> dict[str, Param]:
+    """Return the form fields of a reset of the offset."""
+    return {
+        "offset": Param(
+            "stored",
+            type="string",
+            minLength=1,
+            title="Offset",
+            description=(
+                "stored: keep the stored offset and only discard the unfinished batch. current: the end of the binlog. "
+                "earliest: the first position that the server still has. Or file:position, a transaction boundary, or "
+                "the GTID set that was executed up to the position."
+            ),
+        ),
+        "confirm": Param(
+            "", type="string", title="Confirm", description="Type the stream's topic.prefix to confirm the reset."
+        ),
+    }
 
 
 def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool = True) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""What the page of each DAG says; ``{drain}`` and the like become the ids of the other DAGs of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_ADHOC_SNAPSHOT = """
+### Read tables again, without stopping the stream and without losing a change
+
+Requests an ad-hoc snapshot with a signal and drains until it is done. It writes an `r` event for every row of the
+tables, or for every row that meets the condition, between the changes of the stream. Errors in the form (an invalid
+expression, SQL over an untrusted channel, a channel that is not enabled) are reported before anything starts.
+
+While `{drain}` runs for the same `topic.prefix`, that run reads the tables and this one waits. The signal
+`stop-snapshot` (`MySqlCdcSignalOperator`) cancels the snapshot.
+
+{connections}, and GTIDs (`gtid_mode=ON`) or a signal table (`signal.data.collection`).
+"""
+
+_BACKFILL = """
+### Read the rows of each data interval again
+
+Each run is an incremental snapshot of the rows whose *column* is in its data interval
+(`updated_at >= start AND updated_at < end`), one task for each table, one task at a time. Use *Backfill* in the UI, or
+
+    airflow backfill create --dag-id {backfill} --from-date 2026-11-01 --to-date 2026-11-07 \\
+        --dag-run-conf '{{"tables": ["shop.orders"], "column": "updated_at"}}'
+
+Airflow runs a backfill only while the DAG is not paused. {backfill_schedule} A run that is triggered by hand
+with a logical date has the last whole interval before it (at 11:00 with `@hourly`: 10:00 to 11:00).
+
+**Time zones.** The interval is compared in UTC, which is exact for TIMESTAMP whatever the server's time zone. DATETIME
+has no time zone; enter the one in which the application writes. In the hour that is repeated when daylight saving time
+ends, DATETIME values are ambiguous.
+
+Rows that a later change has moved out of the interval are not read, because the stream contains that change. Create an
+index on the column; without one, each interval reads the whole table.
+"""
+
+_DRAIN = """
+### Drain the MySQL binlog into Kafka
+
+Reads the binlog from the stored offset to its current end and writes every change as a Debezium event, exactly once;
+then moves the offset. It runs on its schedule as long as it is not paused.{drain_schedule} **Trigger** unpauses the DAG
+and so starts the schedule. The first snapshot is the work of `{snapshot}`.
+
+{connections}.
+"""
+
+_PIPELINE = """
+### MySQL to Kafka: snapshot once, then drain
+
+The first run takes a snapshot of the captured tables; every run then drains the binlog. The snapshot task ends at once
+when an offset is stored already. Not scheduled by default; `[mysql_cdc] pipeline_schedule` changes that. Use it in
+place of `{snapshot}` and `{drain}`, not together with them: of two concurrent runs for one
+`topic.prefix` one is refused.
+
+{connections}.
+"""
+
+_RESET_OFFSET = """
+### Continue from another offset
+
+Discards a batch that cannot be finished (its binlog was purged, its ledger was lost) and stores the offset from which
+the next drain reads. **Events between the old and the new offset are skipped, or written again.** After skipping
+events, take a new snapshot: `{snapshot}` with *Snapshot again*.
+
+Pause the DAG that drains this stream first: the reset is refused while a run is active.
+"""
+
+_SNAPSHOT = """
+### Snapshot MySQL tables into Kafka
+
+Reads all captured tables in one consistent view and writes an `r` event for every row, then stores the binlog position
+of that view. `{drain}` continues from there. Does nothing when an offset is stored already, unless a new
+snapshot is requested (*Snapshot again*): then the stream is drained to the end of the binlog and waits while all or
+some of the tables are read. No change is skipped, and scheduled drains are skipped meanwhile.
+
+{connections}.
+"""
+
+_VERIFY = """
+### Compare tables with their topics
+
+Drains the binlog, then compares each topic, folded by key, with its table at one position, while the source goes on.
+The task's log has the report: rows that are missing in the topic, rows that the table no longer has (ghosts), rows that
+differ. *Repair* writes missing and differing rows again and deletes ghosts; begin with a dry run.
+
+While another run of the stream is active this one is skipped.{verify_schedule}
+
+{connections}.
+"""
+
+PAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "adhoc_snapshot": _ADHOC_SNAPSHOT,
+        "backfill": _BACKFILL,
+        "drain": _DRAIN,
+        "pipeline": _PIPELINE,
+        "reset_offset": _RESET_OFFSET,
+        "snapshot": _SNAPSHOT,
+        "verify": _VERIFY,
+    }
+)
+"""Page of each kind of DAG, in Markdown."""
