@@ -7,6 +7,7 @@ completes the snapshot, or hands it over to windows of the drain (``incremental.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -62,7 +63,7 @@ class TableReports:
     _rows: Counter[TableId] = field(default_factory=Counter)
     _reported: set[TableId] = field(default_factory=set)
     _pending: list[tuple[TableId, Notification]] = field(default_factory=list)
-    _written_at: float = 0.0
+    _written_at: float = -math.inf
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
