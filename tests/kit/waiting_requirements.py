@@ -10,9 +10,6 @@ _REASONS = {
     "waits for metrics: until then a run's log, its progress lines and its outcome tell": """
         MET-01..61 SNAP-56 SNAP-57 STRM-16 STRM-26
     """,
-    "waits for gtid.source.*, which is refused": """
-        SETUP-32 STRM-07
-    """,
     # Done in another way, on purpose.
     "an interrupted snapshot goes on where it stopped, and is as exact (test_kill_driver_during_snapshot...)": """
         SNAP-36 FAULT-18

@@ -12,6 +12,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -246,33 +247,15 @@ class Source:
         rows = self.life(offset).rows(offset.pos)
         return {key: n for key, n in rows.items() if key in TABLES[table]}
 
-    def place_of(self, conn: Connection, wanted: GtidSet, purged: GtidSet) -> dict[str, Any]:
+    def place_of(self, conn: Connection, wanted: GtidSet, purged: GtidSet) -> tuple[BinlogOffset, GtidSearch]:
         """Return what ``drain.failover`` finds in the binlog of a connection's server."""
-        server = conn.server
-        executed, passed, errant = purged, purged, GtidSet()
-        place: BinlogOffset | None = None
-        next_gtid, before = None, executed
-        ends = [server.binlog.first, *(at for at, _ in server.binlog.between(0, server.binlog.end()))]
-        for start, change in zip(ends, server.binlog.changes, strict=False):
-            if wanted.contains(change.gtid):
-                passed = passed.add(change.gtid)
-                executed = executed.add(change.gtid) if place is None else executed
-                continue
-            if place is None:
-                place, next_gtid, before = BinlogOffset(FILE, start, None, server.uuid), change.gtid, executed
-            if passed.contains(str(wanted)):
+        binlog, search = conn.server.binlog, GtidSearch(wanted, purged)
+        ends = [binlog.first, *(at for at, _ in binlog.between(0, binlog.end()))]
+        for start, change in zip(ends, binlog.changes, strict=False):
+            if search.add(change.gtid, (FILE, start), None):
                 break
-            errant = errant.add(change.gtid)
-        if place is None:
-            place, before = BinlogOffset(FILE, ends[-1], None, server.uuid), executed
-        return {
-            "place": place,
-            "boundary": place,
-            "next_gtid": next_gtid,
-            "executed": before,
-            "errant": errant,
-            "anonymous": None,
-        }
+        file, pos = search.place or (FILE, ends[-1])
+        return BinlogOffset(file, pos, None, conn.server.uuid), search
 
     def read_origin(self, _: Any, file: str, server_uuid: str | None = None) -> str:
         """Stand in for ``binlog.file_fingerprint.read_fingerprint``."""

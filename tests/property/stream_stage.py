@@ -337,8 +337,8 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
 
 def _search(_: Any, conn: Any, *given: Any) -> Any:
     """Stand in for the search of a binlog, whose events the model does not have."""
-    found = ModelRangeWriter.world.source.place_of(conn, *given)
-    return failover._Search(**{name: value for name, value in found.items() if name in failover._Search.__slots__})
+    place, search = ModelRangeWriter.world.source.place_of(conn, *given)
+    return failover._Search(place, place, search, None, {})
 
 
 def _with_gtids(conn: Any, _: Any, offset: BinlogOffset) -> BinlogOffset:

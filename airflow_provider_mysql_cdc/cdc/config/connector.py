@@ -191,6 +191,29 @@ class ConnectorConfig:
             )
         return destination
 
+    @property
+    def filters_gtid_sources(self) -> bool:
+        """Whether transactions of some servers do not count (STRM-07)."""
+        return bool(self[F.GTID_SOURCE_INCLUDES] or self[F.GTID_SOURCE_EXCLUDES])
+
+    def counts_gtid_source(self, uuid: str) -> bool:
+        """Say whether transactions of a server count when the place of the stream is searched (STRM-07).
+
+        Args:
+            uuid: The server's uuid.
+        """
+        if include := self[F.GTID_SOURCE_INCLUDES]:
+            return include.matches(uuid)
+        return not self[F.GTID_SOURCE_EXCLUDES].matches(uuid)
+
+    def writes_rows_of(self, uuid: str) -> bool:
+        """Say whether rows of a server's transactions become records.
+
+        Args:
+            uuid: The server's uuid.
+        """
+        return not self[F.GTID_SOURCE_FILTER_DML_EVENTS] or self.counts_gtid_source(uuid)
+
     def includes_column(self, table: TableId, column: str) -> bool:
         """Say whether a column goes into the values of events (COL-02)."""
         name = f"{table}.{column}"

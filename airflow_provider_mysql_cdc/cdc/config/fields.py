@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config import (
     column_fields,
     event_fields,
     failure_fields,
+    gtid_fields,
     registry_fields,
     replica_fields,
     signal_fields,
@@ -24,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
+from airflow_provider_mysql_cdc.cdc.config.gtid_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.registry_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.replica_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import *  # noqa: F403
@@ -38,6 +40,7 @@ ALL: tuple[Field[Any], ...] = tuple(
         value
         for module in (
             source_fields,
+            gtid_fields,
             event_fields,
             column_fields,
             failure_fields,

@@ -162,7 +162,6 @@ _CLASSES = "Java classes cannot be loaded here"
 _NAMING = "topics are named topic.prefix.database.table"
 _OTHER_PART = "it is about the other converter: set it there"
 _PREFIXED = "io.confluent.kafka.serializers.schema.id.prefixschemaidserializer"
-_GTID = "the start position is the stored one, on the same server"
 
 REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("sourceinfo.struct.maker", _CLASSES, ("io.debezium.connector.mysql.mysqlsourceinfostructmaker",)),
@@ -183,10 +182,6 @@ REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
     RefusedProperty("binlog.buffer.size", "transactions are never held back", ("0",)),
     RefusedProperty("binlog.net.write.timeout", "the server's own setting applies", ("0",)),
     RefusedProperty("binlog.net.read.timeout", "the server's own setting applies", ("0",)),
-    RefusedProperty("gtid.source.includes", _GTID, ("",)),
-    RefusedProperty("gtid.source.excludes", _GTID, ("",)),
-    RefusedProperty("gtid.source.filter.dml.events", _GTID, ("true",)),
-    RefusedProperty("gtid.ignore.on.recovery", _GTID, ("false",)),
     RefusedProperty("snapshot.query.mode", "a snapshot reads whole tables", ("select_all",)),
     RefusedProperty("snapshot.query.mode.custom.name", _CLASSES),
     RefusedProperty("snapshot.mode.custom.name", _CLASSES),

@@ -169,6 +169,7 @@ def _row_event_handler(
         metadata=metadata,
         window_keys=context.window_keys,
         commit_clock=commit_clock,
+        counts_source=context.cfg.writes_rows_of if context.cfg.filters_gtid_sources else None,
     )
 
 

@@ -14,21 +14,27 @@ were not; it has errant ones among those that were drained; it has no GTIDs, or 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
-from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import start_file
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.schema.history import read_history
@@ -49,18 +55,16 @@ class _Search:
     Args:
         place: The position before the first transaction that the set lacks.
         boundary: The same place as a reader comes to it: the beginning of a file, where it is the first one there.
-        next_gtid: That transaction's GTID; None at the end of the binlog.
-        executed: The transactions before it.
-        errant: Transactions that the set lacks, before the last one of the set.
+        gtids: What the search has seen.
         anonymous: Position of a transaction without a GTID among those that were read; None if there is none.
+        statements: Statements about captured tables in transactions that do not count, by GTID.
     """
 
     place: BinlogOffset
     boundary: BinlogOffset
-    next_gtid: str | None
-    executed: GtidSet
-    errant: GtidSet
+    gtids: GtidSearch
     anonymous: str | None
+    statements: Mapping[str, str]
 
 
 def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
@@ -73,13 +77,16 @@ def is_other_server(conn: Any, offset: BinlogOffset) -> bool:
     return offset.server_uuid is not None and answering_server(conn).lower() != offset.server_uuid.lower()
 
 
-def place_on_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> BinlogOffset:
+def place_on_server(
+    cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, note: Log = lambda line: None
+) -> BinlogOffset:
     """Return an offset's place in the binlog of the server that answers; the offset itself if it is of that server.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         offset: A transaction boundary up to which everything is in Kafka.
+        note: Receives one line where transactions that do not count differ between the servers.
 
     Raises:
         ServerChangedError: The place cannot be told, or transactions would be left out or written twice.
@@ -87,9 +94,9 @@ def place_on_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> Bi
     """
     if not is_other_server(conn, offset):
         return offset
-    stored = _stored_gtids(conn, offset)
-    found = _find(cfg, conn, offset, stored, stored)
-    return with_fingerprint(conn, cfg.connection_settings(), replace(found.place, gtids=str(stored)))
+    stored = _stored_gtids(cfg, conn, offset)
+    found = _find(cfg, conn, offset, stored, stored, note)
+    return with_fingerprint(conn, cfg.connection_settings(), replace(found.place, gtids=str(found.gtids.stored)))
 
 
 def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, reached: ResumePosition) -> ResumePosition:
@@ -105,28 +112,40 @@ def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, rea
         ServerChangedError: The position cannot be told, or the transaction in which it lies is not the next one here.
         SourceError: The server refuses a query, or cannot be reached.
     """
-    stored, reached_gtids = _stored_gtids(conn, start), _stored_gtids(conn, reached.offset)
+    stored, reached_gtids = _stored_gtids(cfg, conn, start), _stored_gtids(cfg, conn, reached.offset)
     found = _find(cfg, conn, start, reached_gtids, stored)
-    if not reached.is_boundary and (reached.gtid is None or reached.gtid != found.next_gtid):
+    if not reached.is_boundary and (reached.gtid is None or reached.gtid != found.gtids.next_gtid):
         raise _partly_committed_error(conn, start, stored, reached, found)
     boundary = found.place if reached_gtids == stored else found.boundary
-    return replace(reached, offset=replace(boundary, gtids=str(reached_gtids), origin=None))
+    return replace(reached, offset=replace(boundary, gtids=str(found.gtids.stored), origin=None))
 
 
-def _find(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, wanted: GtidSet, stored: GtidSet) -> _Search:
+def _find(
+    cfg: ConnectorConfig,
+    conn: Any,
+    offset: BinlogOffset,
+    wanted: GtidSet,
+    stored: GtidSet,
+    note: Log = lambda line: None,
+) -> _Search:
     """Return the place of a GTID set in the server's binlog, which holds all that the set of an offset lacks."""
-    executed, purged = _server_sets(conn, wanted)
-    if missing := wanted.subtract(executed):
+    executed, purged = _server_sets(conn, wanted.of_sources(cfg.counts_gtid_source))
+    absent, lost = wanted.subtract(executed), purged.subtract(stored)
+    if missing := absent.of_sources(cfg.counts_gtid_source):
         raise _missing_error(conn, offset, stored, missing)
-    if lost := purged.subtract(stored):
-        raise _purged_error(conn, offset, stored, lost)
-    found = _search(cfg, conn, wanted, purged)
+    # Rows of the others are not written: nothing is lost without them.
+    if needed := lost.of_sources(cfg.writes_rows_of):
+        raise _purged_error(conn, offset, stored, needed)
+    found = _search(cfg, conn, wanted.subtract(absent), purged)
     if found.anonymous is not None:
         raise _no_gtids_error(conn, offset, f"the transaction at {found.anonymous} has no GTID")
-    if found.errant:
+    if found.gtids.errant:
         raise _errant_error(conn, offset, stored, found)
-    if unlogged := wanted.subtract(found.executed):
+    if unlogged := found.gtids.unread():
         raise _no_gtids_error(conn, offset, f"its binlog does not contain {_shown(unlogged)}, which it has executed")
+    _require_no_statements(conn, offset, stored, found)
+    if line := _uncounted_line(cfg, absent, lost, found.gtids):
+        note(line)
     return found
 
 
@@ -172,7 +191,9 @@ def change_line(offset: BinlogOffset, place: BinlogOffset, address: str) -> str:
     )
 
 
-def _stored_gtids(conn: Any, offset: BinlogOffset) -> GtidSet:
+def _stored_gtids(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset) -> GtidSet:
+    if cfg[F.GTID_IGNORE_ON_RECOVERY]:
+        raise _no_gtids_error(conn, offset, "gtid.ignore.on.recovery=true keeps GTIDs from being asked")
     if not offset.gtids:
         raise _no_gtids_error(conn, offset, "the stored offset has no GTID set")
     mode = str(fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0])
@@ -188,43 +209,82 @@ def _server_sets(conn: Any, stored: GtidSet) -> tuple[GtidSet, GtidSet]:
     return GtidSet.parse(str(executed)), GtidSet.parse(str(purged))
 
 
-def _search(cfg: ConnectorConfig, conn: Any, stored: GtidSet, purged: GtidSet) -> _Search:
+def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -> _Search:
     """Read the binlog from the last file before which only transactions of the set stand, up to its last one."""
     end = current_offset(conn)
-    file, previous = start_file(conn, [name for name, _ in binary_logs(conn)], stored, str(stored)[:_SHOWN_CHARS])
+    names = [name for name, _ in binary_logs(conn)]
+    file, previous = start_file(conn, names, wanted.union(purged), _shown(wanted))
     # With log_replica_updates=OFF, what was replicated is in no file and counts as purged.
-    previous = previous.union(purged)
-    executed, errant, passed = GtidTracker(str(previous)), GtidTracker(""), GtidTracker(str(previous))
-    place: BinlogOffset | None = None
-    boundary: BinlogOffset | None = None
-    before_place, anonymous, next_gtid, last_file = previous, None, None, ""
+    search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
+    anonymous, last_file, gtid = None, "", None
+    statements: dict[str, str] = {}
     stream = open_stream(cfg.connection_settings(), end.with_position(file, FILE_START), server_id=cfg.server_id(0))
     try:
         for event in stream.events(end, unused=no_rows):
+            is_doubtful = event.type == c.QUERY_EVENT and gtid is not None and search.is_out_of_order(gtid)
+            if gtid is not None and is_doubtful and (sql := _statement_about_tables(cfg, event)):
+                statements[gtid] = sql
             if event.type not in c.GTID_EVENTS:
                 continue
             gtid = parse_gtid(event).gtid
             if gtid is None:
                 anonymous = anonymous or f"{event.file}:{event.start_pos}"
-            elif stored.contains(gtid):
-                passed.add(gtid)
-                if place is None:
-                    executed.add(gtid)
             else:
-                if place is None:
-                    place, before_place = end.with_position(event.file, event.start_pos), executed.gtid_set()
-                    boundary = place if last_file == event.file else place.with_position(event.file, FILE_START)
-                    next_gtid = gtid
-                if passed.gtid_set() == stored:
+                file_start = None if last_file == event.file else (event.file, FILE_START)
+                if search.add(gtid, (event.file, event.start_pos), file_start):
                     break
-                errant.add(gtid)
             last_file = event.file
     finally:
         stream.close()
-    if place is None or boundary is None:
-        place, before_place = end, executed.gtid_set()
+    place = end if search.place is None else end.with_position(*search.place)
+    if search.boundary is not None:
+        boundary = end.with_position(*search.boundary)
+    else:
         boundary = end if last_file == end.file else end.with_position(end.file, FILE_START)
-    return _Search(place, boundary, next_gtid, before_place, errant.gtid_set(), anonymous)
+    return _Search(place, boundary, search, anonymous, statements)
+
+
+def _statement_about_tables(cfg: ConnectorConfig, event: Event) -> str | None:
+    query = parse_query(event)
+    relevance = classify_ddl(query.sql, DdlContext.from_query(query), in_any_case(cfg.needs_schema))
+    return query.sql if relevance.relevant else None
+
+
+def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> None:
+    """Refuse statements about captured tables that the structures would lack, or get twice."""
+    search = found.gtids
+    for gtid, sql in found.statements.items():
+        if search.passed_over.contains(gtid) or search.repeated.contains(gtid):
+            raise _error(
+                conn,
+                offset,
+                f"transaction {gtid}, which does not count (gtid.source.*), stands there in another order and has the "
+                f"statement {sql[:_SHOWN_CHARS]!r}: structures of captured tables would be wrong",
+                "let database.hostname lead to a server that has them in the same order; or take a new snapshot "
+                f"(mysql_cdc_snapshot with again=true), {_VERIFY}",
+            )
+
+
+def _uncounted_line(cfg: ConnectorConfig, absent: GtidSet, lost: GtidSet, search: GtidSearch) -> str | None:
+    """Return the line of the log about transactions that do not count; None where the servers have the same ones."""
+    parts = [
+        f"{text} {_shown(gtids)}"
+        for text, gtids in (
+            ("lacks", absent),
+            ("has purged", lost),
+            ("has, before the place,", search.passed_over),
+            ("has, behind the place,", search.repeated),
+        )
+        if gtids
+    ]
+    if not parts:
+        return None
+    written = absent and not cfg[F.GTID_SOURCE_FILTER_DML_EVENTS]
+    advice = "rows of the lacking ones are in the topics: trigger mysql_cdc_verify with repair=yes. " if written else ""
+    return (
+        f"WARNING: of transactions that do not count (gtid.source.*), this server {'; it '.join(parts)}. {advice}"
+        "The structures of captured tables are compared with the server's after the batch"
+    )
 
 
 def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedError:
@@ -265,10 +325,10 @@ def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Sear
     return _error(
         conn,
         offset,
-        f"it has executed {_shown(found.errant)}, which the stream has not read, before transactions that it has read; "
-        f"the first one is at {found.place}",
+        f"it has executed {_shown(found.gtids.errant)}, which the stream has not read, before transactions that it has "
+        f"read; the first one is at {found.place}",
         "let database.hostname lead to a server without them; or leave them out: "
-        + _reset_remedy(stored.union(found.errant)),
+        + _reset_remedy(stored.union(found.gtids.errant)),
     )
 
 
@@ -279,7 +339,7 @@ def _partly_committed_error(
         conn,
         offset,
         f"transaction {reached.gtid or 'at ' + str(reached.offset)} is committed in part, and the transaction at that "
-        f"place in its binlog is {found.next_gtid or 'not there yet'}",
+        f"place in its binlog is {found.gtids.next_gtid or 'not there yet'}",
         "let database.hostname lead to the former server until the batch is complete; or give the batch up, whose "
         "committed records may come a second time: " + _reset_remedy(stored),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -21,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
@@ -42,6 +44,8 @@ class RowEventHandler:
         window_keys: Remembers which rows were changed; None outside of an incremental snapshot window.
         commit_clock: Gives transactions TiCDC's commit timestamps; None in other formats.
         ctx: Texts of the current event for the decoders.
+        counts_source: Says of a server's uuid whether rows of its transactions become records (``gtid.source.*``); None
+            where those of all servers do.
     """
 
     position: WriterPosition
@@ -55,6 +59,9 @@ class RowEventHandler:
     window_keys: WindowKeys | None = None
     commit_clock: CommitClock | None = None
     ctx: EventContext = field(default_factory=EventContext)
+    counts_source: Callable[[str], bool] | None = None
+    _uncounted: bool = False
+    _noted_sources: set[str] = field(default_factory=set)
     _nulled_columns: set[tuple[TableId, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -68,6 +75,12 @@ class RowEventHandler:
             gtid_event: Its GTID event, parsed.
             event: The event, whose time replaces a commit time that the server does not log (5.7).
         """
+        if self.counts_source is not None:
+            uuid = None if gtid_event.gtid is None else gtid_source(gtid_event.gtid)
+            self._uncounted = uuid is not None and not self.counts_source(uuid)
+            if uuid is not None and self._uncounted and uuid not in self._noted_sources:
+                self._noted_sources.add(uuid)
+                self.committer.note(f"rows of transactions of server {uuid} are not written (gtid.source.*)", once=True)
         if self.commit_clock is not None:
             us = gtid_event.commit_us or event.timestamp * 1_000_000
             self.ctx.transaction = str(self.commit_clock.next_ts(us, gtid_event.sequence_number).value)
@@ -95,6 +108,8 @@ class RowEventHandler:
         if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:
             route, event, pos = self.routes.of_rows(event)
             buf, end = event.buf, event.end
+        if self._uncounted:
+            return
         if self.window_keys is not None:
             self.window_keys.add_rows(route.table, EventRows(event, pos, operation), xa_commit or event)
         if route.source is None or route.decoder is None:

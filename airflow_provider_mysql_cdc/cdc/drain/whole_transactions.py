@@ -125,7 +125,7 @@ def create_transaction_decoder(
     """
     if tally is None or window_keys is not None:
         return None
-    if cfg[F.PROVIDE_TRANSACTION_METADATA] or cfg[F.INCLUDE_QUERY]:
+    if cfg[F.PROVIDE_TRANSACTION_METADATA] or cfg[F.INCLUDE_QUERY] or cfg.filters_gtid_sources:
         return None
     return native_transactions.NativeTransactionDecoder(kernel().module, tally, by_event=cfg[F.CDC_ID_HEADER])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 
@@ -99,6 +99,14 @@ class GtidSet:
         required = GtidSet.parse(other) if isinstance(other, str) else other
         return not required.subtract(self)
 
+    def of_sources(self, wanted: Callable[[str], bool]) -> GtidSet:
+        """Return the GTIDs of some servers.
+
+        Args:
+            wanted: Says of a server's uuid whether its GTIDs are wanted.
+        """
+        return GtidSet({tsid: intervals for tsid, intervals in self.sets.items() if wanted(tsid[0])})
+
     def has_tags(self) -> bool:
         """Return whether any GTID has a tag."""
         return any(tag for _, tag in self.sets)
@@ -179,6 +187,15 @@ class GtidTracker:
     def text(self) -> str | None:
         """Return the set's text, or None when the start was not known."""
         return str(self.gtid_set()) if self._start_known else None
+
+
+def gtid_source(gtid: str) -> str:
+    """Return the uuid of the server that a GTID is of.
+
+    Args:
+        gtid: ``uuid:number`` or ``uuid:tag:number``.
+    """
+    return gtid.partition(":")[0]
 
 
 def _parse_part(part: str) -> Iterator[tuple[Tsid, GtidInterval]]:

@@ -92,7 +92,7 @@ def move_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, ledger: Ledger
             begun = job.begin(replace(plan, owner=owner))
             plan = begun.plan_in_force()
             markers = _markers(plan, begun)
-            moved_plan, moved_markers = _moved(cfg, conn, plan, markers)
+            moved_plan, moved_markers = _moved(cfg, conn, plan, markers, log)
             first, moved_first = markers.get(0), moved_markers.get(0)
             reached = None if first is None or moved_first is None else (first.reached, moved_first.reached)
             history = carried_history(cfg, plan.start, moved_plan.start, plan.epoch, reached)
@@ -112,10 +112,10 @@ def _markers(plan: BatchPlan, ledger: LedgerState | None) -> dict[int, Marker]:
 
 
 def _moved(
-    cfg: ConnectorConfig, conn: Any, plan: BatchPlan, markers: dict[int, Marker]
+    cfg: ConnectorConfig, conn: Any, plan: BatchPlan, markers: dict[int, Marker], note: Log = lambda line: None
 ) -> tuple[BatchPlan, dict[int, Marker]]:
     """Return the plan and the markers as they are in the binlog of the server that answers."""
-    start = place_on_server(cfg, conn, plan.start)
+    start = place_on_server(cfg, conn, plan.start, note)
     places: dict[ResumePosition, ResumePosition] = {}
     for marker in markers.values():
         if marker.reached not in places:

@@ -191,7 +191,7 @@ def _stream_start(
     end = None if ledger is None else ledger.end()
     # The ledger's GTID set is exact (``LedgerState.end``); that of a state which an older version stored may not be.
     committed = end if end is not None and same_position(state.committed, end) else state.committed
-    start = place_on_server(cfg, conn, committed)
+    start = place_on_server(cfg, conn, committed, log)
     if start is committed:
         return start, None
     log(change_line(committed, start, cfg.connection_settings().address()))

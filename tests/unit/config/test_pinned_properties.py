@@ -36,7 +36,7 @@ FREE = {
     "database.ssl.key.password", "kafka.bootstrap.servers", "schema.history.internal.kafka.bootstrap.servers",
     # waiting, size and speed; the plan itself holds the number of writers and the end of the batch
     "connect.timeout.ms", "connect.max.attempts", "database.query.timeout.ms", "source.silence.timeout.ms",
-    "transaction.timeout.ms",
+    "transaction.timeout.ms", "gtid.ignore.on.recovery",
     "snapshot.lock.timeout.ms", "snapshot.locking.mode", "snapshot.chunk.rows", "snapshot.parallelism",
     "drain.writers", "drain.small.batch.bytes", "max.batch.bytes", "commit.bytes", "commit.interval.ms",
     "poll.interval.ms", "verify.rows.per.second", "verify.max.execution.time.ms", "verify.group.rows",

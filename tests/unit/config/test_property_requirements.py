@@ -201,8 +201,6 @@ def test_what_tunes_machinery_that_is_not_here_is_accepted_and_said_to_do_nothin
 @pytest.mark.parametrize(
     ("name", "value", "harmless"),
     [
-        pytest.param("gtid.source.includes", "uuid-.*", "", marks=pytest.mark.req("CFG-35")),
-        pytest.param("gtid.source.excludes", "uuid-.*", "", marks=pytest.mark.req("CFG-36")),
         pytest.param("binlog.buffer.size", "1000", "0", marks=pytest.mark.req("CFG-49")),
         pytest.param("database.initial.statements", "SET a = 1", "", marks=pytest.mark.req("CFG-59")),
         pytest.param("internal.implementation", "legacy", None, marks=pytest.mark.req("CFG-73")),
@@ -214,3 +212,21 @@ def test_what_would_change_the_events_is_refused_by_name_and_never_left_out(
     (found,) = ConnectorConfig.check({**BASE, name: value})
     assert found.name == name and found.what and found.fix
     assert harmless is None or ConnectorConfig.check({**BASE, name: harmless}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "counted", "uncounted"),
+    [
+        pytest.param("gtid.source.includes", "AAAA-1", "aaaa-12", marks=pytest.mark.req("CFG-35")),
+        pytest.param("gtid.source.excludes", "aaaa-12", "AAAA-1", marks=pytest.mark.req("CFG-36")),
+    ],
+)
+def test_servers_whose_transactions_count_are_told_by_expressions_for_the_whole_uuid(
+    name: str, counted: str, uncounted: str
+) -> None:
+    cfg = config({name: r"aaaa-\d,cccc-.*"})
+    assert cfg.filters_gtid_sources and cfg.counts_gtid_source(counted) and not cfg.counts_gtid_source(uncounted)
+    assert cfg.writes_rows_of(counted) and not cfg.writes_rows_of(uncounted)
+    written = config({name: r"aaaa-\d,cccc-.*", "gtid.source.filter.dml.events": "false"})
+    assert written.writes_rows_of(uncounted) and not written.counts_gtid_source(uncounted)
+    assert not config({}).filters_gtid_sources and config({}).counts_gtid_source(uncounted)

@@ -188,6 +188,7 @@ PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u
         ({"cdc.id.header": "true"}, True),
         ({"provide.transaction.metadata": "true"}, False),
         ({"include.query": "true"}, False),
+        ({"gtid.source.excludes": "aaaaaaaa-.*"}, False),
         ({"value.format": "ticdc-avro", "schema-registry": "http://r"}, True),
         ({f"value.converter{more}": text for more, text in AVRO.items()}, True),
     ],

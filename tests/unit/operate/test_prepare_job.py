@@ -58,7 +58,7 @@ class Rig:
                 monkeypatch.setattr(module, name, nothing)
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
             monkeypatch.setattr(module, "reset_offset", self._reset)
-            monkeypatch.setattr(module, "place_on_server", lambda cfg, conn, offset: offset)
+            monkeypatch.setattr(module, "place_on_server", lambda cfg, conn, offset, *_: offset)
         for name in ("require_no_other_run", "require_sole_run"):
             monkeypatch.setattr(run_lock, name, nothing)
         monkeypatch.setattr(before_snapshot, "captured_tables", lambda *_: [])
