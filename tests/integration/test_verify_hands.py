@@ -94,3 +94,26 @@ def test_an_operation_that_does_not_fit_its_row_is_reported(
     assert findings(pipeline, "t", asked) == {DifferenceKind.UNREADABLE: 2}
     assert findings(pipeline, "t", VerifyRequest(repair=RepairMode.YES))
     assert findings(pipeline, "t", asked) == {}
+
+
+def test_values_that_python_takes_for_equal_differ(properties: dict[str, str], root: Any, database: str) -> None:
+    pipeline, name = Pipeline(properties | PLAIN), f"`{database}`.t"
+    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, d DOUBLE, f FLOAT, j JSON, n INT)")
+    rest = "'[1, {\"a\": 1.0}, 1e300, 1.5e-20]', 7"
+    execute(root, f"INSERT INTO {name} VALUES " + ", ".join(f"({n}, 0, 0, {rest})" for n in range(1, 8)))
+    pipeline.snapshot()
+    documents = ('[1.0, {"a": 1.0}, 1e300, 1.5e-20]', '[1, {"a": 1}, 1e300, 1.5e-20]')
+    # The server does not store a document in place of one that compares as equal.
+    others = [f"DELETE FROM {name} WHERE id IN (3, 4)"]
+    others += [f"INSERT INTO {name} VALUES ({id_}, 0, 0, '{j}', 7)" for id_, j in zip((3, 4), documents, strict=True)]
+    zeros = [f"UPDATE {name} SET {c} = -0e0 WHERE id = {id_}" for id_, c in ((1, "d"), (2, "f"))]
+    execute(root, "SET sql_log_bin = 0", *others, *zeros, "SET sql_log_bin = 1")
+    execute(root, f"UPDATE {name} SET d = -0e0, f = -0e0, j = '[1.0]' WHERE id = 6")
+    event = next(json.loads(r.value or b"") for r in pipeline.records("t") if json.loads(r.key or b"") == {"id": 5})
+    event["after"]["n"] = 7.0
+    produce(pipeline, "t", b'{"id":5}', json.dumps(event).encode())
+    result = pipeline.verify(VerifyRequest(repair=RepairMode.YES))
+    (found,) = result.tables
+    assert found.findings == found.repaired == {DifferenceKind.DIFFERING: 5}, found
+    assert {e.key["id"]: e.columns for e in found.examples} == {1: ("d",), 2: ("f",), 3: ("j",), 4: ("j",), 5: ("n",)}
+    assert pipeline.verify(VerifyRequest(history=True)).clean

@@ -48,14 +48,15 @@ def row_values(text: bytes) -> dict[str, Any]:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, of which either may be carried as its digest.
+    """Return whether two values are written alike, of which either may be carried as its digest.
+
+    In Python, true equals 1, 1 equals 1.0, and -0.0 equals 0.0; their texts differ.
 
     Args:
         one: A value, as ``row_values`` returns it.
         other: Another.
     """
-    same_kind = isinstance(one, bool) is isinstance(other, bool)  # in Python true equals 1
-    return (same_kind and bool(one == other)) or (
+    return _dumps(one) == _dumps(other) or (
         _is_digest(one) != _is_digest(other) and _shortened(one) == _shortened(other)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from enum import Enum
@@ -40,7 +40,7 @@ class Meaning(NamedTuple):
 
     Args:
         kind: What it is.
-        value: Numbers as ``Decimal``, dates and times in nanoseconds.
+        value: Numbers as ``Decimal``, dates and times in nanoseconds, documents as their text.
     """
 
     kind: Kind
@@ -54,6 +54,7 @@ _EPOCH = datetime(1970, 1, 1)
 _SINGLE = struct.Struct("<f")
 # DECIMAL has 65 digits at most.
 _WIDE = Context(prec=100)
+_NUMBER_MEMBER = "\0number"
 _BAD_VALUES = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, struct.error, RecursionError)
 
 
@@ -83,7 +84,7 @@ def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
         event: What the event's value stands for.
     """
     if table.kind is event.kind:
-        return _same_document(table.value, event.value) if table.kind is Kind.DOCUMENT else table.value == event.value
+        return _SAME_VALUES.get(table.kind, _equal)(table.value, event.value)
     kinds = {table.kind, event.kind}
     if kinds <= NUMBERS:
         return _equal_numbers(table, event)
@@ -93,28 +94,51 @@ def equal_meanings(table: Meaning, event: Meaning) -> bool | None:
     parse = _PARSED_TEXTS.get(other.kind)
     try:
         if other.kind is Kind.DOCUMENT:
-            return _same_document(json.loads(text.value), other.value)
+            # ALTER TABLE writes the numbers of a text as MySQL does.
+            return _document_text(text.value, _as_stored_in_json) == _document_text(other.value, _as_stored_in_json)
         return None if parse is None else bool(parse(text.value) == other.value)
     except _BAD_VALUES:
         return None
 
 
-def _same_document(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal; true is no number, other than in Python."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same_document(value, other[name]) for name, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same_document, one, other))
-    return bool(one == other)
+def _document_text(text: str, number_text: Callable[[str], str]) -> str:
+    """Return canonical text of a JSON document, in which numbers are objects, and so equal no text and no boolean."""
+
+    def number(text: str) -> dict[str, str]:
+        return {_NUMBER_MEMBER: number_text(text)}
+
+    return json.dumps(json.loads(text, parse_int=number, parse_float=number), sort_keys=True)
+
+
+def _as_stored_in_json(text: str) -> str:
+    """Return a number of a text as MySQL stores it when ALTER TABLE makes a document of the text."""
+    value = int(text) if text.lstrip("-").isdigit() else float(text)
+    return f"{Decimal(value).normalize(_WIDE):f}"
+
+
+def _same_documents(table: str, event: str) -> bool:
+    """Return whether two documents are equal; 1 and 1.0 are two values of MySQL's JSON."""
+    return _document_text(table, str) == _document_text(event, str)
+
+
+def _equal(table: Any, event: Any) -> bool:
+    return bool(table == event)
+
+
+def _same_float(table: Decimal, event: Decimal) -> bool:
+    return table == event and table.is_signed() == event.is_signed()
+
+
+def _same_vector(table: Sequence[Decimal], event: Sequence[Decimal]) -> bool:
+    return len(table) == len(event) and all(map(_same_float, table, event))
 
 
 def _equal_numbers(table: Meaning, event: Meaning) -> bool:
-    if Kind.SINGLE in (table.kind, event.kind) and event.kind is not Kind.DOUBLE and table.kind is not Kind.DOUBLE:
+    kinds = {table.kind, event.kind}
+    if kinds == {Kind.SINGLE, Kind.EXACT}:
         return single(table.value) == single(event.value)
-    if table.kind is Kind.SINGLE:
-        return bool(table.value == single(event.value))
+    if kinds == {Kind.SINGLE, Kind.DOUBLE}:
+        return _same_float(table.value, single(event.value) if table.kind is Kind.SINGLE else event.value)
     return float(table.value) == float(event.value)
 
 
@@ -193,6 +217,11 @@ def _geometry(value: Any, form: ValueForm) -> Meaning:
     return Meaning(Kind.GEOMETRY, (b64decode(value["wkb"], validate=True), value.get("srid") or 0))
 
 
+def _document(value: Any, form: ValueForm) -> Meaning:
+    json.loads(value)
+    return Meaning(Kind.DOCUMENT, str(value))
+
+
 def _vector(value: Any, form: ValueForm) -> Meaning:
     numbers = json.loads(value) if isinstance(value, str) else value
     return Meaning(Kind.VECTOR, [single(number) for number in numbers])
@@ -206,7 +235,12 @@ _PARSED_TEXTS: Mapping[Kind, Callable[[str], Any]] = {
     Kind.EXACT: Decimal,
     Kind.DOUBLE: lambda text: Decimal(float(text)),
     Kind.SINGLE: single,
-    Kind.DOCUMENT: json.loads,
+}
+_SAME_VALUES: Mapping[Kind, Callable[[Any, Any], bool]] = {
+    Kind.DOUBLE: _same_float,
+    Kind.SINGLE: _same_float,
+    Kind.VECTOR: _same_vector,
+    Kind.DOCUMENT: _same_documents,
 }
 _BY_TYPE: Mapping[str, Read] = {
     **dict.fromkeys(("int8", "int16", "int32", "int64"), _whole),
@@ -224,7 +258,7 @@ _BY_NAME: Mapping[str, Read] = {
     f"{_DEBEZIUM}.data.Bits": _bits("little"),
     f"{_DEBEZIUM}.data.Enum": _text,
     f"{_DEBEZIUM}.data.EnumSet": _text,
-    f"{_DEBEZIUM}.data.Json": lambda value, form: Meaning(Kind.DOCUMENT, json.loads(value)),
+    f"{_DEBEZIUM}.data.Json": _document,
     f"{_DEBEZIUM}.time.Date": _units(Kind.DATETIME, _DAY),
     f"{_CONNECT}.Date": _units(Kind.DATETIME, _DAY),
     f"{_DEBEZIUM}.time.IsoDate": _clock(Kind.DATETIME),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.verify.row_comparison import (
     is_placeholder,
 )
 from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
-from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, equal_meanings, meaning
+from airflow_provider_mysql_cdc.cdc.verify.value_meaning import Kind, Meaning, equal_meanings, meaning
 
 pytestmark = pytest.mark.quick
 
@@ -263,9 +264,15 @@ def test_the_order_of_columns_does_not_matter_and_documents_are_compared_by_valu
     columns = compared_columns(records.cfg, records.table)
     row = {"id": 1, "v": '{"a":1,"bb":[true,null]}', "w": 2}
     assert compare_rows(row | {"v": '"{}"'}, row | {"v": "{}"}, columns) == DIFFERENT
-    for document in ('{"bb": [true, null], "a": 1.0}', '{"a":1,"bb":[true,null]}'):
+    for document in ('{"bb": [true, null], "a": 1}', '{"a":1,"bb":[true,null]}'):
         assert compare_rows(row, {"w": 2, "v": document, "id": 1}, columns) == EQUAL
-    for document in ('{"a":1,"bb":[null,true]}', '{"a":1,"bb":[1,null]}', '{"a":true,"bb":[true,null]}', "null", "{"):
+    others = (
+        '{"a":1,"bb":[null,true]}',
+        '{"a":1,"bb":[1,null]}',
+        '{"a":true,"bb":[true,null]}',
+        '{"a":"1","bb":[true,null]}',
+    )
+    for document in (*others, '{"a":1.0,"bb":[true,null]}', "null", "{"):
         assert compare_rows(row, {"w": 2, "v": document, "id": 1}, columns) == DIFFERENT
 
 
@@ -408,3 +415,16 @@ def test_a_value_in_another_encoding_is_different(column: str, value: Any, event
         records = TableRecords(table_of(column), properties)
         columns = compared_columns(records.cfg, records.table)
         assert compare_rows({"id": 1, "v": value}, {"id": 1, "v": event_value}, columns) == DIFFERENT
+
+
+@pytest.mark.parametrize("properties", [PLAIN, SCHEMAS])
+def test_the_sign_of_zero_and_the_kind_of_a_number_count(properties: dict[str, str]) -> None:
+    records = TableRecords(table_of("d DOUBLE", "f FLOAT", "n INT"), properties)
+    columns = compared_columns(records.cfg, records.table)
+    row = {"id": 1, "d": 0.0, "f": 1.0, "n": 1}
+    assert compare_rows(row, row | {"d": 0, "f": 1}, columns) == EQUAL
+    assert compare_rows(row, row | {"d": -0.0}, columns).columns == ("d",)
+    assert compare_rows(row, row | {"n": 1.0}, columns).columns == ("n",)
+    widened = ValueForm("double"), ValueForm("float")
+    told = (meaning(-0.0, form) for form in widened)
+    assert [equal_meanings(Meaning(Kind.DOUBLE, Decimal(0)), each) for each in told if each is not None] == [False] * 2
