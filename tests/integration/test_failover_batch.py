@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ServerChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 BULK = 400
 PROPERTIES = {
@@ -156,6 +157,24 @@ def test_a_batch_is_moved_there_and_back(
     pipeline.drain()
     pipeline.drain()
     assert_each_event_once(pipeline, pair.primary.root, database)
+
+
+def test_a_verification_behind_a_moved_batch_misses_no_records_and_sees_no_other_order(
+    pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Records of one batch have places of two binlogs, and those of the second server are lower."""
+    pipeline.properties["skipped.operations"] = "none"
+    old = pair.primary.root
+    execute(old, *["FLUSH LOCAL BINARY LOGS"] * 5, bulk(database, 1000), bulk(database, 2000))
+    crash(pipeline, monkeypatch, tmp_path, "writer.after_commit", nth=3)
+    pair.switch()
+    new = pair.primary.root
+    follow(pipeline, pair)
+    execute(new, f"TRUNCATE TABLE `{database}`.t", bulk(database, 1000))
+    pipeline.drain()
+    pipeline.drain()
+    result = pipeline.verify(VerifyRequest(history=True))
+    assert result.equal and [dict(table.findings) for table in result.tables] == [{}]
 
 
 def test_a_transaction_that_is_committed_in_part_and_lost_by_the_source_is_refused(

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_colu
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
 from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, RowIdentity, row_identity
-from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order, time_order
+from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order, time_of, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
 from airflow_provider_mysql_cdc.cdc.verify.written_structures import WrittenStructures
@@ -69,7 +69,22 @@ class ComparedTable:
         Args:
             source: The event's source block.
         """
-        return source_order(source) if self.written is None or self.written.one_binlog else time_order(source)
+        return source_order(source) if self.has_one_binlog else time_order(source)
+
+    def step_order(self, source: Row) -> int:
+        """Return a number that does not fall from one event of a key to the next; 0 where there is none.
+
+        Positions fall where another server goes on, within a second perhaps, which ``order_of`` cannot tell.
+
+        Args:
+            source: The event's source block.
+        """
+        return source_order(source) if self.has_one_binlog else time_of(source)
+
+    @property
+    def has_one_binlog(self) -> bool:
+        """Whether all positions are of one binlog, as far as is known."""
+        return self.written is None or self.written.one_binlog
 
 
 def compared_table(

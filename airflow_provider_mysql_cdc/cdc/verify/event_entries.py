@@ -115,7 +115,8 @@ def history_entry(
         value = step_bytes(replace(record, before=before, after=after), order, headers, compared.columns.is_unknown)
     else:
         value = step_bytes(record, order, headers, compared.columns.is_unknown)
-    return FoldEntry(compared.number, EntryKind.STEP, *place, order, compared.identity.record_key(record), value)
+    step_order, key = compared.step_order(record.source), compared.identity.record_key(record)
+    return FoldEntry(compared.number, EntryKind.STEP, *place, step_order, key, value)
 
 
 def _without(row: Row | None, fields: frozenset[str]) -> Row | None:

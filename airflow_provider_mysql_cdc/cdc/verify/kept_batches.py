@@ -71,6 +71,7 @@ class _Plan:
     writers: int
     begun_ms: int
     prepared: bool
+    continued: bool
 
 
 def read_kept_batches(cfg: ConnectorConfig) -> tuple[KeptBatch, ...]:
@@ -120,15 +121,18 @@ def kept_batches(records: Iterable[TopicRecord]) -> tuple[KeptBatch, ...]:
 
 def _read_plan(value: bytes) -> tuple[int, _Plan]:
     plan = as_members(decode(value))
-    prepared = bool(plan.objects("prepared", ()))
-    return plan.integer("epoch"), _Plan(
-        plan.text("kind"), plan.integer("writers"), plan.integer("created_ms", 0), prepared
-    )
+    prepared, continued = bool(plan.objects("prepared", ())), plan.value("continued_from", None) is not None
+    begun_ms = plan.integer("created_ms", 0)
+    return plan.integer("epoch"), _Plan(plan.text("kind"), plan.integer("writers"), begun_ms, prepared, continued)
 
 
 def _batch(epoch: int, plan: _Plan, markers: Sequence[tuple[Marker, int]]) -> KeptBatch | None:
-    """Return a batch; None where its counts are not complete, or events have the places of earlier batches (XA)."""
-    if plan.kind != "drain" or len(markers) != plan.writers or plan.prepared:
+    """Return a batch; None where its counts are not complete, or events have places outside of it.
+
+    Those of prepared XA transactions have places of earlier batches. A batch that goes on at another server may have
+    been moved there (``operate.moved_batch``): what was committed before has the former server's places.
+    """
+    if plan.kind != "drain" or len(markers) != plan.writers or plan.prepared or plan.continued:
         return None
     counts: dict[str, int] = {}
     for marker, _ in markers:

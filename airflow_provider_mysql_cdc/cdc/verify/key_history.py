@@ -159,7 +159,9 @@ def event_identity(record: EventRecord, order: int, headers: Headers) -> int:
             return _hash(value + record.op.encode())
     if order == _UNKNOWN or not record.op:
         return _UNKNOWN
-    return _hash(b"%d/%d/%s" % (order, _row_number(record.source), record.op.encode()))
+    # Another server writes other transactions at the same position.
+    gtid = str(record.source.get("gtid") or "")
+    return _hash(b"%d/%d/%s/%s" % (order, _row_number(record.source), record.op.encode(), gtid.encode()))
 
 
 def _row_number(source: Row) -> int:

@@ -56,6 +56,18 @@ def place_order(offset: BinlogOffset) -> int:
     return position_order(file_number(offset.file), offset.pos)
 
 
+def time_of(source: Row) -> int:
+    """Return when an event was committed, as a number that is the same for events of one millisecond; 0 if unknown.
+
+    Args:
+        source: The source block.
+    """
+    commit_ts, at_ms = commit_ts_of(source), source.get("ts_ms")
+    if commit_ts is not None:
+        return commit_ts
+    return at_ms if isinstance(at_ms, int) else 0
+
+
 def time_order(source: Row) -> int:
     """Return when an event was logged, as such a number; within one second, where it is in the binlog.
 

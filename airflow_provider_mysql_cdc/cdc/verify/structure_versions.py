@@ -111,6 +111,7 @@ def find_versions(
     found = _FoundVersions(tables)
     described: BinlogOffset | None = None
     for record in records:
+        found.note_server(record.position)
         if described is not None and not record.snapshot:
             found.note(described, replayed.structures().tables)
             described = None
@@ -136,6 +137,14 @@ class _FoundVersions:
         self._changes: list[BinlogOffset] = []
         self._servers: set[str] = set()
 
+    def note_server(self, position: BinlogOffset) -> None:
+        """Add the server of a record, which may be one that the stream has left: its events are still in the topics.
+
+        Args:
+            position: The record's position.
+        """
+        self._servers.add((position.server_uuid or "").lower())
+
     def note(self, position: BinlogOffset, structures: Mapping[TableId, Table], *, columns_again: bool = False) -> None:
         """Add the structures that have changed.
 
@@ -144,7 +153,6 @@ class _FoundVersions:
             structures: All structures from there on.
             columns_again: Whether a statement may have dropped columns and added others of the same names.
         """
-        self._servers.add((position.server_uuid or "").lower())
         for name in self._tables:
             last, now = self._last.get(name), structures.get(name)
             if now is last:

@@ -64,6 +64,10 @@ def test_a_statement_that_an_abandoned_attempt_has_recorded_counts_once() -> Non
 
 def test_positions_of_several_binlogs_are_not_compared() -> None:
     assert not versions(statement(200, CREATE), until=BinlogOffset("b.000009", 9999, None, OTHER)).one_binlog
+    described = statement(300, CREATE, server=OTHER, snapshot=True)
+    later = BinlogOffset("b.000009", 9999, None, OTHER)
+    assert versions(described, until=later).one_binlog
+    assert not versions(statement(200, CREATE), described, until=later).one_binlog, "the server that was left"
     begun_anew = statement(100, "ALTER TABLE t ADD x INT")
     assert not versions(statement(200, CREATE), begun_anew).one_binlog
 
