@@ -33,11 +33,7 @@ class PrivateServer:
 
     def start(self, **options: str) -> None:
         """Start it, with more lines for its option file."""
-        plain = mysql.option_file
-        extra = "".join(f"{name}={value}\n" for name, value in options.items())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mysql, "option_file", lambda *a: plain(*a) + extra)
-            mysql.start(mysql.find_program(self.version), self.folder, self.port, self.password)
+        mysql.start(mysql.find_program(self.version), self.folder, self.port, self.password, options)
 
     def stop(self) -> None:
         """Stop it."""

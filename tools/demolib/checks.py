@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from demolib.events import Event, Layout, RecordError, Row
@@ -116,6 +116,8 @@ class TableCheck:
             in the binlog: those prepared with XA. Their order is followed by the rows alone.
         interrupted: Whether the stream began before all rows were read, as of an interrupted snapshot: then the first
             event of a row may be of any kind.
+        ranks: Places of transactions (``GTID source:number``) among all, where the stream was read from several
+            servers: the numbers of each, and its files and positions, are a sequence of their own.
     """
 
     def __init__(
@@ -125,7 +127,9 @@ class TableCheck:
         late: Container[str] = (),
         *,
         interrupted: bool = False,
+        ranks: Mapping[str, int] | None = None,
     ) -> None:
+        self._ranks = ranks
         self.verdict = TableVerdict(layout.name)
         self._late, self._interrupted = late, interrupted
         self._layout = layout
@@ -207,13 +211,24 @@ class TableCheck:
         if event.position is None or self._is_late(event):
             return
         before = self._last.get(event.partition)
-        if before is not None and not _after(event, before):
+        if before is not None and not self._after(event, before):
             self.verdict.report("order", f"{event.record}: {_name(event)} comes after {_name(before)}")
         self._last[event.partition] = event
 
     def _is_late(self, event: Event) -> bool:
         position = event.position
-        return position is not None and f"{position.lineage}:{position.numbers[0]}" in self._late
+        return position is not None and position.transaction in self._late
+
+    def _after(self, event: Event, before: Event) -> bool:
+        """Return whether an event comes after another one in the binlog; rows of the first snapshot before all
+        changes.
+        """
+        files = self._ranks is None and event.file is not None and before.file is not None
+        if files and event.file < before.file:  # type: ignore[operator]
+            return False
+        if event.position is None:
+            return event.again
+        return before.position is None or event.position.follows(before.position, self._ranks)
 
     def _truncate(self) -> None:
         """Take all rows away: TRUNCATE."""
@@ -235,7 +250,7 @@ class TableCheck:
         elif state.partition != event.partition:
             self.verdict.report("partition", f"{event.record}: {_show(event.key)} was in {state.partition} before")
         late = self._is_late(event) or (state.last is not None and self._is_late(state.last))
-        if state.last is not None and not late and not _after(event, state.last):
+        if state.last is not None and not late and not self._after(event, state.last):
             self.verdict.report(
                 "order", f"{event.record}: {_show(event.key)}: {_name(event)}, {_name(state.last)} before"
             )
@@ -340,17 +355,6 @@ def check_alter(changes: Iterable[dict[str, object]], table: str, column: str) -
             if part.get("type") == "ALTER" and str(part.get("id", "")).endswith(f'"{table}"') and column in names:
                 mentions += 1
     return [] if mentions == 1 else [f"the schema change topic holds the ALTER of {table} {mentions} times"]
-
-
-def _after(event: Event, before: Event) -> bool:
-    """Return whether an event comes after another one in the binlog; rows of the first snapshot before all changes."""
-    if event.file is not None and before.file is not None and event.file < before.file:
-        return False
-    if event.position is None:
-        return event.again
-    if before.position is None or event.position.lineage != before.position.lineage:
-        return True
-    return event.position.numbers > before.position.numbers
 
 
 def _name(event: Event) -> str:

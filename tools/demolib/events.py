@@ -82,6 +82,23 @@ class EventPosition:
     lineage: str
     numbers: tuple[int, ...]
 
+    @property
+    def transaction(self) -> str:
+        """The transaction: ``GTID source:number``."""
+        return f"{self.lineage}:{self.numbers[0]}"
+
+    def follows(self, other: EventPosition, ranks: Mapping[str, int] | None = None) -> bool:
+        """Return whether this position is after another one; positions of two lines do, unless their ranks say not.
+
+        Args:
+            other: The other position.
+            ranks: Places of transactions among all.
+        """
+        if ranks and self.transaction in ranks and other.transaction in ranks:
+            own, others = ranks[self.transaction], ranks[other.transaction]
+            return (own, *self.numbers[1:]) > (others, *other.numbers[1:])
+        return self.lineage != other.lineage or self.numbers > other.numbers
+
 
 _AGAIN = (b"incremental/", b"blocking/")
 
@@ -199,7 +216,7 @@ class EventReader:
         if payload is None or payload["op"] != "t":
             raise RecordError("the header cdc-id is missing")
         source = payload["source"]
-        identity = f"truncate/{source['file']}:{source['pos']}".encode()
+        identity = f"truncate/{source.get('gtid') or (source['file'], source['pos'])}".encode()
         position = (int(source["file"].rpartition(".")[2]), source["pos"])
         return Event(record.where, record.partition, "x", None, None, None, identity, None, position)
 

@@ -22,10 +22,12 @@ class BinlogFacts:
             audit table does not contain all of them: a later view of an interrupted snapshot may have read that table
             with the transaction's rows, while others were read without and their events follow.
         truncations: Transactions that truncated a table, by the table's name, oldest first.
+        ranks: The place of each transaction (``source:number``) among all.
     """
 
     prepared: set[str] = field(default_factory=set)
     truncations: dict[str, list[Gtid]] = field(default_factory=lambda: defaultdict(list))
+    ranks: dict[str, int] = field(default_factory=dict)
 
 
 def read_binlog(conn: Any, since: str, database: str) -> BinlogFacts:
@@ -45,6 +47,8 @@ def read_binlog(conn: Any, since: str, database: str) -> BinlogFacts:
             for _, _, kind, _, _, info in cursor.fetchall():
                 if kind == "Gtid":
                     gtid = _GTID.search(info)
+                    if gtid is not None:
+                        facts.ranks[gtid[1]] = len(facts.ranks)
                 elif gtid is not None:
                     _note_event(facts, gtid[1], kind, info, database)
     return facts

@@ -22,6 +22,7 @@ from stacklib.settings import REPOSITORY
 from soaklib.ddl import DDL
 from soaklib.faults import FAULTS, no_fault
 from soaklib.formats import FORMATS
+from soaklib.promotion_faults import PROMOTIONS
 from soaklib.servers import Servers
 from soaklib.world import SoakStream, StreamStuckError
 
@@ -40,10 +41,13 @@ class Soak:
         minutes: How long faults are made.
         kinds: The kinds of faults.
         again: The command that runs it once more.
+        promotions: Promote at least so often, spread over the time.
     """
 
-    def __init__(self, world: SoakStream, minutes: float, kinds: Sequence[str], again: str) -> None:
-        self.again = again
+    def __init__(
+        self, world: SoakStream, minutes: float, kinds: Sequence[str], again: str, promotions: int = 0
+    ) -> None:
+        self.again, self._promotions = again, promotions
         self.world, self._minutes, self._kinds = world, minutes, tuple(kinds)
         self._bag: list[str] = []
         self._rng = random.Random(f"{world.seed}/order")
@@ -97,9 +101,7 @@ class Soak:
 
     def _inject_fault(self) -> None:
         world = self.world
-        if not self._bag:
-            self._bag = self._rng.sample(self._kinds, len(self._kinds))
-        kind, during = self._bag.pop(), world.kind
+        kind, during = self._next_kind(), world.kind
         world.tried[kind] += 1
         fired = FAULTS[kind](world)
         world.fired[kind] += fired
@@ -108,6 +110,20 @@ class Soak:
         world.say(f"{kind} ({during}): {'fired' if fired else 'came too late'}")
         if self._rng.random() < 0.3:
             no_fault(world)
+
+    def _next_kind(self) -> str:
+        """Return the next kind of fault: a promotion if there are fewer than there should be by now, else by lot."""
+        elapsed_min = (time.monotonic() - self._began) / 60
+        if self.promoted < int(self._promotions * (elapsed_min / self._minutes) + 1) and self._promotions:
+            return self._rng.choice(list(PROMOTIONS))
+        if not self._bag:
+            self._bag = self._rng.sample(self._kinds, len(self._kinds))
+        return self._bag.pop()
+
+    @property
+    def promoted(self) -> int:
+        """How often the replica was promoted."""
+        return sum(self.world.fired[kind] for kind in PROMOTIONS)
 
     def summary(self) -> list[str]:
         """Return the report."""
@@ -133,6 +149,7 @@ class Soak:
             lines.append(f"again: {self.again}  (the same faults and load, not at the same moments)")
             lines.append(f"output of every attempt: {world.attempts.logs}")
             lines.append(f"the servers with their data: scripts/stack up --dir {world.folder}")
+            lines.append(f"primary at the end: {world.servers.primary.name}, {world.servers.primary.folder}")
         else:
             lines.append("VERDICT: every topic equals its table, each event once, per key in order and without gap")
         unfired = self.missing_kinds()
@@ -148,7 +165,8 @@ class Soak:
         wanted = [*self._kinds, *(f"ddl: {k}" for k in DDL)]
         if "incremental snapshot" in self._kinds:
             wanted.append("incremental snapshot accepted")
-        return [k for k in wanted if not world.fired[k]] + ends
+        few = [f"{self._promotions - self.promoted} promotions"] if self.promoted < self._promotions else []
+        return [k for k in wanted if not world.fired[k]] + ends + few
 
 
 def _counts(counts: Counter[str]) -> str:
@@ -166,6 +184,7 @@ def _parse_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made (default: 10)")
     parser.add_argument("--seed", type=int, help="of all random choices (default: a new one, printed)")
     parser.add_argument("--faults", help=f"only these kinds, apart by commas; all: {', '.join(FAULTS)}")
+    parser.add_argument("--promotions", type=int, default=0, help="promote the replica at least so often")
     parser.add_argument("--rate", type=float, default=40.0, help="transactions a second of each of two threads")
     parser.add_argument("--ddl-every", type=float, default=4.0, help="seconds between two DDL statements, about")
     parser.add_argument(
@@ -226,7 +245,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     settings = [*(sys.argv[1:] if argv is None else argv)]
     settings += [] if "--seed" in settings else ["--seed", str(options.seed)]
-    soak = Soak(world, options.minutes, options.kinds, shlex.join(["scripts/soak", *settings]))
+    again = shlex.join(["scripts/soak", *settings])
+    soak = Soak(world, options.minutes, options.kinds, again, options.promotions)
     world.say(f"seed {options.seed}")
     try:
         code = 0 if soak.run() else 1

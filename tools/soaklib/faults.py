@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from soaklib import spark_faults, xa_fault
+from soaklib import promotion_faults, spark_faults, xa_fault
 from soaklib.steps import WINDOW_POINTS, Fault, fill_batch, kill_begun, kill_unfinished, point, start_attempt
 from soaklib.world import SoakStream
 
@@ -215,6 +215,7 @@ FAULTS: dict[str, Fault] = {
     "kill Kafka": kill_kafka,
     "kill mysqld": kill_mysqld,
     "restart mysqld": restart_mysqld,
+    **promotion_faults.PROMOTIONS,
     "cut connections": cut_connections,
     "half-open connections": freeze_connections,
     "freeze driver": freeze_driver,

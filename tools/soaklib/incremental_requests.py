@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from demolib.checks import TableCheck
 from demolib.events import Event, Row
 
-from soaklib.binlog_facts import Gtid
+from soaklib.gtids import GtidSet
 
 _ACCEPTED = re.compile(r"\] signal (\S+): incremental snapshot of \d+ table")
 _REFUSED = re.compile(r"\] (signal \S+ .* is refused: .*)")
@@ -25,13 +25,13 @@ class IncrementalRequests:
     """The requests of one stream.
 
     Args:
-        sent: By id: the tables, and the last transaction before the request.
+        sent: By id: the tables, and the transactions before the request.
         stopped: Ids and tables that a later signal stops.
         accepted: Ids that a job has accepted.
         ended: What jobs have said of the end, by id and table.
     """
 
-    sent: dict[str, tuple[Sequence[str], Gtid]] = field(default_factory=dict)
+    sent: dict[str, tuple[Sequence[str], GtidSet]] = field(default_factory=dict)
     stopped: set[tuple[str, str]] = field(default_factory=set)
     accepted: set[str] = field(default_factory=set)
     ended: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -50,19 +50,19 @@ class IncrementalRequests:
         """Return the requests that were not accepted, when there is nothing left to drain."""
         return [f"incremental snapshot {request} was not accepted" for request in self.sent.keys() - self.accepted]
 
-    def read_after(self) -> dict[str, Gtid]:
-        """Return the tables that have to be read, each with the last transaction before its first request.
+    def read_after(self) -> dict[str, GtidSet]:
+        """Return the tables that have to be read, each with the transactions before its first request.
 
         A job says if it gives a table up (SKIPPED). It need not say that it has read one: where it dies after the last
         rows, the next job ends the snapshot without a line.
         """
-        out: dict[str, Gtid] = {}
+        out: dict[str, GtidSet] = {}
         for request in sorted(self.accepted & self.sent.keys()):
             names, before = self.sent[request]
             for table in names:
                 if (request, table) not in self.stopped and self.ended.get((request, table)) != "SKIPPED":
                     name = table.rpartition(".")[2]
-                    out[name] = min(out.get(name, before), before)
+                    out[name] = out.get(name, before) & before
         return out
 
 
@@ -70,11 +70,11 @@ class ReadAgainCheck:
     """Follow which rows of tables a window has read or a later transaction has changed.
 
     Args:
-        read_after: The tables, each with the last transaction before the first request.
+        read_after: The tables, each with the transactions before the first request.
         late: Transactions (``source:number``) whose rows are written when they are committed.
     """
 
-    def __init__(self, read_after: Mapping[str, Gtid], late: Container[str]) -> None:
+    def __init__(self, read_after: Mapping[str, GtidSet], late: Container[str]) -> None:
         self._read_after, self._late = read_after, late
         self._current: dict[str, set[Row]] = {name: set() for name in read_after}
 
@@ -87,7 +87,7 @@ class ReadAgainCheck:
             current = event.again
         else:
             transaction = position.lineage, position.numbers[0]
-            current = transaction > self._read_after[table] or f"{position.lineage}:{transaction[1]}" in self._late
+            current = transaction not in self._read_after[table] or position.transaction in self._late
         if current:
             self._current[table].add(event.key)
 

@@ -17,8 +17,9 @@ from soaklib.tables import BIG, OTHER, ROWS
 
 _WORDS = ("x", "ÿ語", "it''s", "", "Zz", "zZ")
 # Lock wait, deadlock, metadata lock, duplicate key, unknown table, unknown column, XA state, lost connection, shutdown.
-# A server that goes down interrupts statements (1317) before it says so (1053).
-_CONNECTION_ERRORS = {1053, 1317, 2003, 2006, 2013, 0}
+# A server that goes down interrupts statements (1317) before it says so (1053); one that is to be a replica is
+# read-only (1290), and ends connections (3169 where that is noticed by a statement).
+_CONNECTION_ERRORS = {1053, 1290, 1317, 2003, 2006, 2013, 3169, 0}
 _EXPECTED = {
     1205,
     1213,

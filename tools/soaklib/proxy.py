@@ -50,6 +50,17 @@ class Proxy:
         with self._lock:
             self._pairs.discard(pair)
 
+    def redirect(self, port: int, *, cut: bool) -> None:
+        """Lead new connections to another server.
+
+        Args:
+            port: The server's loopback port.
+            cut: Whether the connections there are end at once; otherwise they stay with their server.
+        """
+        self._target = port
+        if cut:
+            self.cut()
+
     def cut(self) -> int:
         """Reset all connections at once; return how many there were."""
         with self._lock:

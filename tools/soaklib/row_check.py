@@ -10,7 +10,7 @@ Compared with Debezium's events three things are missing, and each has another r
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from demolib.checks import KeyState, TableCheck, TableVerdict
 from demolib.events import Event, EventPosition, Layout, Row
@@ -28,6 +28,7 @@ class RowCheck(TableCheck):
         seen: Identities so far, as hashes.
         late: Transactions whose rows are written when they are committed.
         interrupted: Whether the initial snapshot was interrupted.
+        ranks: Places of transactions among all, where several servers have logged the stream.
         truncations: Transactions that truncated the table, oldest first.
     """
 
@@ -38,9 +39,10 @@ class RowCheck(TableCheck):
         late: Container[str] = (),
         *,
         interrupted: bool = False,
+        ranks: Mapping[str, int] | None = None,
         truncations: Sequence[Gtid] = (),
     ) -> None:
-        super().__init__(layout, seen, late, interrupted=interrupted)
+        super().__init__(layout, seen, late, interrupted=interrupted, ranks=ranks)
         self._truncations = deque(truncations)
         # Rows of a snapshot, which has no number among the transactions: a TRUNCATE may be before or after it.
         self._uncertain = set[Row]()
@@ -73,13 +75,18 @@ class RowCheck(TableCheck):
 
     def _apply_truncations(self, until: EventPosition | None) -> None:
         """Take the rows away that transactions before a position have truncated; None for all transactions."""
-        while self._truncations and (until is None or _before(self._truncations[0], until)):
+        while self._truncations and (until is None or self._is_before(self._truncations[0], until)):
             self._truncations.popleft()
             for key, state in self._keys.items():
                 if state.row is not None and state.last is not None and state.last.position is None:
                     self._uncertain.add(key)
                 else:
                     state.row = None
+
+    def _is_before(self, transaction: Gtid, position: EventPosition) -> bool:
+        truncated = EventPosition(transaction[0], (transaction[1],))
+        same_line = transaction[0] == position.lineage
+        return (same_line or bool(self._ranks)) and position.follows(truncated, self._ranks)
 
     def _check_before_image(self, event: Event, state: KeyState) -> None:
         assert event.key is not None
@@ -111,7 +118,3 @@ class RowCheck(TableCheck):
         self._rows += {"d": -1, "u": 0}.get(event.op, 1)
         if event.after is not None:
             self._written[event.after] += 1
-
-
-def _before(transaction: Gtid, position: EventPosition) -> bool:
-    return transaction[0] == position.lineage and transaction[1] < position.numbers[0]

@@ -19,6 +19,7 @@ from demolib.events import Event, Layout, Record, RecordError, position_of
 
 from soaklib.binlog_facts import BinlogFacts, Gtid, read_binlog
 from soaklib.ddl import Journal
+from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import ReadAgainCheck
 from soaklib.row_check import RowCheck
 from soaklib.tables import AUDIT, KEYS
@@ -98,18 +99,18 @@ class AuditCheck:
     So the loss of an insert and a delete of one key shows, which no comparison of rows would find.
 
     Args:
-        after: GTID source and number at the end of the initial snapshot; only later transactions are counted.
+        after: Transactions at the end of the initial snapshot; only later ones are counted.
         left_out: Tables without triggers.
     """
 
-    def __init__(self, after: Gtid, left_out: Iterable[str] = ()) -> None:
-        self._source, self._number = after
+    def __init__(self, after: GtidSet, left_out: Iterable[str] = ()) -> None:
+        self._after = after
         self._left_out = frozenset(left_out)
         self._noted: dict[Gtid, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._found: dict[Gtid, Counter[tuple[str, str]]] = defaultdict(Counter)
 
     def _counts(self, transaction: Gtid | None) -> bool:
-        return transaction is not None and transaction[0] == self._source and transaction[1] > self._number
+        return transaction is not None and transaction not in self._after
 
     def note(self, event: Event, row: Mapping[str, Any]) -> None:
         """Take a row of the audit table."""
@@ -170,6 +171,7 @@ class Topics:
         database: The database.
         wire: Reads the records when they are Confluent's Avro.
         flat: Reads the records when they are TiCDC's Avro; without both they are JSON.
+        promoted: Whether the stream was read from several servers.
     """
 
     bootstrap: str
@@ -178,6 +180,7 @@ class Topics:
     wire: WireReader | None = None
     flat: FlatWire | None = None
     times: CommitTimes = field(default_factory=CommitTimes)
+    promoted: bool = False
 
     def names(self) -> set[str]:
         """Return the tables that have a topic."""
@@ -209,10 +212,12 @@ class Topics:
             facts: What the binlog says.
             interrupted: Whether the initial snapshot was interrupted.
         """
+        # The files and positions of one server rise; several servers have only the order of transactions in common.
+        ranks = facts.ranks if self.promoted else None
         if self.flat is None:
-            return TableCheck(layout, seen, facts.prepared, interrupted=interrupted)
+            return TableCheck(layout, seen, facts.prepared, interrupted=interrupted, ranks=ranks)
         truncations = facts.truncations.get(layout.name, ())
-        return RowCheck(layout, seen, facts.prepared, interrupted=interrupted, truncations=truncations)
+        return RowCheck(layout, seen, facts.prepared, interrupted=interrupted, ranks=ranks, truncations=truncations)
 
     def statements(self) -> list[str]:
         """Return ``ddl`` of every schema change of the stream; a snapshot that begins again repeats its structures."""
@@ -224,11 +229,11 @@ def verify(
     connect: Callable[[], Any],
     topics: Topics,
     journal: Journal,
-    after: Gtid,
+    after: GtidSet,
     since: str,
     *,
     interrupted: bool = False,
-    read_after: Mapping[str, Gtid] | None = None,
+    read_after: Mapping[str, GtidSet] | None = None,
 ) -> StreamVerdict:
     """Compare everything that is in Kafka with the database and the journal.
 
@@ -236,7 +241,7 @@ def verify(
         connect: Opens a root connection whose time zone is UTC.
         topics: The topics.
         journal: The DDL that was run.
-        after: GTID source and number at the end of the initial snapshot.
+        after: Executed transactions at the end of the initial snapshot.
         since: The binlog file at the stream's beginning.
         interrupted: Whether the initial snapshot was interrupted.
         read_after: Tables that incremental snapshots have read (``IncrementalRequests.read_after``).

@@ -20,9 +20,9 @@ from stacklib import processes
 
 from soaklib import tables
 from soaklib.attempts import OWNER, Attempt, Attempts
-from soaklib.binlog_facts import Gtid
 from soaklib.ddl import DdlLoad
 from soaklib.formats import FORMATS, format_properties, stream_topics
+from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import IncrementalRequests
 from soaklib.load import Load
 from soaklib.servers import Servers
@@ -81,8 +81,9 @@ class SoakStream:
     ddl: DdlLoad = field(init=False)
     properties: dict[str, str] = field(default_factory=dict)
     settled: threading.Event = field(default_factory=threading.Event)
-    after: Gtid = ("", 0)
-    since: str = ""
+    after: GtidSet = field(default_factory=lambda: GtidSet({}))
+    since: dict[str, str] = field(default_factory=dict)
+    promotions: int = 0
     interrupted: bool = False
     requests: IncrementalRequests = field(default_factory=IncrementalRequests)
     _signals: int = 0
@@ -122,10 +123,7 @@ class SoakStream:
         (self.folder / "state.db").unlink(missing_ok=True)
         with closing(self.servers.connect()) as conn:
             tables.create(conn, self.database, self.servers.info.cdc_user)
-            with conn.cursor() as cursor:
-                cursor.execute("RESET BINARY LOGS AND GTIDS") if self.stream == 1 else None
-                cursor.execute("SHOW BINARY LOG STATUS")
-                self.since = cursor.fetchone()[0]
+        self.since, self.promotions = self.servers.binlog_files(), self.servers.promotions
         info = self.servers.info
         self.properties = {
             "topic.prefix": self.prefix,
@@ -189,12 +187,13 @@ class SoakStream:
         self.fired += Counter(f"table of an incremental snapshot: {end}" for end in self.requests.ended.values())
         url, info = self.servers.registry_url, self.servers.info
         topics = stream_topics(self.format, url, info.kafka, self.prefix, self.database)
+        topics.promoted = self.servers.promotions > self.promotions
         verdict = verify(
             self.servers.connect,
             topics,
             self.ddl.journal,
             self.after,
-            self.since,
+            self.since[self.servers.primary.name],
             interrupted=self.interrupted,
             read_after=self.requests.read_after(),
         )
@@ -215,7 +214,7 @@ class SoakStream:
 
     def request_snapshot(self, names: Sequence[str]) -> None:
         """Request an incremental snapshot of tables in the signal table."""
-        before = self.last_transaction()
+        before = self.executed()
         self.requests.sent[self._signal("execute-snapshot", names)] = names, before
 
     def stop_snapshot(self, names: Sequence[str]) -> None:
@@ -309,18 +308,14 @@ class SoakStream:
                 self.typical_s = 0.7 * self.typical_s + 0.3 * (time.monotonic() - attempt.began)
         done = result.get("complete") or result.get("nothing")
         if attempt.kind == "snapshot" and done and not self.settled.is_set():
-            self.after = self.last_transaction()
+            self.after = self.executed()
             self.settled.set()
             if self.ddl_late:
                 self.ddl.start(self.ddl_every_s)
 
-    def last_transaction(self) -> Gtid:
-        """Return the server's last transaction."""
-        with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
-            cursor.execute("SELECT @@server_uuid, @@gtid_executed")
-            uuid, executed = cursor.fetchone()
-        parts = [p for p in executed.replace("\n", "").split(",") if p.strip().startswith(uuid)]
-        return uuid, int(parts[0].rpartition(":")[2].rpartition("-")[2])
+    def executed(self) -> GtidSet:
+        """Return the primary's transactions."""
+        return GtidSet.parse(self.servers.primary.executed)
 
     def recover(self) -> None:
         """Run undisturbed attempts until one is complete.

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from stacklib import debian, maven, processes
 from stacklib.errors import StackError, say
@@ -36,6 +37,7 @@ from stacklib.settings import (
 from stacklib.unpack import unpack_tar
 
 _START_SECONDS = 120.0
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,15 @@ def _unpack_archive(version: str, folder: Path) -> None:
         (renamed.parent / "libaio.so.1").symlink_to(renamed.name)
 
 
-def option_file(program: Program, folder: Path, port: int) -> str:
-    """Return the server's option file."""
+def option_file(program: Program, folder: Path, port: int, settings: Mapping[str, str] = _NO_SETTINGS) -> str:
+    """Return the server's option file.
+
+    Args:
+        program: The server's program.
+        folder: Folder of its data.
+        port: Its port.
+        settings: More settings, or other values of those that the stack sets.
+    """
     options = {
         **program.files,
         "datadir": str(folder / "data"),
@@ -177,6 +186,7 @@ def option_file(program: Program, folder: Path, port: int) -> str:
         "log_error": str(folder / "error.log"),
         **MYSQL_REPLICATION,
         **MYSQL_DEVELOPMENT,
+        **settings,
     }
     if os.geteuid() == 0:
         options["user"] = "root"
@@ -236,15 +246,24 @@ def data_version(folder: Path) -> str | None:
         return None
 
 
-def start(program: Program, folder: Path, port: int, cdc_password: str) -> None:
+def start(
+    program: Program, folder: Path, port: int, cdc_password: str, settings: Mapping[str, str] = _NO_SETTINGS
+) -> None:
     """Initialise the data folder when there is none, start the server and wait until it greets.
+
+    Args:
+        program: The server's program.
+        folder: Folder of its data.
+        port: Its port.
+        cdc_password: Password of the account of captures.
+        settings: More settings of its option file.
 
     Raises:
         StackError: the server does not start; the end of its log is in the detail.
     """
     folder.mkdir(parents=True, exist_ok=True)
     options = folder / "my.cnf"
-    processes.write_private(options, option_file(program, folder, port))
+    processes.write_private(options, option_file(program, folder, port, settings))
     if data_version(folder) is None:
         _initialise(program, folder, options)
     log = folder / "error.log"

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from demolib.checks import TableCheck
 from demolib.events import Event, Layout, position_of
+from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import IncrementalRequests, ReadAgainCheck
 
 SOURCE = "a1730108-e599-11f1-8bb7-02fc00000001"
+BEFORE = GtidSet.parse(f"{SOURCE}:1-20")
+EARLIER = GtidSet.parse(f"{SOURCE}:1-7")
 ACCEPTED = "[mysql-cdc] signal s-1: incremental snapshot of 2 table(s)\n"
 
 
@@ -22,7 +25,7 @@ def ended(table: str, status: str = "SUCCEEDED") -> str:
 
 def requests(*outputs: str) -> IncrementalRequests:
     made = IncrementalRequests()
-    made.sent["s-1"] = ("d.a", "d.b"), (SOURCE, 20)
+    made.sent["s-1"] = ("d.a", "d.b"), BEFORE
     for output in outputs:
         assert made.note(output) == []
     return made
@@ -40,12 +43,12 @@ def test_a_refused_signal_is_shown() -> None:
 
 def test_tables_are_read_from_the_first_request_on_but_for_those_that_are_stopped_or_given_up() -> None:
     made = requests(ACCEPTED, ended("a") + ended("b", "SKIPPED"))
-    assert made.read_after() == {"a": (SOURCE, 20)}
-    assert requests(ACCEPTED).read_after() == {"a": (SOURCE, 20), "b": (SOURCE, 20)}
+    assert made.read_after() == {"a": BEFORE}
+    assert requests(ACCEPTED).read_after() == {"a": BEFORE, "b": BEFORE}
     assert requests("").read_after() == {}
-    made.sent["s-0"] = ("d.a",), (SOURCE, 7)
+    made.sent["s-0"] = ("d.a",), EARLIER
     made.accepted.add("s-0")
-    assert made.read_after() == {"a": (SOURCE, 7)}
+    assert made.read_after() == {"a": EARLIER}
     made.stop(["d.a"])
     assert made.read_after() == {}
 
@@ -57,7 +60,7 @@ def event(identity: str, key: int, op: str = "c") -> Any:
 
 
 def row_differences(*events: Event, late: Sequence[str] = ()) -> list[str]:
-    check = ReadAgainCheck({"a": (SOURCE, 20)}, late)
+    check = ReadAgainCheck({"a": BEFORE}, late)
     table = SimpleNamespace(present_keys=lambda: {e.key for e in events if e.op != "d"})
     for each in events:
         check.note("a", each)
@@ -85,5 +88,5 @@ def test_a_row_is_read_again_or_changed_later(identity: str, late: Sequence[str]
 def test_a_deleted_row_is_not_read() -> None:
     before = [event(f"{SOURCE}:9/1/0/0", 2), event(f"{SOURCE}:10/1/0/0", 2, "d")]
     layout = Layout("a", ("id",), ("id",), (None,))
-    again, check = ReadAgainCheck({"a": (SOURCE, 20)}, ()), TableCheck(layout).feed(before)
+    again, check = ReadAgainCheck({"a": BEFORE}, ()), TableCheck(layout).feed(before)
     assert check.present_keys() == set() and again.differences("a", check) == []

@@ -263,7 +263,8 @@ class Cursor:
 
 def test_the_binlog_says_what_was_truncated_and_what_was_prepared() -> None:
     facts = read_binlog(SimpleNamespace(cursor=Cursor), "binlog.000002", "d")
-    assert facts == BinlogFacts({f"{SOURCE}:13"}, {"w": [(SOURCE, 11)]})
+    ranks = {f"{SOURCE}:{number}": number - 11 for number in range(11, 15)}
+    assert facts == BinlogFacts({f"{SOURCE}:13"}, {"w": [(SOURCE, 11)]}, ranks)
 
 
 def test_each_format_has_its_properties_and_its_reader() -> None:

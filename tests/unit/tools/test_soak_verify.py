@@ -14,10 +14,11 @@ from demolib.checks import TableCheck
 from demolib.events import EventReader, Layout, Record, RecordError
 from soaklib import verify as soak
 from soaklib.ddl import DdlStatement, Journal
+from soaklib.gtids import GtidSet
 from soaklib.verify import AuditCheck, Topics, check_schema_changes, final_layout, verify
 
 GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
-AFTER = (GTID, 10)
+AFTER = GtidSet.parse(f"{GTID}:1-10")
 FIELDS = {"id": "int64", "v": "string", "x1": "int32", "x2": "int32", "tbl": "string", "op": "string", "mark": "string"}
 
 
