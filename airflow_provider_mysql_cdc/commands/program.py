@@ -9,13 +9,14 @@ from contextlib import redirect_stdout
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.commands import changefeed, history, offsets, preflight, spark_classes, verify
+from airflow_provider_mysql_cdc.commands import changefeed, history, offsets, preflight, spark_classes, status, verify
 from airflow_provider_mysql_cdc.environment import __main__
 
 _DOCUMENT_COMMANDS = {
     "offsets": offsets.run,
     "history": history.run,
     "preflight": preflight.run,
+    "status": status.run,
     "verify": verify.run,
     "changefeed": changefeed.run,
     "spark-classes": spark_classes.run,
@@ -34,6 +35,8 @@ def command_line() -> argparse.ArgumentParser:
     history.add_arguments(commands.add_parser("history", help=text, description=text))
     text = "Check the source, Kafka and the schema registry of a stream, as the test button of its connection does."
     preflight.add_arguments(commands.add_parser("preflight", help=text, description=text))
+    text = "Show state, lag and metrics of a stream."
+    status.add_arguments(commands.add_parser("status", help=text, description=text))
     text = "Print the report of the last verification of a stream: whether its topics equal their tables."
     verify.add_arguments(commands.add_parser("verify", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."

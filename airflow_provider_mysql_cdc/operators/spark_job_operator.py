@@ -40,6 +40,7 @@ from airflow_provider_mysql_cdc.operators.detached_driver import (
 )
 from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
+from airflow_provider_mysql_cdc.operators.metrics_output import publishing_metrics
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
     accessor_of,
@@ -97,6 +98,8 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         deferrable: Whether to defer the task while the driver runs; None uses ``[operators] default_deferrable`` where
             it is possible. (templated)
         poll_interval: Seconds between two polls of the triggerer.
+        metrics_file: File on the worker that gets the stream's metrics as text for Prometheus at the end of each try
+            (docs/metrics.md); None writes none. The author of the DAG sets it, no run.
         kwargs: Arguments of ``SparkSubmitOperator``; its cores, memory, executors, queue and deploy mode are templated
             here too. Those that have no effect (``arguments.REJECTED_ARGUMENTS``) are refused.
 
@@ -160,6 +163,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         name: str | None = None,
         deferrable: bool | str | None = None,
         poll_interval: float = 10.0,
+        metrics_file: str | None = None,
         **kwargs: Any,
     ) -> None:
         self.offset_asset = reference_asset(offset_asset, kwargs)
@@ -188,6 +192,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         self.writers = writers
         self.deferrable = deferrable
         self.poll_interval = poll_interval
+        self.metrics_file = metrics_file
         self._driver: DriverHandle | None = None
 
     @classmethod
@@ -214,9 +219,10 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             self._read_arguments(context)
             cfg, store = self._config_and_store(context)
             self._check_spark()
-            run = self._job_run(cfg, store, context)
-            result = self.job_kind.run(self, run)
-            run.task_result.mark_reported()
+            with publishing_metrics(lambda: cfg, self.metrics_file, self.log.info):
+                run = self._job_run(cfg, store, context)
+                result = self.job_kind.run(self, run)
+                run.task_result.mark_reported()
             return result
         except CdcError as error:
             raise airflow_error(error) from error
@@ -234,6 +240,10 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         Returns:
             As ``execute``.
         """
+        with publishing_metrics(self._config, self.metrics_file, self.log.info):
+            return self._resume(context, event)
+
+    def _resume(self, context: Any, event: Mapping[str, Any]) -> dict[str, Any]:
         if event["status"] == "failed":
             raise airflow_error(from_json(event["error"]))
         from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec

@@ -9,6 +9,7 @@ from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.operators.asset_events import add_run_events
 from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
+from airflow_provider_mysql_cdc.operators.metrics_output import result_metrics
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -49,7 +50,8 @@ class TaskResult:
             return result
         add_run_events(self._context, cfg, self._offset_asset, offset, tally)
         self._reported = (cfg, tally)
-        return result | {"batches": tally.batches, "tables": dict(tally.tables)} | tally.native.members()
+        result |= {"batches": tally.batches, "tables": dict(tally.tables), **tally.native.members()}
+        return result | result_metrics(tally.metrics)
 
     def idle_result(self, cfg: ConnectorConfig, store: OffsetStore) -> dict[str, Any]:
         """Return the result of a try that has started no job; it reports what earlier tries and ended runs wrote.

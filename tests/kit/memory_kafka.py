@@ -133,6 +133,11 @@ class MemoryWriter:
         log.append((producer.current, TopicRecord(partition, len(log), key, value, 0, tuple(headers or ()))))
         self.bytes_pending += len(key or b"") + len(value or b"")
 
+    @property
+    def queued(self) -> int:
+        """Return the records that wait for Kafka."""
+        return 0
+
     def note_partition(self, topic: str, partition: int) -> None:
         """Note where rows go, which makes no difference here."""
 

@@ -15,6 +15,7 @@ PACKAGE = "airflow_provider_mysql_cdc"
 # what a core folder may import: itself, what stands in its row, and the modules directly under cdc/
 CORE_MAY = {
     "model": {"model"},
+    "metrics": {"model", "metrics"},
     "config": {"model", "config"},
     "binlog": {"model", "config", "binlog"},
     "ddl": {"model", "config", "ddl"},
@@ -25,7 +26,7 @@ CORE_MAY = {
     "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit"},
     "sink": {"model", "config", "sink"},
     "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "sink", "schema"},
-    "commit": {"model", "config", "sink", "commit"},
+    "commit": {"model", "config", "sink", "metrics", "commit"},
 }
 CORE_MAY["formats"] = set(CORE_MAY) - {"schema"} | {"formats"}
 BELOW_JOBS = set(CORE_MAY)

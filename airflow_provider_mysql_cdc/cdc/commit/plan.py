@@ -15,6 +15,7 @@ from typing import Any, Literal, cast, get_args
 import orjson
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -250,6 +251,7 @@ class Marker:
         tables: Those of the records that are row events, per table (``TableId.path``).
         native: What the native kernel has decoded.
         commit_ts: The highest commit timestamp of a transaction that this writer has read (TiCDC's); 0 elsewhere.
+        metrics: What this writer says of the batch for the metrics.
     """
 
     epoch: int
@@ -264,9 +266,11 @@ class Marker:
     tables: Mapping[str, int] = field(default_factory=dict)
     native: NativeCounts = field(default_factory=NativeCounts)
     commit_ts: int = 0
+    metrics: WriterMetrics = field(default_factory=WriterMetrics, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
+        metrics = self.metrics.to_json()
         return {
             "epoch": self.epoch,
             "writer": self.writer,
@@ -280,6 +284,7 @@ class Marker:
             "prepared": [xa.to_json() for xa in self.prepared],
             **self.native.members(),
             **({"commit_ts": self.commit_ts} if self.commit_ts else {}),
+            **({"metrics": metrics} if metrics else {}),
         }
 
     @classmethod
@@ -303,6 +308,7 @@ class Marker:
             tables=record.each_member("tables", Members.integer),
             native=NativeCounts.from_members(record),
             commit_ts=record.integer("commit_ts", 0),
+            metrics=WriterMetrics.from_json(record.object("metrics", {})),
         )
 
     def record(self, topic: str) -> SideRecord:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY, RUN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, bounded_counts
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
+from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import streaming_metrics
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 
 NO_NATIVE_COUNTS = NativeCounts()
+NO_METRICS = StreamMetrics()
 NO_TASK_PREFIX = "nobody/"
 """Prefix of the ids of runs without an Airflow task; their complete batches need no report."""
 
@@ -39,6 +42,7 @@ class RunTally:
         counts: Records by topic.
         tables: Records of row events by table (``TableId.path``).
         native: What the native kernel has decoded.
+        metrics: The stream's metrics at the end of the last batch; their counts go on from run to run.
     """
 
     run: str
@@ -48,6 +52,7 @@ class RunTally:
     counts: Mapping[str, int] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
     native: NativeCounts = field(default_factory=NativeCounts)
+    metrics: StreamMetrics = field(default_factory=StreamMetrics)
 
     def add(
         self,
@@ -55,6 +60,7 @@ class RunTally:
         counts: Mapping[str, int],
         tables: Mapping[str, int],
         native: NativeCounts = NO_NATIVE_COUNTS,
+        metrics: StreamMetrics = NO_METRICS,
     ) -> RunTally:
         """Return the tally with a batch; one that is counted already, and a reset, change nothing.
 
@@ -63,6 +69,7 @@ class RunTally:
             counts: Its records by topic.
             tables: Its records by table.
             native: What the native kernel has decoded of it.
+            metrics: What it adds to the stream's metrics.
         """
         if plan.kind == "reset" or plan.epoch <= self.epoch:
             return self
@@ -74,6 +81,7 @@ class RunTally:
             counts=bounded_counts(add_counts(self.counts, counts)),
             tables=bounded_counts(add_counts(self.tables, tables)),
             native=self.native.add(native),
+            metrics=self.metrics.followed_by(metrics),
         )
 
     def add_rows(self, counts: Mapping[str, int], tables: Mapping[str, int]) -> RunTally:
@@ -99,6 +107,7 @@ class RunTally:
             "counts": dict(self.counts),
             "tables": dict(self.tables),
             **self.native.members(),
+            **({"metrics": self.metrics.to_json()} if self.metrics.at_ms else {}),
         }
 
     @classmethod
@@ -117,6 +126,7 @@ class RunTally:
             counts=record.each_member("counts", Members.integer),
             tables=record.each_member("tables", Members.integer),
             native=NativeCounts.from_members(record),
+            metrics=StreamMetrics.from_json(record.object("metrics", {})),
         )
 
 
@@ -156,7 +166,9 @@ def current_tally(ledger: LedgerState) -> RunTally | None:
         if marker.epoch == plan.epoch:
             counts, tables = add_counts(counts, marker.counts), add_counts(tables, marker.tables)
             native = native.add(marker.native)
-    return tally.add(plan, counts, tables, native)
+    writers = [marker.metrics for marker in ledger.markers.values() if marker.epoch == plan.epoch]
+    metrics = streaming_metrics(writers, None, None, plan.created_ms)
+    return tally.add(plan, counts, tables, native, metrics)
 
 
 def tally_of_run(ledger: LedgerState, run: str) -> RunTally | None:
@@ -214,5 +226,6 @@ def initial_tally(ledger: LedgerState, run: str) -> RunTally:
     """
     previous = current_tally(ledger)
     if previous is None or ledger.plan is None or reported_by(ledger, previous) not in (None, run):
-        return RunTally(run)
+        metrics = NO_METRICS if previous is None else previous.metrics.for_next_run()
+        return RunTally(run, metrics=metrics)
     return replace(previous, run=run)

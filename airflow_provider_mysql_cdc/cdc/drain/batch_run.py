@@ -114,11 +114,8 @@ def begin_batch(
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history topic
     require_recorded_history(cfg, ledger)
-    state = (
-        load_schema_state(cfg, until=plan.start, epoch=plan.epoch, cache=job.history_cache)
-        if preloaded is None
-        else preloaded
-    )
+    state = _structures(cfg, job, plan) if preloaded is None else preloaded
+    job.metrics.begin(plan, state.tables)
     if moved_from is not None and cfg.filters_gtid_sources:
         # Statements of servers that do not count may be missing here, or stand here alone.
         captured = [table for table in state.tables if cfg.captures(table)]
@@ -126,6 +123,15 @@ def begin_batch(
     prepare_topics(cfg, job, plan, ledger, state, log)
     record_history_id(cfg, job, ledger)
     return StartedBatch(plan, ledger, state)
+
+
+def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> SchemaState:
+    """Return the table structures as of the batch's start."""
+    history = job.metrics.history
+    with history.recovering():
+        return load_schema_state(
+            cfg, until=plan.start, epoch=plan.epoch, on_record=history.on_record, cache=job.history_cache
+        )
 
 
 def finish_batch(
@@ -160,6 +166,7 @@ def finish_batch(
     for marker in done_markers:
         job.add_table_counts(marker.tables)
         job.add_native_counts(marker.native)
+    job.metrics.add_writers([marker.metrics for marker in done_markers])
     require_written_topics(cfg, ledger, plan, totals)
     delete_chunk_records(job, batch.ledger)
     return totals

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -110,7 +111,7 @@ class Committer:
                 self._commit(done=False)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
-            self._report()
+            self._report_metrics()
 
     def commit_before_delay(self, seconds: float) -> None:
         """Commit now if the open Kafka transaction might time out during a delay.
@@ -143,6 +144,16 @@ class Committer:
     def _report(self, note: str = "", once: str = "") -> None:
         self.progress(WriterReport(str(self.position.boundary), self.counts.records(), note, once))
 
+    def _report_metrics(self) -> None:
+        """Report how far the writer is, with its metrics."""
+        self.progress(
+            WriterReport(str(self.position.boundary), self.counts.records(), metrics=self._metrics(self.tracker.text()))
+        )
+
+    def _metrics(self, gtids: str | None) -> WriterMetrics:
+        pending = self.sink.bytes_pending, self.sink.queued
+        return self.counts.meter.metrics(self.position, gtids, self.counts.by_topic, pending)
+
     def _heartbeat(self, now: float) -> None:
         """Let writer 0 produce a heartbeat when one is due (STRM-27)."""
         interval = self.cfg[F.HEARTBEAT_INTERVAL_MS] / 1000
@@ -155,18 +166,20 @@ class Committer:
             self.progress(WriterReport(str(self.position.boundary), self.counts.records(), heartbeat=True))
 
     def _commit(self, *, done: bool) -> None:
+        reached = self.position.reached(self.tracker.text())
         marker = Marker(
             epoch=self.plan.epoch,
             writer=self.index,
             start=self.plan.start,
             end=self.plan.end,
-            reached=self.position.reached(self.tracker.text()),
+            reached=reached,
             done=done,
             counts=dict(self.counts.by_topic),
             prepared=self.xa.prepared,
             tables=dict(self.counts.by_table),
             native=self.counts.native(),
             commit_ts=0 if self.commit_clock is None else self.commit_clock.last,
+            metrics=self._metrics(reached.offset.gtids),
         )
         if done:
             fault_point("writer.mid_batch", self.index)

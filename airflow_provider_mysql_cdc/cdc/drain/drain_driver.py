@@ -264,7 +264,7 @@ def _write_records(
     stage, refusal_error = StageRunner(cfg, runner, job.schema_ids), None
     while True:
         plan, refusals = batch.plan, RefusedSchemas()
-        progress = DrainProgress(plan, log, heartbeat_timer.restart)
+        progress = DrainProgress(plan, log, heartbeat_timer.restart, job.metrics)
         handlers = [PROGRESS.handled_by(progress.update), SCHEMA_REFUSED.handled_by(refusals.add)]
         try:
             stage.run(writer_task, plan.writers, DrainInputs(plan, inputs), handlers)

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.errors import from_json as error_from_json
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 
@@ -22,6 +23,7 @@ class WriterReport:
         note: A line for the log.
         once: A line for the log that the job writes once, however many writers and batches send it.
         heartbeat: Whether it has produced a heartbeat.
+        metrics: What it says of the batch for the metrics; None in reports that only carry a line or a heartbeat.
     """
 
     at: str
@@ -29,10 +31,12 @@ class WriterReport:
     note: str = ""
     once: str = ""
     heartbeat: bool = False
+    metrics: WriterMetrics | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        optional = {"note": self.note, "once": self.once, "heartbeat": self.heartbeat}
+        metrics = None if self.metrics is None else self.metrics.to_json()
+        optional = {"note": self.note, "once": self.once, "heartbeat": self.heartbeat, "metrics": metrics}
         return {"at": self.at, "records": self.records, **{name: value for name, value in optional.items() if value}}
 
     @classmethod
@@ -44,6 +48,7 @@ class WriterReport:
             str(members.get("note", "")),
             str(members.get("once", "")),
             bool(members.get("heartbeat", False)),
+            WriterMetrics.from_json(members["metrics"]) if "metrics" in members else None,
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import WriterReport
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 
@@ -22,10 +23,17 @@ class DrainProgress:
         plan: The batch.
         log: The job's log.
         on_heartbeat: Called when a writer has produced a heartbeat.
+        metrics: Gathers what the writers report for the metrics; None where nobody publishes it.
     """
 
-    def __init__(self, plan: BatchPlan, log: JobLog, on_heartbeat: Callable[[], None] = lambda: None) -> None:
-        self._plan, self._log, self._on_heartbeat = plan, log, on_heartbeat
+    def __init__(
+        self,
+        plan: BatchPlan,
+        log: JobLog,
+        on_heartbeat: Callable[[], None] = lambda: None,
+        metrics: JobMetrics | None = None,
+    ) -> None:
+        self._plan, self._log, self._on_heartbeat, self._metrics = plan, log, on_heartbeat, metrics
         self._reports: dict[int, WriterReport] = {}
         self._started = self._last_logged = time.monotonic()
         self._lock = threading.Lock()
@@ -45,6 +53,8 @@ class DrainProgress:
             if report.once:
                 self._log.once(report.once)
             self._reports[task] = report
+            if self._metrics is not None and report.metrics is not None:
+                self._metrics.on_report(task, report.metrics)
             if time.monotonic() - self._last_logged >= LOG_INTERVAL_S:
                 self._last_logged = time.monotonic()
                 self._log(self._progress_line())

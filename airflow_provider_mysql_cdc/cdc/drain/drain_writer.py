@@ -152,6 +152,7 @@ class DrainWriter:
             on_wait=self.committer.check,
         )
         self.routes.server_version = lambda: stream.server_version
+        self.output.counts.meter.connected = True
         return stream
 
     def _read_events(self, stream: BinlogStream) -> SourceConnectionError | None:
@@ -190,6 +191,7 @@ class DrainWriter:
             ServerChangedError: Another server answers.
         """
         position = self.position
+        self.output.counts.meter.lose_connection()
         if position.events and self.committer.commit_clock is not None:
             raise error  # the second reading would give the transaction another timestamp
         if self._changed_at == (position.file, position.pos):
@@ -231,7 +233,7 @@ class DrainWriter:
         return {
             c.TABLE_MAP_EVENT: self._table_map,
             c.QUERY_EVENT: self._query,
-            c.XID_EVENT: self._end_transaction,
+            c.XID_EVENT: self._commit_transaction,
             c.XA_PREPARE_LOG_EVENT: self._end_xa,
             **dict.fromkeys(c.GTID_EVENTS, self._gtid),
             c.ROWS_QUERY_LOG_EVENT: self._rows_query,
@@ -244,6 +246,8 @@ class DrainWriter:
     def _gtid(self, event: Event) -> None:
         parsed = ev.parse_gtid(event)
         position = self.position
+        if position.events and not position.transaction_committed():
+            self.output.counts.meter.add_torn()
         position.gtid, position.commit_us = parsed.gtid, parsed.commit_us
         position.thread, position.begun = 0, False
         self.rows.begin_transaction(parsed, event)
@@ -259,6 +263,8 @@ class DrainWriter:
 
     def _rotate(self, event: Event) -> None:
         rotate = ev.parse_rotate(event)
+        if self.position.events and not self.position.transaction_committed():
+            self.output.counts.meter.add_torn()
         self.position.move_to(rotate.file, rotate.position)
 
     def _table_map(self, event: Event, xa_commit: Event | None = None) -> None:
@@ -284,7 +290,7 @@ class DrainWriter:
         if keyword.startswith("ROLLBACK"):
             require_no_rows(self.position, sql, event)
         if keyword.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
-            self._end_transaction(event)
+            self._end_counted(event, committed=keyword.startswith("COMMIT"))
             return
         if keyword.startswith(("SAVEPOIN", "ROLLBACK")):
             return
@@ -305,15 +311,19 @@ class DrainWriter:
         if verb == "COMMIT":
             needs_rows = self.context.window_keys is not None or not self.position.transaction_committed()
             self._produce_xa(prepared or (self._find_prepared(xid) if needs_rows else None), event)
-        self._end_transaction(event)
+        self._end_counted(event, committed=verb == "COMMIT")
 
     def _find_prepared(self, xid: str) -> PreparedXa | None:
         self.committer.commit_before_delay(math.inf)
         return find_prepared(self.context.cfg, xid, self.position.boundary, self.committer.note, self.committer.check)
 
     def _end_xa(self, event: Event) -> None:
-        self._produce_xa(self.xa.end(event), event)
-        self._end_transaction(event)
+        committed = self.xa.end(event)
+        self._produce_xa(committed, event)
+        if committed is None:  # prepared; it counts when it is decided
+            self._end_transaction(event)
+        else:
+            self._end_counted(event, committed=True)
 
     def _produce_xa(self, prepared: PreparedXa | None, commit_event: Event) -> None:
         """Produce the rows of an XA transaction that commits; its locks kept DDL away (see ``xa_transactions``).
@@ -358,6 +368,7 @@ class DrainWriter:
         changed = applied.state is not self.state
         if changed:
             self._replace_state(applied.state, event, applied.changes)
+            self.output.counts.meter.on_schema_change(query.sql, earlier=self.position.statement_committed())
         touched = self.ddl_events.touched_tables(applied, query)
         self._note_touched(touched, where, skipped=bool(applied.skipped))
         if applied.skipped:
@@ -487,6 +498,15 @@ class DrainWriter:
         metadata.begin(self.position.gtid, event.file, event.start_pos)
         if self.context.index == 0 and not self.position.statement_committed():
             self.output.produce_side(metadata.begin_record(), with_headers=False)
+
+    def _commit_transaction(self, event: Event) -> None:
+        self._end_counted(event, committed=True)
+
+    def _end_counted(self, event: Event, *, committed: bool) -> None:
+        """End a transaction, and count it unless an earlier attempt has."""
+        if not self.position.transaction_committed():
+            self.output.counts.meter.end_transaction(committed=committed)
+        self._end_transaction(event)
 
     def _end_transaction(self, event: Event) -> None:
         position = self.position

@@ -42,7 +42,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
     position, tracker = WriterPosition(plan.start), GtidTracker(plan.start.gtids)
     if context.resume_marker is not None:
         position.resume = context.resume_marker.reached
-    counts = WriterCounts.resume(context.resume_marker, settings.tally)
+    counts = WriterCounts.resume(context.resume_marker, settings.tally, context.index)
     xa, side_records = XaTransactions(plan.prepared), list[SideRecord]()
     commit_clock = CommitClock(plan.commit_ts) if cfg.is_ticdc else None
     committer = _committer(context, counts, position, xa, tracker, side_records, commit_clock)

@@ -49,13 +49,14 @@ class RecordOutput:
     server_uuid: str | None
     counts: WriterCounts
 
-    def produce_rows(self, route: TableRoute, records: list[RowRecord], where: str) -> list[BadRow]:
+    def produce_rows(self, route: TableRoute, records: list[RowRecord], where: str, operation: int) -> list[BadRow]:
         """Produce the records of a row event, each to its partition; return the rows that cannot be serialized.
 
         Args:
             route: The table's route.
             records: The records from the decoder.
             where: Position of the event, for errors.
+            operation: Number of the decoder's function that made them.
 
         Raises:
             ValueDecodeError: A row cannot be serialized, and such rows stop the run.
@@ -77,6 +78,7 @@ class RecordOutput:
                 route, ((k, v, row, n, h, p) for (k, v, row, n, h, _), p in pairs if p in assigned)
             )
         self.counts.add_rows(route.topic, route.path, n)
+        self.counts.meter.add_rows(operation, records, n, share)
         return bad_rows
 
     def produce_decoded(self, route: TableRoute, records: list[RowRecord], partition: int, size: int) -> None:

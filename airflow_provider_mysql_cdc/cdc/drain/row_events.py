@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED, 
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE, TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import EventRows, WindowKeys
@@ -113,6 +113,8 @@ class RowEventHandler:
         if self.window_keys is not None:
             self.window_keys.add_rows(route.table, EventRows(event, pos, operation), xa_commit or event)
         if route.source is None or route.decoder is None:
+            if route.share is NO_SHARE and not (position.resume is not None and position.rows_committed()):
+                self.output.counts.meter.add_filtered()
             return
         skipping = position.resume is not None and position.rows_committed()
         if skipping and self.metadata is None:
@@ -129,7 +131,8 @@ class RowEventHandler:
             records = self.metadata.number_records(route.table, records)
             if skipping:
                 return
-        for bad_row in self.output.produce_rows(route, records, ctx.where):
+        self.output.counts.meter.last_rows = route.path, event, position.gtid, position.commit_us
+        for bad_row in self.output.produce_rows(route, records, ctx.where, operation):
             self._report(route, bad_row)
         self.committer.after_rows()
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
+from airflow_provider_mysql_cdc.cdc.drain.writer_meter import SKIPPED_STATEMENTS_SUFFIX, WriterMeter
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
 UNLOGGED_SUFFIX = " (changes without row events)"
-SKIPPED_STATEMENTS_SUFFIX = " (skipped statements)"
 
 
 @dataclass(slots=True)
@@ -24,24 +24,28 @@ class WriterCounts:
         by_table: Of these the records of row events, by table (``TableId.path``).
         earlier_native: What the native kernel decoded in an earlier attempt.
         tally: Counts what the native kernel decodes in this one; None without the kernel.
+        meter: Measures what the writer reads, for the metrics.
     """
 
     by_topic: dict[str, int] = field(default_factory=dict)
     by_table: dict[str, int] = field(default_factory=dict)
     earlier_native: NativeCounts = field(default_factory=NativeCounts)
     tally: Tally | None = None
+    meter: WriterMeter = field(default_factory=WriterMeter)
 
     @classmethod
-    def resume(cls, marker: Marker | None, tally: Tally | None) -> WriterCounts:
+    def resume(cls, marker: Marker | None, tally: Tally | None, writer: int = 0) -> WriterCounts:
         """Return counts that continue those of an earlier attempt.
 
         Args:
             marker: The writer's last marker in this batch, or None.
             tally: Counts what the native kernel decodes; None without the kernel.
+            writer: The writer's index.
         """
         if marker is None:
-            return cls(tally=tally)
-        return cls(dict(marker.counts), dict(marker.tables), marker.native, tally)
+            return cls(tally=tally, meter=WriterMeter(first=writer == 0))
+        meter = WriterMeter(writer == 0, marker.metrics.counts)
+        return cls(dict(marker.counts), dict(marker.tables), marker.native, tally, meter)
 
     def add_rows(self, topic: str, table: str, count: int) -> None:
         """Count records of row events.

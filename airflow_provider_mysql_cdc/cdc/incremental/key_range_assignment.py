@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +57,7 @@ class KeyRangeQueue:
         scan_queues: The rest of each scan, in order.
         request_bounds: Orders of the first and last scan of each blocking request.
         done_ranges: Key ranges that tasks have committed.
+        on_assigned: Called with each key range that is assigned and its scan, for the metrics.
     """
 
     conn: Any
@@ -66,6 +67,7 @@ class KeyRangeQueue:
     scan_queues: list[_ScanQueue] = field(default_factory=list)
     request_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     done_ranges: list[DoneKeyRange] = field(default_factory=list)
+    on_assigned: Callable[[TableScan, KeyRange], None] = lambda scan, key_range: None
     _slow_conditions: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -116,6 +118,7 @@ class KeyRangeQueue:
                 if scan_queue is None:
                     break
                 if (key_range := self._next_range(scan_queue)) is not None:
+                    self.on_assigned(scan_queue.scan, key_range)
                     return NextKeyRange(AssignedKeyRange(key_range, self._read_options(scan_queue.scan)))
             return NextKeyRange()
 

@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.initial_scans import follow_renamed
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_assignment import KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_metrics import KeyRangeMeter
 from airflow_provider_mysql_cdc.cdc.incremental.scan_bounds import resume_scan, with_last_key
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
 from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
@@ -237,8 +238,9 @@ class WindowDriver:
         self._begun_batch = begin_batch(
             self.cfg, self.conn, self.job, plan, self.log, start_schema, offsets_checked=True
         )
-        self._progress = DrainProgress(self._begun_batch.plan, self.log)
+        self._progress = DrainProgress(self._begun_batch.plan, self.log, metrics=self.job.metrics)
         self._queue = self._build_queue(self._begun_batch.ledger, scans, start_schema)
+        self._queue.on_assigned = KeyRangeMeter(self.conn, self.job.metrics).on_assigned
         barrier.release(OPENED, PlanReply(self._begun_batch.plan))
         barrier.wait(DRAINED, unlimited=True)
         blocking = any(scan.kind == "blocking" for scan in scans[0])

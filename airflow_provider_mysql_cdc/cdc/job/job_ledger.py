@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics, table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.records import Headers, SideRecord
@@ -66,7 +67,7 @@ class JobLedger:
         self._write_lock = threading.Lock()
         self.schema_ids = SchemaIds(cfg, self._write, lambda: self.read(chunks=False))
         self._avro_formats = RecordFormats.from_config(cfg, self.schema_ids.id_of)
-        self.history_cache = HistoryCache()
+        self.history_cache, self.metrics = HistoryCache(), JobMetrics(cfg)
 
     def __enter__(self) -> JobLedger:
         self._ledger.__enter__()
@@ -163,6 +164,7 @@ class JobLedger:
         if not self._run or self._tally is not None:
             return []
         self._tally = initial_tally(ledger, self._run)
+        self.metrics.base = self._tally.metrics
         return [self.record(RUN_KEY, self._tally.to_json())]
 
     def add_table_counts(self, tables: Mapping[str, int]) -> None:
@@ -301,7 +303,9 @@ class JobLedger:
         """Return the record of this run with a plan's records added; a plan that is counted already changes nothing."""
         if self._tally is None:
             return []
-        self._tally = self._tally.add(plan, counts, self._table_counts, self._native_counts)
+        metrics = self.metrics.take()
+        self._tally = self._tally.add(plan, counts, self._table_counts, self._native_counts, metrics)
+        self.metrics.base = self._tally.metrics
         self._table_counts, self._native_counts = {}, NativeCounts()
         return [self.record(RUN_KEY, self._tally.to_json())]
 
@@ -352,8 +356,8 @@ class JobLedger:
         }
         last_state = None if records else self._last_state
         other_records = dict(last_state.other_records) if last_state is not None else {}
-        tally_records = self._add_to_tally(plan, counts or {}) if error is None else []
-        if tally_records and self._tally is not None:
+        tally_records = self._add_to_tally(plan, counts or {}) if error is None else self.metrics.progress_records()
+        if error is None and self._tally is not None:
             other_records[RUN_KEY] = self._tally.to_json()
         try:
             self.commit([*records, self.record(OUTCOME_KEY, outcome), *tally_records])

@@ -77,6 +77,15 @@ LINGER_NAMES = frozenset({"linger.ms", "queue.buffering.max.ms"})
 ErrorCallback = Callable[[KafkaError], None]
 
 
+def queue_records(settings: Mapping[str, Any]) -> int:
+    """Return how many records the queue of a producer holds at most.
+
+    Args:
+        settings: Client settings under their librdkafka names.
+    """
+    return int(_number(settings.get("queue.buffering.max.messages")) or QUEUE_MESSAGES)
+
+
 def common_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings for every kind of client: addresses, security, and all others that are not producer-only.
 

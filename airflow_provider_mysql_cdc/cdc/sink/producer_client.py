@@ -103,6 +103,11 @@ class ProducerClient:
         except KafkaException as error:  # a fatal error; the next call fails and reports it
             self._failures.on_client_error(unwrap_error(error))
 
+    @property
+    def queued(self) -> int:
+        """Return the records in the queue; none in a client that is closed."""
+        return 0 if self._producer is None else len(self._producer)
+
     def flush(self, timeout_s: float) -> int:
         """Flush the queue, as the producer may wait for more records than fit into it; return the records left.
 

@@ -158,6 +158,11 @@ class TransactionalWriter:
         self._replace()
 
     @property
+    def queued(self) -> int:
+        """Return the records in the client's queue: not sent to Kafka yet, or not confirmed."""
+        return self._kafka.queued
+
+    @property
     def renewal_due(self) -> bool:
         """Whether another ``linger.ms`` would suit the last transaction better (``adaptive_linger``)."""
         return self._linger.switch_due

@@ -39,6 +39,7 @@ class ChunkQueue:
     _started_at: float = field(default_factory=time.monotonic)
     _logged_at: float = 0.0
     _earlier: tuple[int, int] = field(init=False)
+    _last_event: tuple[str, int] = ("", 0)
 
     def __post_init__(self) -> None:
         # Chunks and rows of earlier attempts do not count for the speed of this one.
@@ -57,6 +58,7 @@ class ChunkQueue:
         """Record how many rows a task has read of its chunk."""
         with self._lock:
             self._running_rows[request.chunk] = request.rows
+            self._last_event = f"chunk={request.chunk}, row={request.rows}", time.time_ns() // 1_000_000
             self._log_progress()
         return EMPTY
 
@@ -65,8 +67,20 @@ class ChunkQueue:
         with self._lock:
             self._running_rows.pop(request.chunk, None)
             self.finished_rows[request.chunk] = request.rows
+            if request.rows:
+                self._last_event = f"chunk={request.chunk}, row={request.rows}", time.time_ns() // 1_000_000
             self._log_progress()
         return EMPTY
+
+    def rows(self) -> dict[str, int]:
+        """Return the rows that were read, by chunk id; of running chunks up to the last report (SNAP-56)."""
+        with self._lock:
+            return {**self._running_rows, **self.finished_rows}
+
+    def last_event(self) -> dict[str, Any]:
+        """Return which row was read last, and when, for the metrics; nothing before the first one."""
+        text, at_ms = self._last_event
+        return {"LastEvent": text, "last_event_ms": at_ms} if at_ms else {}
 
     def _log_progress(self) -> None:
         now = time.monotonic()

@@ -138,6 +138,7 @@ def open_view(
     mode: str,
     lock_timeout_s: int,
     settings: ConnectionSettings,
+    on_lock: Callable[[bool], None] = lambda held: None,
 ) -> tuple[ConsistentView, Callable[[], None]]:
     """Open the view on all tasks.
 
@@ -148,6 +149,7 @@ def open_view(
         mode: ``snapshot.locking.mode``.
         lock_timeout_s: Longest wait for locks in seconds (SNAP-35).
         settings: Connection settings of the same server.
+        on_lock: Called with true when the lock is held, and with false when it is not any more.
 
     Returns:
         The view, and a function that ends the lock in mode ``extended`` (and does nothing otherwise).
@@ -160,19 +162,25 @@ def open_view(
         ), lambda: None
     lock_kind = _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, lock_timeout_s)
     locked_at = time.perf_counter()
+    on_lock(True)
+
+    def unlock() -> None:
+        _unlock(conn)
+        on_lock(False)
+
     try:
         barrier.release(READY, EMPTY)
         barrier.wait(OPENED)
         offset = current_offset(conn)
     except BaseException:
-        _unlock(conn)
+        unlock()
         raise
     if mode == "extended":
         view = _with_fingerprint(
             ConsistentView(offset, _server_time_ms(conn), None, lock_kind), offset_before, conn, settings
         )
-        return view, lambda: _unlock(conn)
-    _unlock(conn)
+        return view, unlock
+    unlock()
     locked_ms = (time.perf_counter() - locked_at) * 1000
     return _with_fingerprint(
         ConsistentView(offset, _server_time_ms(conn), locked_ms, lock_kind), offset_before, conn, settings

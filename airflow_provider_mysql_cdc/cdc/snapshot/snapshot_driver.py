@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import tables_created_since
 from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_meter import SnapshotMeter
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     CHUNK_DONE,
     CHUNK_PROGRESS,
@@ -74,6 +76,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
     NOTE,
     OPENED,
     READY,
+    ChunkRows,
     LogLine,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotInputs, snapshot_task
@@ -88,6 +91,7 @@ BARRIER_TIMEOUT_S = 120.0
 """Longest wait in seconds for all tasks to be connected, and for all to have opened their views."""
 VIEW_END_TIMEOUT_S = 30.0
 """Longest wait in seconds for the end of the view's lock once the tasks have ended."""
+ChunkHandler = Callable[[int, ChunkRows], EmptyMessage]
 MAX_ATTEMPTS = 5
 """How often tables and definitions are read, and a view is opened, before the run fails."""
 
@@ -131,6 +135,7 @@ class _SnapshotDriver:
     runner: TaskRunner
     log: JobLog
     run_id: str = field(default_factory=new_run_id)
+    meter: SnapshotMeter = field(default_factory=SnapshotMeter)
 
     def run(self) -> tuple[dict[str, int], BinlogOffset]:
         ledger, self.plan = begin_pinned_plan(self.cfg, self.job, self.plan)
@@ -139,6 +144,7 @@ class _SnapshotDriver:
             outcome = ledger.outcome or {}
             counts = outcome.get("counts", {}) if outcome.get("epoch") == self.plan.epoch else {}
             return dict(counts), BinlogOffset.from_json((ledger.snapshot or {})["offset"])
+        self.job.metrics.snapshot = self.meter.attributes
         if self._view_recorded(ledger):
             return self._finish(recorded_chunks(ledger, self.plan.epoch)[0])
         for _ in range(MAX_ATTEMPTS):
@@ -183,6 +189,8 @@ class _SnapshotDriver:
             waiting = [chunk for chunk in chunks if chunk.id not in finished_rows]
             edge_chunks = edge_chunks_of(conn, chunks, state)
             queue = ChunkQueue(waiting, finished_rows, self.log, len(chunks), edge_chunks, list_entries)
+            self.job.metrics.begin(self.plan, state.tables)
+            self.meter.begin(tables, chunks, queue)
             return chunks, self._read_chunks(queue, start_offset, state, definitions, conn, ledger)
 
     def _finished_tables(self, ledger: LedgerState) -> dict[TableId, list[SnapshotChunk]]:
@@ -260,7 +268,13 @@ class _SnapshotDriver:
 
         wait_for_next_second(guard_conn, ledger)
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
-        opener = ViewOpener(self.cfg, barrier, listed, guard_conn, ViewCallbacks(find_changes, record_view, self.log))
+        opener = ViewOpener(
+            self.cfg,
+            barrier,
+            listed,
+            guard_conn,
+            ViewCallbacks(find_changes, record_view, self.log, self.meter.on_lock),
+        )
         reports = TableReports(self.cfg, self.job, queue)
         inputs = SnapshotInputs(
             self.plan,
@@ -278,11 +292,21 @@ class _SnapshotDriver:
                 barrier.handler(HELD),
                 NEXT_CHUNK.handled_by(reports.next),
                 NOTE.handled_by(self._log_once),
-                CHUNK_PROGRESS.handled_by(queue.progress),
-                CHUNK_DONE.handled_by(reports.done),
+                CHUNK_PROGRESS.handled_by(self._publishing(queue.progress)),
+                CHUNK_DONE.handled_by(self._publishing(reports.done)),
             ],
         )
         return opener.changed_tables
+
+    def _publishing(self, handler: ChunkHandler) -> ChunkHandler:
+        """Return what handles a report of rows, and publishes the metrics when it is time."""
+
+        def handle(task: int, request: ChunkRows) -> EmptyMessage:
+            reply = handler(task, request)
+            self.job.metrics.publish_if_due()
+            return reply
+
+        return handle
 
     def _log_once(self, task: int, request: LogLine) -> EmptyMessage:
         """Write a task's line into the job's log, once."""
@@ -305,6 +329,7 @@ class _SnapshotDriver:
                 retriable=True,
             )
         drain_start = BinlogOffset.from_json(view["offset"])
+        self.meter.complete({id_: _rows_read(record) for id_, record in done.items()}, chunks)
         rows = count_rows(self.cfg, self.job, done)
         if native_text := self.job.native_counts.text():
             self.log(f"snapshot {self.plan.epoch}: {native_text}")
@@ -335,3 +360,8 @@ class _SnapshotDriver:
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
         headers = {record_topics.schema_change_topic(cfg): table_options.headers(cfg, self.run_id)}
         self.job.commit(records, headers, check=lambda: require_first_in_history(cfg))
+
+
+def _rows_read(record: dict[str, Any]) -> int:
+    """Return how many rows of a chunk were read: those that were written, and those that were left out."""
+    return int(record["rows"]) + int(record.get("left_out", 0))

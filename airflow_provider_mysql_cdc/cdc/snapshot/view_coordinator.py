@@ -33,11 +33,13 @@ class ViewCallbacks:
         find_changes: Returns the changes between reading the table definitions and opening the view.
         record_view: Writes the records about the view.
         log: Writes one line to the log.
+        on_lock: Called with whether the lock is held, when that changes.
     """
 
     find_changes: Callable[[ConsistentView], list[str]]
     record_view: Callable[[ConsistentView], None]
     log: Log
+    on_lock: Callable[[bool], None] = lambda held: None
 
 
 @dataclass(slots=True)
@@ -79,6 +81,7 @@ class ViewOpener:
                 str(cfg[F.SNAPSHOT_LOCKING_MODE]),
                 lock_seconds(cfg),
                 cfg.connection_settings(),
+                self.callbacks.on_lock,
             )
             self.callbacks.log(str(view))
             if not view.exact:

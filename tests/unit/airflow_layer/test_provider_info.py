@@ -109,6 +109,7 @@ def test_every_module_of_the_package_that_a_dag_names_is_listed(info: dict[str, 
         "task_error",
         "task_state",
         "job_exception",
+        "metrics_output",
         "__init__",
     }
     for part in PARTS:

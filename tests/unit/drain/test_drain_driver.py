@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.drain.heartbeats import HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
+from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
@@ -47,7 +48,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
     monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch, _: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
     monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
-    job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=HistoryCache())
+    job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=HistoryCache(), metrics=JobMetrics(CFG))
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
         run_batch(PlannedBatch(plan(), offsets_checked=False), job, runner)
@@ -208,6 +209,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         native_counts=NativeCounts(),
         read=lambda **_: LedgerState(plan=batch, markers=markers),
         latest=lambda: LedgerState(plan=batch, markers=markers),
+        metrics=JobMetrics(CFG),
         schema_ids=SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {})),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)

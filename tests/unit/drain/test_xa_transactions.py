@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
+from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
@@ -55,7 +56,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def made(monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None) -> Rig:
     rig = Rig(monkeypatch, resume, **{"heartbeat.interval.ms": "0"})
-    rig.writer.routes.by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None, hidden=None)  # type: ignore[assignment]
+    rig.writer.routes.by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None, hidden=None, share=NO_SHARE)  # type: ignore[assignment]
     return rig
 
 

@@ -149,7 +149,7 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
         out: list[Any] = []
         route.decoder.write(*event("write", *(row(n, 5) for n in range(20))), sides.context(), out)
         wanted = [(key, value, part) for key, value, *_, part in out]
-        assert output.produce_rows(route, out, "b:4") == []
+        assert output.produce_rows(route, out, "b:4", 0) == []
         # One by one, as beside a row that is left out.
         made, _ = format_rows(sides.form, out, route.share, "b:4", tolerant=True)
         assert {partition for *_, partition in made} <= route.share.assigned
@@ -183,7 +183,7 @@ def test_other_rows_than_one_that_cannot_be_decoded_are_written_once_each(writer
             route, _ = rows_in_routes(7, writer, writers)
             route.record_format = sides.form
             output = RecordOutput(sink, [], False, True, SimpleNamespace(), None, "history", None, WriterCounts())  # type: ignore[arg-type]
-            assert output.produce_rows(route, out, "b:4") == []
+            assert output.produce_rows(route, out, "b:4", 0) == []
             sink.commit()
         found[way] = Counter((r.key, r.value, r.partition) for r in kafka.committed("topic"))
         assert len(failed) == writers

@@ -119,7 +119,7 @@ def test_what_an_earlier_attempt_has_read_does_not_count_for_the_speed_of_this_o
     lines: list[str] = []
     queue = ChunkQueue([], {f"old {n}": 10 for n in range(5_000)}, lines.append, 9_000)
     queue._started_at = 0.0
-    monkeypatch.setattr(chunk_queue, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(chunk_queue, "time", SimpleNamespace(monotonic=lambda: 100.0, time_ns=lambda: 1))
     queue.finished_rows |= {f"new {n}": 40 for n in range(9)}
     queue.done(0, ChunkRows("new 9", 40))
     assert lines == ["snapshot: 50,400 rows, 4/s, 5010 of 9000 chunks, about 39900 s left"]

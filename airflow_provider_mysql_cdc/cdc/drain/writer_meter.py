@@ -1,0 +1,210 @@
+"""Measure what a writer reads, cheaply: some additions for each row event, everything else when it reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_provider_mysql_cdc.cdc.binlog.constants import ROW_EVENT_KINDS
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import bounded_text
+from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import EventPlace, WriterMetrics
+from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY, TOMBSTONE, RowRecord
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+    from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
+
+SKIPPED_STATEMENTS_SUFFIX = " (skipped statements)"
+_WRITE, _DELETE = 0, 2
+_OPERATIONS = ("c", "u", "d", "u")
+"""Debezium's letters of the operations, by the number of the decoder's function (``ROW_EVENT_KINDS``)."""
+
+LastRows = tuple[str, "Event | None", str | None, int]
+"""Path of a table, its last row event (None where whole transactions are decoded at once), and GTID and commit time in
+microseconds of the transaction."""
+
+
+@dataclass(slots=True)
+class WriterMeter:
+    """Count what a writer reads; what all writers read (filtered events, transactions) counts writer 0 alone.
+
+    Args:
+        first: Whether the writer is number 0.
+        earlier: What an earlier attempt has committed of the batch.
+        last_rows: The last row event that had records.
+        connected: Whether the connection to the source is up.
+    """
+
+    first: bool = True
+    earlier: StreamCounts = field(default_factory=StreamCounts)
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    filtered: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    torn: int = 0
+    disconnects: int = 0
+    schema_changes: int = 0
+    last_rows: LastRows | None = None
+    connected: bool = False
+    _noted: LastRows | None = None
+    _place: EventPlace | None = None
+    _schema_change: tuple[str, int] = ("", 0)
+
+    def add_rows(self, operation: int, records: Sequence[RowRecord], produced: int, share: TopicShare) -> None:
+        """Count the rows of an event by what happened to them.
+
+        Args:
+            operation: Number of the decoder's function.
+            records: All records of the event.
+            produced: How many of them this writer has produced.
+            share: The writer's share of the topic.
+        """
+        if not produced:
+            return
+        if operation == _WRITE:
+            self.created += produced
+        elif len(records) == records[-1][2] + 1:  # one record for each row: no tombstone, and no key has changed
+            if operation == _DELETE:
+                self.deleted += produced
+            else:
+                self.updated += produced
+        else:
+            self._add_each(operation, _own_records(records, share))
+
+    def _add_each(self, operation: int, records: Iterable[RowRecord]) -> None:
+        for _, value, _, number, header, _ in records:
+            if number == TOMBSTONE:
+                continue
+            if number == NEW_KEY:
+                self.created += 1
+            # The old half of a changed key names the new key in a header; TiCDC writes it without a value.
+            elif operation == _DELETE or header is not None or value is None:
+                self.deleted += 1
+            else:
+                self.updated += 1
+
+    def add_filtered(self) -> None:
+        """Count a row event of a table that is not captured."""
+        if self.first:
+            self.filtered += 1
+
+    def end_transaction(self, *, committed: bool) -> None:
+        """Count a transaction that was read to its end.
+
+        Args:
+            committed: Whether it was committed; otherwise it was rolled back.
+        """
+        if self.first and committed:
+            self.committed += 1
+        elif self.first:
+            self.rolled_back += 1
+
+    def add_torn(self) -> None:
+        """Count a transaction whose end is missing."""
+        if self.first:
+            self.torn += 1
+
+    def on_schema_change(self, statement: str, *, earlier: bool) -> None:
+        """Note a statement that has changed the structure of a table.
+
+        Args:
+            statement: Its text.
+            earlier: Whether an earlier attempt has counted it.
+        """
+        self._schema_change = bounded_text(statement), _now_ms()
+        if self.first and not earlier:
+            self.schema_changes += 1
+
+    def lose_connection(self) -> None:
+        """Count a connection to the source that broke."""
+        self.connected = False
+        self.disconnects += 1
+
+    def metrics(
+        self, position: WriterPosition, gtids: str | None, counts: Mapping[str, int], pending: tuple[int, int]
+    ) -> WriterMetrics:
+        """Return what the writer says of its batch now.
+
+        Args:
+            position: Its position.
+            gtids: The GTID set at its position; None without GTIDs.
+            counts: Its records by topic, and what it left out (``WriterCounts``).
+            pending: Bytes of records that are not committed, and records in the queue of the Kafka client.
+        """
+        self._note_event(position)
+        server_id, gtid = position.last_transaction
+        transaction = gtid or (f"{position.file}:{position.pos}" if server_id else "")
+        return WriterMetrics(
+            counts=self.earlier.add(self._own_counts(counts)),
+            last_event=self._place,
+            transaction=transaction,
+            schema_change=self._schema_change[0],
+            schema_change_ms=self._schema_change[1],
+            position=(position.file, position.pos),
+            gtids=gtids or "",
+            connected=self.connected,
+            bytes_pending=pending[0],
+            queued=pending[1],
+        )
+
+    def _own_counts(self, counts: Mapping[str, int]) -> StreamCounts:
+        suffixes = (SKIPPED_SUFFIX, SKIPPED_STATEMENTS_SUFFIX)
+        skipped = sum(n for name, n in counts.items() if name.endswith(suffixes))
+        return StreamCounts(
+            self.created,
+            self.updated,
+            self.deleted,
+            self.filtered,
+            max(0, skipped - self.earlier.skipped),  # the counts by topic contain those of earlier attempts
+            self.committed,
+            self.rolled_back,
+            self.torn,
+            self.disconnects,
+            self.schema_changes,
+        )
+
+    def _note_event(self, position: WriterPosition) -> None:
+        """Describe the last row event, unless it is the one of the last report."""
+        last_rows = self.last_rows
+        if last_rows is None or last_rows is self._noted:
+            return
+        self._noted = last_rows
+        table, event, gtid, commit_us = last_rows
+        in_file = ("", position.file, position.pos, 0)
+        operation, file, pos, written_s = (
+            in_file
+            if event is None
+            else (_OPERATIONS[ROW_EVENT_KINDS[event.type]], event.file, event.start_pos, event.timestamp)
+        )
+        self._place = EventPlace(
+            file,
+            pos,
+            table,
+            operation,
+            gtid or "",
+            position.last_transaction[0],
+            commit_us // 1000 or written_s * 1000,
+            _now_ms(),
+        )
+
+
+def _own_records(records: Sequence[RowRecord], share: TopicShare) -> Iterable[RowRecord]:
+    """Return the records of the writer's partitions."""
+    if share.all_assigned:
+        return records
+    return [
+        record
+        for record in records
+        if (partition_of(record[0], share.partitions) if record[5] is None else record[5]) in share.assigned
+    ]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
