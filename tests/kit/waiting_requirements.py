@@ -7,9 +7,6 @@ import re
 _REASONS = {
     # Not built yet: until then the property that asks for it is refused by name, or accepted and said to do nothing.
     "a changefeed's id and its placement driver are TiCDC's own control plane": "CFG-129 CFG-130",
-    "waits for metrics: until then a run's log, its progress lines and its outcome tell": """
-        MET-01..61 SNAP-56 SNAP-57 STRM-16 STRM-26
-    """,
     # Done in another way, on purpose.
     "an interrupted snapshot goes on where it stopped, and is as exact (test_kill_driver_during_snapshot...)": """
         SNAP-36 FAULT-18

@@ -13,6 +13,7 @@ from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import NO_OTHER_WORK, PlannedBatch
@@ -193,12 +194,12 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     markers = {n: Marker(1, n, START, END, ResumePosition(END, 0), done=True, counts={"t": 3}) for n in range(2)}
     monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda *_: (LedgerState(plan=batch), batch))
     for name in (
-        "load_schema_state",
         "prepare_topics",
         "record_history_id",
         "delete_chunk_records",
     ):
         monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
+    monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: SchemaState())
     monkeypatch.setattr(one_batch, "check_available", lambda *_: pytest.fail("it was just looked at"))
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
