@@ -68,9 +68,12 @@ class WriterMeter:
         """
         if not produced:
             return
+        rows = records[-1][2] + 1
         if operation == _WRITE:
             self.created += produced
-        elif len(records) == records[-1][2] + 1:  # one record for each row: no tombstone, and no key has changed
+        elif operation == _DELETE and produced == 2 * rows:  # each with its tombstone
+            self.deleted += rows
+        elif len(records) == rows:  # one record for each row: no tombstone, and no key has changed
             if operation == _DELETE:
                 self.deleted += produced
             else:
