@@ -113,8 +113,7 @@ class RowEventHandler:
         if self.window_keys is not None:
             self.window_keys.add_rows(route.table, EventRows(event, pos, operation), xa_commit or event)
         if route.source is None or route.decoder is None:
-            if route.share is NO_SHARE and not (position.resume is not None and position.rows_committed()):
-                self.output.counts.meter.add_filtered()
+            self._pass_over(route)
             return
         skipping = position.resume is not None and position.rows_committed()
         if skipping and self.metadata is None:
@@ -135,6 +134,11 @@ class RowEventHandler:
         for bad_row in self.output.produce_rows(route, records, ctx.where, operation):
             self._report(route, bad_row)
         self.committer.after_rows()
+
+    def _pass_over(self, route: TableRoute) -> None:
+        """Count an event of a table that is not captured, unless an earlier attempt has."""
+        if route.share is NO_SHARE and (self.position.resume is None or not self.position.rows_committed()):
+            self.output.counts.meter.add_filtered()
 
     def _report_nulled(self, route: TableRoute, values: list[NulledValue], *, skipping: bool) -> None:
         """Count the values of an event that are null in its records, and log the first one of each column."""

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate, classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import is_one_phase, parse_xa
+from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 MAX_EVENTS = 200_000
@@ -32,17 +33,20 @@ class FoundChange:
     certain: bool
 
 
-def find_first_change(events: Iterable[Event], captures: CapturePredicate) -> FoundChange | None:
+def find_first_change(
+    events: Iterable[Event], captures: CapturePredicate, counts_source: Callable[[str], bool] = lambda uuid: True
+) -> FoundChange | None:
     """Return the first change of a captured table; None when there is none.
 
     Args:
         events: The events from a transaction boundary on.
         captures: Which tables matter.
+        counts_source: Whether rows of a server's transactions become records, by its uuid.
 
     Raises:
         CdcError: The binlog cannot be read.
     """
-    search = _ChangeSearch(captures)
+    search = _ChangeSearch(captures, counts_source)
     for number, event in enumerate(events):
         if event.type in c.GTID_EVENTS:
             if number >= MAX_EVENTS:
@@ -58,12 +62,15 @@ class _ChangeSearch:
     """Remember the transaction that is being read."""
 
     captures: CapturePredicate
+    counts_source: Callable[[str], bool]
+    _counts: bool = True
     _commit_us: int = 0
     _in_xa: bool = False
     _xa_has_change: bool = False
 
     def begin(self, event: Event) -> None:
         parsed = ev.parse_gtid(event)
+        self._counts = parsed.gtid is None or self.counts_source(gtid_source(parsed.gtid))
         self._commit_us = parsed.immediate_commit_us or parsed.commit_us
 
     def committed_ms(self, event: Event) -> int:
@@ -74,7 +81,7 @@ class _ChangeSearch:
 
     def table_map(self, event: Event) -> bool:
         table_map = parse_table_map(event)
-        captured = self.captures(TableId(table_map.db, table_map.table))
+        captured = self._counts and self.captures(TableId(table_map.db, table_map.table))
         self._xa_has_change = self._xa_has_change or captured
         return captured and not self._in_xa
 

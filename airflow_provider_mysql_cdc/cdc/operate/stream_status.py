@@ -215,7 +215,7 @@ def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> Stream
                 silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
             )
         ) as stream:
-            change = find_first_change(stream.events(end), cfg.captures)
+            change = find_first_change(stream.events(end), cfg.captures, cfg.writes_rows_of)
         files = binary_logs(conn)
         server_ms = int(fetch_all(conn, "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS UNSIGNED)")[0][0])
     except CdcError as error:
