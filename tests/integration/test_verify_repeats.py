@@ -90,3 +90,33 @@ def test_a_second_snapshot_of_a_table_without_a_key_in_ticdcs_protocol(
     assert dict(again.tables[0].findings).get(DifferenceKind.MISSING) == 1 + dict(result.tables[0].findings).get(
         DifferenceKind.MISSING, 0
     )
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_events_from_before_the_snapshot_are_in_its_view(
+    later: bool, properties: dict[str, str], root: Any, database: str
+) -> None:
+    pipeline, name = Pipeline(properties | PLAIN), f"`{database}`.log"
+    execute(root, f"CREATE TABLE {name} (line VARCHAR(20), n INT)", f"INSERT INTO {name} VALUES ('a', 1), ('b', 2)")
+    at = place(root)
+    execute(root, f"INSERT INTO {name} VALUES ('a', 1), ('x', 5), ('c', 3)", f"DELETE FROM {name} WHERE line = 'b'")
+    execute(root, f"UPDATE {name} SET n = 4 WHERE line = 'c'", f"DELETE FROM {name} WHERE line = 'x'")
+    pipeline.snapshot()
+    if later:
+        execute(root, f"INSERT INTO {name} VALUES ('a', 1)")
+        pipeline.drain()
+    assert found(pipeline) == [{}]
+    for _ in range(2):
+        reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=at)
+        assert found(pipeline) == [{}]
+        execute(root, f"INSERT INTO {name} VALUES ('a', 1), ('d', 1)", f"DELETE FROM {name} WHERE line = 'c'")
+        execute(root, f"INSERT INTO {name} VALUES ('c', 4)")
+        assert found(pipeline) == [{}]
+    execute(
+        root, UNLOGGED, f"INSERT INTO {name} VALUES ('a', 1)", f"DELETE FROM {name} WHERE line = 'd' LIMIT 1", LOGGED
+    )
+    expected = {DifferenceKind.MISSING: 1, DifferenceKind.GHOST: 1}
+    assert found(pipeline, VerifyRequest(repair=RepairMode.YES)) == [expected]
+    assert found(pipeline) == [{}]
+    pipeline.snapshot(again=True)
+    assert found(pipeline) == [{}]

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of,
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
@@ -47,7 +48,9 @@ class TableChecksums:
         self._cfg, self._table, self._number, self._buckets = cfg, compared.table.id, compared.number, buckets
         self._blocks, self._texts = blocks, sql_texts(cfg, compared.table)
         self._keys = key_texts(cfg, compared.table)
-        self._slice_after: Callable[[bytes], bytes | None] = after_slicer(prefix, compared.table.id)
+        self._slice_after: Callable[[bytes], bytes | None] = after_slicer(
+            prefix, event_layout(cfg, compared.table, has_schema=bool(prefix))
+        )
         self._records = RecordChecksums(
             compared.number, self._keys, self._slice_after, partitions, buckets, blocks, _is_older(compared)
         )

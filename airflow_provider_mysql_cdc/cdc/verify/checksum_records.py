@@ -8,7 +8,6 @@ from typing import Protocol
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     ID_BYTES,
     NO_ROW,
@@ -21,13 +20,14 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import CHECKSUM_BYTES, checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog, source_members
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
-_OP = b'"op":"'
 _ESCAPE = b"\\u"
-_NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = (frozenset(operations) for operations in (b"cru", b"u", b"d"))
+_CLOSING = ord("}")
+_NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
 _MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
 """Keys, and bytes of events, after which the states are handed on."""
 
@@ -45,49 +45,44 @@ class KafkaMessage(Protocol):
         """Return the size of its value."""
 
 
-def after_slicer(prefix: bytes, table: TableId) -> Callable[[bytes], bytes | None]:
+def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes | None]:
     """Return a function that returns the text of the row after an event; empty for a delete, None for other texts.
 
-    A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
+    The text of the row is what checksums compare, so it is not looked into. A quote inside of a JSON string is escaped,
+    so the names of members are found only where they are members.
 
     Args:
         prefix: What values of the table's present structure begin with (``json_slices.value_prefix``).
-        table: The table.
+        layout: How its events are written.
     """
     new_row, old_row = prefix + b'{"before":null,"after":{', prefix + b'{"before":{'
     no_row = prefix + b'{"before":null' + _NO_AFTER + _SOURCE
-    begin, start = len(new_row) - 1, len(prefix)
-    db, name = source_members(table)
+    begin, before = len(new_row) - 1, len(old_row) - 1
+    row_match, tail_match = layout.row.match, layout.tail.fullmatch
 
     def slice_after(value: bytes) -> bytes | None:
         if value.startswith(new_row):
             source, operations = value.find(_SOURCE, begin), _NEW_ROW_OPS
             after = value[begin:source]
         elif value.startswith(old_row):
-            source = value.find(_SOURCE, start)
-            if value.endswith(_NO_AFTER, start, source):
-                after, operations = b"", _NO_ROW_OPS
+            row = row_match(value, before)
+            if row is None:
+                return None
+            if value.startswith(_NO_AFTER, row.end()):
+                source, after, operations = row.end() + len(_NO_AFTER), b"", _NO_ROW_OPS
             else:
-                row = value.find(_AFTER_ROW, start, source) + len(_AFTER_ROW) - 1
-                if row < len(_AFTER_ROW):
+                source, operations = value.find(_SOURCE, row.end()), _CHANGED_ROW_OPS
+                if not value.startswith(_AFTER_ROW, row.end()):
                     return None
-                after, operations = value[row:source], _CHANGED_ROW_OPS
+                after = value[row.end() + len(_AFTER_ROW) - 1 : source]
         elif value.startswith(no_row):
-            source, after, operations = value.find(_SOURCE, start), b"", _NO_ROW_OPS
+            source, after, operations = len(no_row) - len(_SOURCE), b"", _NO_ROW_OPS
         else:
             return None
-        op = value.rfind(_OP)
-        if (
-            source < 0
-            or op < source
-            or value[op + 6] not in operations
-            or value.find(db, source) < 0
-            or value.find(name, source) < 0
-            or value[-1] != 125
-            or (after and after[-1] != 125)
-        ):
+        if source < 0 or (after and after[-1] != _CLOSING):
             return None
-        return after
+        tail = tail_match(value, source)
+        return after if tail is not None and tail[1] in operations else None
 
     return slice_after
 

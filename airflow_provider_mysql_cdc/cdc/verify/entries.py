@@ -56,9 +56,11 @@ class EntryKind(IntEnum):
     """A BEGIN or END record of the transaction topic."""
     TOPIC_START = 16
     """The first record of a part of a topic; it is in every bucket."""
+    VIEWED = 17
+    """The last snapshot has read rows of a table without a key, whose past was read again; it is in every bucket."""
 
 
-IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START})
+IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.VIEWED})
 
 
 class FoldEntry(NamedTuple):

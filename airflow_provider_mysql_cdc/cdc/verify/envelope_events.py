@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Protocol
 
+from airflow_provider_mysql_cdc.cdc.emit.contracts import CONTRACTS
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms
@@ -22,6 +23,9 @@ _ROWS: Mapping[str, tuple[bool | None, bool | None]] = {
     "t": (False, False),
 }
 _HEARTBEAT = {"ts_ms"}
+# A topic may have events of a contract that was configured before.
+_MEMBERS = frozenset({"before", "after", "source"}).union(m.name for c in CONTRACTS.values() for m in c.tail)
+_SOURCE_MEMBERS = frozenset(member.name for c in CONTRACTS.values() for member in c.source)
 
 
 class PayloadReader(Protocol):
@@ -68,10 +72,28 @@ class EnvelopeEvents:
         before, after, source = event.get("before"), event.get("after"), event.get("source")
         if not isinstance(source, dict):
             raise UnreadableRecord(f"the event of op {op} has no source")
+        require_members(event, _MEMBERS, "the event")
+        require_members(source, _SOURCE_MEMBERS, "source")
         for name, row, wanted in (("before", before, rows[0]), ("after", after, rows[1])):
             if (row is not None and not isinstance(row, dict)) or wanted is (row is None):
                 raise UnreadableRecord(_misfit(op, name, row, wanted))
         return EventRecord(op, fields, before, after, source, forms, key_forms, 0, event.get("transaction"))
+
+
+def require_members(members: Mapping[str, Any], known: Set[str], where: str) -> None:
+    """Check that the stream writes all members that a part of an event has.
+
+    Args:
+        members: The part.
+        known: Names of members that the stream writes.
+        where: The part, for messages.
+
+    Raises:
+        UnreadableRecord: It has other members.
+    """
+    if not members.keys() <= known:
+        more = ", ".join(sorted(members.keys() - known))
+        raise UnreadableRecord(f"{where} has members that the stream does not write: {more}")
 
 
 def _misfit(op: str, name: str, row: Any, wanted: bool | None) -> str:

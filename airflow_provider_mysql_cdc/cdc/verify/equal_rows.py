@@ -16,9 +16,10 @@ from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import event_identity
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.source_place import commit_ts_of, source_order
+from airflow_provider_mysql_cdc.cdc.verify.structure_versions import RepeatedRange
 
 _READ = "r"
-_CHANGE = struct.Struct("<BQQ")
+_CHANGE = struct.Struct("<BQQ?")
 _CHANGE_MARK = 0
 """First byte of the mark of a change; that of a row of a view is text."""
 
@@ -33,6 +34,7 @@ class EqualRowEvent(NamedTuple):
         view: The view that a snapshot has read the row in (``view_of``); empty for a change.
         identity: What tells the change from others; 0 where nothing does.
         pass_start: Offset of the first record of the pass over the binlog that has written it (``StreamPasses``).
+        repeated: Whether the view of the last snapshot contains the change, which the stream has read again.
     """
 
     partition: int
@@ -41,6 +43,7 @@ class EqualRowEvent(NamedTuple):
     view: bytes
     identity: int = 0
     pass_start: int = 0
+    repeated: bool = False
 
     @classmethod
     def marked(cls, place: tuple[int, int], added: bool, mark: bytes) -> EqualRowEvent:
@@ -53,8 +56,7 @@ class EqualRowEvent(NamedTuple):
         """
         if mark[:1] != bytes([_CHANGE_MARK]):
             return cls(*place, added, mark)
-        _, identity, pass_start = _CHANGE.unpack(mark)
-        return cls(*place, added, b"", identity, pass_start)
+        return cls(*place, added, b"", *_CHANGE.unpack(mark)[1:])
 
 
 class StreamPasses:
@@ -83,7 +85,12 @@ class StreamPasses:
 
 
 def event_mark(
-    record: EventRecord, place: tuple[int, int], headers: Headers, passes: StreamPasses, view_ts: int | None = None
+    record: EventRecord,
+    place: tuple[int, int],
+    headers: Headers,
+    passes: StreamPasses,
+    view_ts: int | None = None,
+    repeated: RepeatedRange | None = None,
 ) -> bytes:
     """Return what of an event decides whether it counts: its view, or else its identity and its pass.
 
@@ -93,6 +100,7 @@ def event_mark(
         headers: Its headers.
         passes: The passes of the topic.
         view_ts: The timestamp of the rows of the last view in TiCDC's protocol; None if it is not known.
+        repeated: What was read again of the past of the last view; None if nothing was.
     """
     order = source_order(record.source)
     if view := view_of(record, order, headers, view_ts):
@@ -100,7 +108,8 @@ def event_mark(
     pass_start = passes.start_of(*place, order)
     # What a repair has written is not in the binlog.
     identity = 0 if record.op == _READ or is_repair(headers) else event_identity(record, order, headers)
-    return _CHANGE.pack(_CHANGE_MARK, identity, pass_start)
+    in_view = repeated is not None and not is_repair(headers) and repeated.has(record.source)
+    return _CHANGE.pack(_CHANGE_MARK, identity, pass_start, in_view)
 
 
 def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | None = None) -> bytes:
@@ -123,13 +132,24 @@ def view_of(record: EventRecord, order: int, headers: Headers, view_ts: int | No
     return f"{order}/{record.source.get('ts_ms')}".encode() if record.op == _READ else b""
 
 
-def events_since_last_view(events: Iterable[EqualRowEvent]) -> list[EqualRowEvent]:
+def view_order(mark: bytes) -> int | None:
+    """Return the place of the view that has shown a row; None for a change, and for a view that has none.
+
+    Args:
+        mark: From ``event_mark``.
+    """
+    order, slash, _ = mark.partition(b"/")
+    return int(order) if slash and order.isdigit() else None
+
+
+def events_since_last_view(events: Iterable[EqualRowEvent], *, has_view: bool = False) -> list[EqualRowEvent]:
     """Return the events that say how many equal rows there are: from the last view on, all without one, each once.
 
     Args:
         events: The events of equal rows, in any order.
+        has_view: Whether the last snapshot has read the table, and so all changes that its view contains.
     """
-    ordered = _without_repeats(sorted(events))
+    ordered = _without_repeats(sorted(event for event in events if not (has_view and event.repeated)))
     last = next((event.view for event in reversed(ordered) if event.view), b"")
     first = next((index for index, event in enumerate(ordered) if last and event.view == last), 0)
     return ordered[first:]
@@ -146,10 +166,11 @@ def _without_repeats(ordered: Sequence[EqualRowEvent]) -> list[EqualRowEvent]:
     ]
 
 
-def count_rows(events: Iterable[EqualRowEvent]) -> int:
+def count_rows(events: Iterable[EqualRowEvent], *, has_view: bool = False) -> int:
     """Return how many equal rows there are after all events.
 
     Args:
         events: The events of equal rows, in any order.
+        has_view: As for ``events_since_last_view``.
     """
-    return sum(1 if event.added else -1 for event in events_since_last_view(events))
+    return sum(1 if event.added else -1 for event in events_since_last_view(events, has_view=has_view))

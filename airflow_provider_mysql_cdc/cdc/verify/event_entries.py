@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import StreamPasses, event_mark
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import step_bytes
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
 _ONE_NUMBER = re.compile(rb'\{"([ !#-\[\]-~]*)":(?:0|-?[1-9][0-9]{0,17})\}')
@@ -74,14 +75,18 @@ def event_entries(
             yield FoldEntry(compared.number, EntryKind.TOMBSTONE, partition, offset, 0, row, b"")
         return
     record = compared.completed(record)
+    if compared.written is not None:
+        # A repair deletes the row of an event without a key by another one.
+        compared.written.require_own(record, has_key=bool(compared.identity.key_fields) and not is_repair(headers))
     number, order = compared.number, compared.order_of(record.source)
     if record.op == "t":
         yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
         return
     before, after = compared.identity.before_and_after(record)
     if compared.keyless:
-        view_ts = None if compared.written is None else compared.written.view_ts
-        mark = event_mark(record, place, headers, passes or StreamPasses(), view_ts)
+        written = compared.written
+        view = (None, None) if written is None else (written.view_ts, written.repeated)
+        mark = event_mark(record, place, headers, passes or StreamPasses(), *view)
         for kind, key in ((EntryKind.REMOVED, before), (EntryKind.ADDED, after)):
             if key is not None:
                 yield FoldEntry(number, kind, partition, offset, 0, key, mark)

@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent, count_rows
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, check_history, read_step
 from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
-from airflow_provider_mysql_cdc.cdc.verify.record_keys import OF_ANY_TABLE
+from airflow_provider_mysql_cdc.cdc.verify.record_keys import OF_ANY_TABLE, OF_PLACE
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import TransactionFold
@@ -128,6 +128,7 @@ class BucketFold:
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
         self._truncates: dict[int, Truncates] = {}
         self._older: set[int] = set()
+        self._viewed: set[int] = set()
         self._transactions = TransactionFold(whole)
         self._result = BucketResult()
         self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
@@ -144,6 +145,7 @@ class BucketFold:
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
             EntryKind.STEP: self._add_step,
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
+            EntryKind.VIEWED: lambda entry: self._viewed.add(entry.table),
             EntryKind.UNREADABLE: self._add_unreadable,
             EntryKind.REPAIRED: self._add_repair,
             EntryKind.TRANSACTION_EVENT: self._transactions.add_event,
@@ -203,7 +205,10 @@ class BucketFold:
         self._keyless_rows[key] = self._keyless_rows.get(key, 0) + 1
 
     def _add_repair(self, entry: FoldEntry) -> None:
-        self._state(entry).add_repair(entry.partition, entry.offset, of_any_table=entry.value == OF_ANY_TABLE)
+        if entry.value == OF_PLACE:
+            self._state(entry).add_settled(entry.partition, entry.offset)
+        else:
+            self._state(entry).add_repair(entry.partition, entry.offset, of_any_table=entry.value == OF_ANY_TABLE)
 
     def _add_unreadable(self, entry: FoldEntry) -> None:
         self._state(entry).add_unreadable(entry.partition, entry.offset, entry.value.decode())
@@ -269,7 +274,8 @@ class BucketFold:
             self._note(replace(found, columns=difference.columns))
 
     def _judge_equal_rows(self, table: int, key: bytes) -> None:
-        rows, events = self._keyless_rows.get((table, key), 0), count_rows(self._keyless_events.get((table, key), ()))
+        rows = self._keyless_rows.get((table, key), 0)
+        events = count_rows(self._keyless_events.get((table, key), ()), has_view=table in self._viewed)
         kind = DifferenceKind.MISSING if rows > events else DifferenceKind.GHOST
         if rows != events:
             row, event_row = (key, None) if rows > events else (None, key)

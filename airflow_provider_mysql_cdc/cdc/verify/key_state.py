@@ -31,17 +31,23 @@ class Truncates:
 
 
 class _Past:
-    """Hold what few keys have: records of repairs, by partition, and records that are no events, with the reason."""
+    """Hold what few keys have: records of repairs, by partition, and records that are no events, with the reason.
 
-    __slots__ = ("of_any_table", "repairs", "unreadable")
+    ``settled`` has the places of records without keys that a repair names.
+    """
+
+    __slots__ = ("of_any_table", "repairs", "settled", "unreadable")
 
     def __init__(self) -> None:
         self.repairs: dict[int, set[int]] = {}
+        self.settled: set[tuple[int, int]] = set()
         self.of_any_table: list[tuple[int, int]] = []
         self.unreadable: list[tuple[int, int, str]] = []
 
     def settles(self, partition: int, offset: int) -> bool:
-        """Return whether a record is before the last one of a repair."""
+        """Return whether a record is before the last one of a repair, or a repair names it."""
+        if (partition, offset) in self.settled:
+            return True
         repairs = self.repairs.get(partition)
         return repairs is not None and offset < max(repairs) and offset not in repairs
 
@@ -81,6 +87,10 @@ class KeyState:
         else:
             self._known_past().repairs.setdefault(partition, set()).add(offset)
 
+    def add_settled(self, partition: int, offset: int) -> None:
+        """Keep the place of a record without a key that a repair has settled."""
+        self._known_past().settled.add((partition, offset))
+
     def add_unreadable(self, partition: int, offset: int, reason: str) -> None:
         """Keep a record that is no event."""
         self._known_past().unreadable.append((partition, offset, reason))
@@ -117,11 +127,19 @@ class KeyState:
         return None if truncates is not None and truncates.delete(event) else event[3]
 
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Return partition and offset of the last event of each partition that has the table's key."""
-        return tuple(sorted((partition, offset) for partition, offset, *_, has_key in self.events if has_key))
+        """Return partition and offset of the last records of each partition that have the table's key."""
+        events = ((partition, offset) for partition, offset, *_, has_key in self.events if has_key)
+        return tuple(sorted({*events, *self._left_tombstones()}))
+
+    def _left_tombstones(self) -> Iterator[tuple[int, int]]:
+        """Yield the last tombstone of each partition, unless a repair has written or settled it."""
+        past = self._past
+        for partition, offset in self.tombstones.items():
+            if past is None or not (past.settles(partition, offset) or offset in past.repairs.get(partition, ())):
+                yield partition, offset
 
     def partitions(self) -> set[int]:
-        """Return the partitions of the row and of all events with its key: one, as the key chooses it.
+        """Return the partitions of the row and of all records with its key: one, as the key chooses it.
 
         A repair deletes a row where its last event is, whichever partition that is.
         """
@@ -131,6 +149,7 @@ class KeyState:
             for partition, offset, _, value, has_key in self.events
             if has_key and (value is not None or offset not in repairs.get(partition, ()))
         }
+        partitions.update(partition for partition, _ in self._left_tombstones())
         return partitions if self.row is None else partitions | {self.row_partition}
 
     def last_event(self) -> KeyEvent | None:

@@ -7,17 +7,20 @@ row of its key or a delete; where the key names no row, it is a tombstone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair, settled_places
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
 
 OF_ANY_TABLE = b"any"
 """Value of the entry of a tombstone that does not name its table."""
+OF_PLACE = b"place"
+"""Value of the entry of a record without a key that a repair has settled, at that record's place."""
 _KEY_MEMBER = "\0key"
 _RAW_START = b'{"\\u0000key":'
 MAX_REASON_CHARACTERS = 300
@@ -61,7 +64,7 @@ class RecordKeys:
             record: The record.
             reason: Why it is no event.
         """
-        found = self._row_or_key(record)
+        found = self._row_or_key(record) if record.key is not None else self._row_of_values(record)
         if found is None:
             return None
         kind, value = EntryKind.UNREADABLE, reason[:MAX_REASON_CHARACTERS].encode()
@@ -76,6 +79,11 @@ class RecordKeys:
             record: The record; its key can be read.
             number: The number of its table; None for a tombstone that does not name one.
         """
+        settled = list(settled_places(record.headers))
+        if (settled or record.key is None) and (of_values := self._row_of_values(record)) is not None:
+            table, identity = of_values
+            for partition, offset in settled or [(record.partition, record.offset)]:
+                yield FoldEntry(table, EntryKind.REPAIRED, partition, offset, 0, identity, OF_PLACE if settled else b"")
         if record.key is None:
             return
         found = self._row_or_key(record)
@@ -89,6 +97,19 @@ class RecordKeys:
         for table, identity in rows:
             value = b"" if record.value is not None else of_any
             yield FoldEntry(table, EntryKind.REPAIRED, *place, 0, identity, value)
+
+    def _row_of_values(self, record: TopicRecord) -> tuple[int, bytes] | None:
+        """Return table number and identity of the row that an event without a key is about; None if it does not say."""
+        with suppress(UnreadableRecord):
+            event = self._reader.read(None, record.value, record.headers)
+            name = (event.source.get("db"), event.source.get("table"))
+            for table in self._tables:
+                if table.keyless or (table is not self._only and name != (table.table.id.db, table.table.id.table)):
+                    continue
+                before, after = table.identity.before_and_after(table.completed(event))
+                identity = after or before
+                return None if identity is None else (table.number, identity)
+        return None
 
     def _row_or_key(self, record: TopicRecord) -> tuple[int, bytes] | None:
         """Return table number and identity; None where the key may be that of a row which is not known.

@@ -6,10 +6,39 @@ leads consumers nowhere any longer, and verifications do not report it again.
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.model.records import Headers
+import re
+from collections.abc import Iterable, Iterator
 
+from airflow_provider_mysql_cdc.cdc.model.records import Header, Headers
+
+_PLACE = re.compile(rb"(\d+)@(\d+)")
 REPAIR_HEADER = "cdc-repair"
 """Header of every record that a repair writes: the id of its run."""
+
+SETTLED_HEADER = "cdc-repair-settles"
+"""Header of a row that a repair writes, or deletes, with the places of records that have no key to write behind."""
+
+
+def settled_header(places: Iterable[tuple[int, int]]) -> list[Header]:
+    """Return the header that names records without keys as settled; none where there are none.
+
+    Args:
+        places: Their partitions and offsets.
+    """
+    text = ",".join(f"{partition}@{offset}" for partition, offset in sorted(places))
+    return [(SETTLED_HEADER, text.encode())] if text else []
+
+
+def settled_places(headers: Headers) -> Iterator[tuple[int, int]]:
+    """Yield partitions and offsets of the records that such a header names.
+
+    Args:
+        headers: The record's headers.
+    """
+    for name, content in headers or ():
+        if name == SETTLED_HEADER and content is not None:
+            for partition, offset in _PLACE.findall(content):
+                yield int(partition), int(offset)
 
 
 def is_repair(headers: Headers) -> bool:

@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowE
 from airflow_provider_mysql_cdc.cdc.verify.avro_events import LookupSchema
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.ghost_delete import MARKER, GhostDeletes, GhostRecord
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import settled_header
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import RepairRecord
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -49,11 +50,13 @@ class RowRepair:
         kinds: The differences that it repairs.
         packet: The row in MySQL's text protocol.
         forgotten: Records whose keys get a tombstone in their partitions before.
+        settled: Partitions and offsets of records without keys, which the row's record names.
     """
 
     kinds: Kinds
     packet: bytes
     forgotten: Sequence[TopicRecord] = ()
+    settled: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,13 @@ class DeleteRepair:
         kinds: The differences that it repairs.
         last: The topic's last event of the row; None where there is none.
         forgotten: Records whose keys get a tombstone in their partitions before.
+        settled: As for ``RowRepair``.
     """
 
     kinds: Kinds
     last: TopicRecord | None
     forgotten: Sequence[TopicRecord] = ()
+    settled: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,8 @@ class RepairWriter:
     ) -> tuple[dict[DifferenceKind, int], int]:
         """Produce repairs until a transaction is large or old enough; return their number, and the next one."""
         written: dict[DifferenceKind, int] = {}
-        ghosts, emitter = self._ghost_deletes(), self._emitter(repair, counts, start)
+        ghosts, headers = self._ghost_deletes(), list[Header]()
+        emitter = self._emitter(repair, counts, start, headers)
         deletes = len(repair.deletes)
         end = min(start + MAX_TRANSACTION_REPAIRS, repair.size)
         for number in range(start, end):
@@ -185,7 +191,7 @@ class RepairWriter:
                 records = self._delete(repair, repair.deletes[number], ghosts)
             else:
                 each = repair.rows[number - deletes]
-                records = self._write(repair, repair.rows[number - deletes], ghosts, emitter)
+                records = self._write(repair, repair.rows[number - deletes], ghosts, emitter, headers)
             if records:
                 written = _added(written, each.kinds)
                 counts[repair.route.topic] = counts.get(repair.route.topic, 0) + records
@@ -202,9 +208,12 @@ class RepairWriter:
                 self._nulled_columns.add((table, value.column))
                 self.report_line(nulled_warning(table, value, f"repair of {table}"))
 
-    def _write(self, repair: TableRepair, row: RowRepair, deletes: GhostDeletes, emitter: RowEmitter) -> int:
+    def _write(
+        self, repair: TableRepair, row: RowRepair, deletes: GhostDeletes, emitter: RowEmitter, headers: list[Header]
+    ) -> int:
         """Produce a row; return the number of records, 0 where it is left out."""
         left_out, forgotten = emitter.left_out, self._forget(repair, row.forgotten, deletes)
+        headers[:] = [*self.headers, *settled_header(row.settled)]
         emitter.emit_row(row.packet, MARKER)
         return 0 if emitter.left_out > left_out else forgotten + 1
 
@@ -218,8 +227,9 @@ class RepairWriter:
             self.report_line(f"the row of {repair.table.id} at {place} cannot be deleted: {error}")
             return 0
         forgotten = self._forget(repair, delete.forgotten, deletes)
+        more = settled_header(delete.settled)
         for record in records:
-            self._produce_record(topic, record)
+            self._produce_record(topic, record._replace(headers=[*record.headers, *more]))
         return forgotten + len(records)
 
     def _forget(self, repair: TableRepair, forgotten: Sequence[TopicRecord], deletes: GhostDeletes) -> int:
@@ -239,14 +249,14 @@ class RepairWriter:
     def _id_prefix(self) -> str:
         return f"repair/{self.plan.epoch}/{self.identity.run}"
 
-    def _emitter(self, repair: TableRepair, counts: dict[str, int], start: int) -> RowEmitter:
+    def _emitter(self, repair: TableRepair, counts: dict[str, int], start: int, headers: list[Header]) -> RowEmitter:
         route, where = repair.route, f"repair of {repair.table.id}"
         rows = route.text_rows
         target = EmitTarget(
             self.sink,
             route.topic,
             route.partitions,
-            self.headers,
+            headers,
             self.index,
             rows.record_format,
             rows.id_headers,

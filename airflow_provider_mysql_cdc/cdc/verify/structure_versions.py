@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -21,7 +22,10 @@ from airflow_provider_mysql_cdc.cdc.schema.history import read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 from airflow_provider_mysql_cdc.cdc.schema.stored_structure import read_structure, structure_json
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 
+_PLACES = ("view_ts", "moved_back")
 _DROPS_AND_ADDS = re.compile(r"\bDROP\b.*\bADD\b|\bADD\b.*\bDROP\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -42,6 +46,44 @@ class StructureVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedRange:
+    """Hold the part of the binlog that the stream has read again although the view of its last snapshot contains it.
+
+    A reset to before the snapshot makes the stream do that. The schema history tells it: it was described there again.
+
+    Args:
+        start: Where the stream was moved back to, as ``source_place`` orders places.
+        view: The place of the view.
+        gtids: GTIDs of the transactions that the view contains; empty where the server has none.
+    """
+
+    start: int
+    view: int
+    gtids: str = ""
+
+    def has(self, source: Row) -> bool:
+        """Return whether the view contains an event.
+
+        A prepared transaction has its place before the view, and may be committed after it, which only GTIDs tell.
+
+        Args:
+            source: The event's source block.
+        """
+        if not self.start <= source_order(source) < self.view:
+            return False
+        gtid = source.get("gtid")
+        return not (self.gtids and isinstance(gtid, str)) or GtidSet.parse(self.gtids).contains(gtid)
+
+    def is_view(self, event: EventRecord) -> bool:
+        """Return whether an event is a row that the view has shown.
+
+        Args:
+            event: The event.
+        """
+        return event.op == "r" and source_order(event.source) == self.view
+
+
+@dataclass(frozen=True, slots=True)
 class TableVersions:
     """Hold the structures that a table has had.
 
@@ -49,11 +91,27 @@ class TableVersions:
         versions: The structures, in the order of the binlog; the first one also stands for what was before.
         one_binlog: Whether all positions are of one binlog; those of several servers cannot be compared.
         view_ts: The timestamp of the rows of the last snapshot in TiCDC's protocol; None if it is not known.
+        moved_back: Where the stream was moved back to, before an earlier description of its structures, as
+            ``source_place`` orders places; None if it was not.
+        repeated: What was read again of the past of the last snapshot; None if nothing was.
     """
 
     versions: tuple[StructureVersion, ...]
     one_binlog: bool = True
     view_ts: int | None = None
+    moved_back: int | None = None
+    repeated: RepeatedRange | None = None
+
+    def with_view(self, view: BinlogOffset) -> TableVersions:
+        """Return the versions with what was read again of a snapshot's past.
+
+        Args:
+            view: The position of the snapshot.
+        """
+        place = place_order(view)
+        if self.moved_back is None or not self.one_binlog or self.moved_back >= place:
+            return self
+        return replace(self, repeated=RepeatedRange(self.moved_back, place, view.gtids or ""))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -61,7 +119,14 @@ class TableVersions:
             {"position": v.position.to_json(), "table": structure_json(v.table), "generation": v.generation}
             for v in self.versions
         ]
-        return {"versions": versions, "one_binlog": self.one_binlog, "view_ts": self.view_ts}
+        repeated = self.repeated
+        return {
+            "versions": versions,
+            "one_binlog": self.one_binlog,
+            "view_ts": self.view_ts,
+            "moved_back": self.moved_back,
+            "repeated": None if repeated is None else [repeated.start, repeated.view, repeated.gtids],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableVersions:
@@ -75,8 +140,9 @@ class TableVersions:
             )
             for each in record.objects("versions")
         )
-        view_ts = None if record.value("view_ts", None) is None else record.integer("view_ts")
-        return cls(tuple(versions), record.flag("one_binlog", True), view_ts)
+        view_ts, moved_back = (None if record.value(n, None) is None else record.integer(n) for n in _PLACES)
+        repeated = None if data.get("repeated") is None else RepeatedRange(*data["repeated"])
+        return cls(tuple(versions), record.flag("one_binlog", True), view_ts, moved_back, repeated)
 
 
 def read_versions(
@@ -118,6 +184,8 @@ def find_versions(
         if not replayed.add(record):
             continue
         if record.snapshot:  # one description of all tables in many records
+            if record.position != described:
+                found.note_description(record.position)
             described = record.position
         else:
             again = _DROPS_AND_ADDS.search(record.ddl) is not None
@@ -136,6 +204,19 @@ class _FoundVersions:
         self._last: dict[TableId, Table | None] = {}
         self._changes: list[BinlogOffset] = []
         self._servers: set[str] = set()
+        self._described: BinlogOffset | None = None
+        self._moved_back: int | None = None
+
+    def note_description(self, position: BinlogOffset) -> None:
+        """Add a description of all structures.
+
+        Args:
+            position: Its place.
+        """
+        last, self._described = self._described, position
+        if last is not None and comparable(last, position) and moves_back(last, position):
+            places = [place_order(position)] + ([] if self._moved_back is None else [self._moved_back])
+            self._moved_back = min(places)
 
     def note_server(self, position: BinlogOffset) -> None:
         """Add the server of a record, which may be one that the stream has left: its events are still in the topics.
@@ -158,7 +239,7 @@ class _FoundVersions:
             if now is last:
                 continue
             versions = self._versions.setdefault(name, [])
-            if now is not None and (not versions or columns_again or now.columns != versions[-1].table.columns):
+            if now is not None and (not versions or columns_again or _differ(now, versions[-1].table)):
                 versions.append(StructureVersion(position, now, _generation(versions, now, columns_again)))
                 self._changes.append(position)
             self._last[name] = now
@@ -170,7 +251,11 @@ class _FoundVersions:
         in_order = all(comparable(a, b) and not moves_back(a, b) for a, b in pairwise(places))
         one_binlog = len(servers) <= 1 and in_order
         versions = {name: tuple(self._versions.get(name, ())) for name in self._tables}
-        return {name: TableVersions(each, one_binlog) for name, each in versions.items()}
+        return {name: TableVersions(each, one_binlog, None, self._moved_back) for name, each in versions.items()}
+
+
+def _differ(one: Table, other: Table) -> bool:
+    return one.columns != other.columns or one.key_columns() != other.key_columns()
 
 
 def _generation(versions: Sequence[StructureVersion], now: Table, columns_again: bool) -> int:

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.equal_rows import (
     StreamPasses,
     count_rows,
     events_since_last_view,
+    view_order,
 )
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, UnreadableRecord
@@ -196,6 +197,11 @@ class _TableReader:
             except UnreadableRecord:
                 continue
 
+    def is_of_last_view(self, entry: FoldEntry) -> bool:
+        """Return whether an entry is of a row that the last snapshot has read, whose past was read again."""
+        repeated = None if self.compared.written is None else self.compared.written.repeated
+        return repeated is not None and view_order(entry.value) == repeated.view
+
     def key_text(self, key: bytes) -> str:
         """Return a key as text, without values that must not be shown."""
         return json.dumps(hide_in_row(self._judge.cfg, self.compared.table.id, row_values(key)), ensure_ascii=False)
@@ -236,15 +242,19 @@ class _TableReader:
             # There a record without a value is a delete, and readers of several partitions cannot tell it from others.
             self.reasons.append(f"a record in another partition than that of its row stays: {_place(others[0])}")
             return
-        self._rows.append(RowRepair(kinds, row.packet, others))
+        self._rows.append(RowRepair(kinds, row.packet, others, _keyless_places(forgotten)))
 
     def add_delete(self, kinds: Kinds, last: TopicRecord | None, forgotten: Sequence[TopicRecord]) -> None:
         """Let a row be deleted where its last event is, and its key be forgotten elsewhere."""
+        keyless = [record for record in forgotten if record.key is None]
+        if last is None and keyless:
+            # The row of an event without a key is deleted behind it, without one.
+            last = keyless[-1]
         others = _others(forgotten, last.partition, last.key) if last is not None else _others(forgotten)
         if last is None and not others:
             self._gone += sum(kinds.values())
             return
-        self._deletes.append(DeleteRepair(kinds, last, others))
+        self._deletes.append(DeleteRepair(kinds, last, others, _keyless_places(forgotten)))
 
     def judged(self, suspects: Sequence[Suspect]) -> JudgedTable:
         """Return the result."""
@@ -261,6 +271,10 @@ def _others(
     """Return one record of each key in each partition, without the key that is written anyway."""
     by_key = {(record.partition, record.key): record for record in records if record.key is not None}
     return tuple(record for place, record in by_key.items() if place != (partition, key))
+
+
+def _keyless_places(records: Iterable[TopicRecord]) -> tuple[tuple[int, int], ...]:
+    return tuple((record.partition, record.offset) for record in records if record.key is None)
 
 
 def _place(record: TopicRecord) -> str:
@@ -315,7 +329,9 @@ def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable
     if not wanted:
         return reader.judged(suspects.suspects)
     events, records = {key: list[EqualRowEvent]() for key in wanted}, dict[tuple[int, int], TopicRecord]()
+    has_view = False
     for entry, record in reader.events(reader.all_bounds()):
+        has_view = has_view or reader.is_of_last_view(entry)
         if entry.kind is EntryKind.TRUNCATE:
             reader.reasons.append("its topic has TRUNCATE events, and without a key it is not known what they delete")
             return reader.judged(suspects.suspects)
@@ -328,9 +344,10 @@ def _judge_keyless(reader: _TableReader, suspects: TableSuspects) -> JudgedTable
     found = reader.rows(suspects.suspects)
     for key, suspect in wanted.items():
         rows = found.get(key, [])
-        surplus = count_rows(events[key]) - len(rows)
+        surplus = count_rows(events[key], has_view=has_view) - len(rows)
         if suspect.state_kind is DifferenceKind.GHOST and surplus > 0:
-            places = [(event.partition, event.offset) for event in events_since_last_view(events[key]) if event.added]
+            left = events_since_last_view(events[key], has_view=has_view)
+            places = [(event.partition, event.offset) for event in left if event.added]
             for place in places[-surplus:]:
                 reader.add_delete({DifferenceKind.GHOST: 1}, records[place], ())
         elif suspect.state_kind is DifferenceKind.MISSING and surplus < 0:

@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import StreamPasses
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, key_bytes_of, row_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, slice_event, source_members
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
@@ -24,9 +25,19 @@ class TableEntries:
         reader: Reads the records of its topic.
         prefix: What values in JSON begin with, where they need not be read (``json_slices.value_prefix``).
         ordered: Whether the places of events in the binlog are wanted.
+        layout: The members of events that need not be read; None where these may have any.
     """
 
-    def __init__(self, compared: ComparedTable, reader: EventReader, *, prefix: bytes | None, ordered: bool) -> None:
+    def __init__(
+        self,
+        compared: ComparedTable,
+        reader: EventReader,
+        *,
+        prefix: bytes | None,
+        ordered: bool,
+        layout: EventLayout | None = None,
+    ) -> None:
+        self._layout = layout
         self.compared, self._reader = compared, reader
         self._members = source_members(compared.table.id)
         # A text that is not read carries no forms.
@@ -36,7 +47,7 @@ class TableEntries:
         self._sliced = self._prefix is not None and not (ordered and written is not None and not written.one_binlog)
         self._is_older = None if written is None or compared.columns.has_schemas else written.is_older
         self._ordered = ordered or self._is_older is not None
-        self._has_older = False
+        self._has_older, self._is_viewed = False, False
         self._passes = StreamPasses()
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
@@ -48,6 +59,8 @@ class TableEntries:
         if not self._sliced or self._prefix is None or record.key is None or record.value is None:
             return None
         if record.headers and is_repair(record.headers):
+            return None
+        if self._layout is not None and not self._layout.has_own_members(record.value, len(self._prefix)):
             return None
         event = slice_event(record.value, self._prefix, ordered=self._ordered, members=self._members)
         if event is None or event.op not in _ROW_OPERATIONS or (event.op == _DELETE) is bool(event.after):
@@ -68,6 +81,15 @@ class TableEntries:
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
         yield from event_entries(self.compared, event, (record.partition, record.offset), record.headers, self._passes)
+        written = self.compared.written
+        if (
+            not self._is_viewed
+            and self.compared.keyless
+            and written is not None
+            and written.shows_view(event, record.headers)
+        ):
+            self._is_viewed = True
+            yield FoldEntry(self.compared.number, EntryKind.VIEWED, record.partition, record.offset, 0, b"", b"")
         if self.compared.keyless and not self._has_older and self._has_other_columns(event):
             self._has_older = True
             yield FoldEntry(self.compared.number, EntryKind.OLDER, record.partition, record.offset, 0, b"", b"")

@@ -24,7 +24,6 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHE
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
-from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
@@ -194,7 +193,6 @@ class VerifyRound:
             tasks,
             frozenset(rules),
             columns,
-            self._wants_versions(tables.values()),
             transactions.topic,
             self._checksum_buckets,
             self.differing or {},
@@ -316,8 +314,7 @@ class VerifyRound:
         context.job.register_schemas(compared.table for compared in self._tables.values())
         context.log("the stream goes on: other runs may drain while tables and topics are compared")
         context.release_lock()
-        if self._wants_versions(self._tables.values()):
-            self._versions = self._read_versions(names, batch.plan)
+        self._versions = self._read_versions(names, batch.plan)
         barrier.release(COMPARE, EMPTY)
 
     def _fill_queue(self, names: Sequence[TableId], plan: BatchPlan) -> PartQueue:
@@ -360,20 +357,14 @@ class VerifyRound:
             rules[compared.number] = HistoryRules(bool(tombstones), complete=not compacted)
         return rules
 
-    def _wants_versions(self, tables: Iterable[ComparedTable]) -> bool:
-        """Return whether the places of events in the binlog tell something that their records do not."""
-        cfg = self.context.cfg
-        if cfg.is_ticdc:
-            return any(compared.keyless for compared in tables)
-        truncates = "t" not in table_options.decoder_options(cfg).skipped_ops
-        unnamed = any(not compared.columns.has_schemas or not compared.own_key for compared in tables)
-        return self.request.history or truncates or unnamed
-
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:
         context = self.context
+        view = context.job.latest().other_records.get(VIEW_KEY)
         if not context.cfg.is_ticdc:  # whose records say how they are written, and are in the order of their timestamps
-            return read_versions(context.cfg, names, plan.end, plan.epoch + 1)
-        view_ts = context.job.latest().other_records.get(VIEW_KEY, {}).get("commit_ts")
+            versions = read_versions(context.cfg, names, plan.end, plan.epoch + 1)
+            offset = None if view is None else BinlogOffset.from_json(view["offset"])
+            return versions if offset is None else {name: each.with_view(offset) for name, each in versions.items()}
+        view_ts = None if view is None else view.get("commit_ts")
         return dict.fromkeys(names, TableVersions((), view_ts=view_ts))
 
     def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:

@@ -47,6 +47,7 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
@@ -94,7 +95,6 @@ class VerifyInputs:
         transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
         batches: The batches by which records are counted.
         columns: Columns of the tables, by number, as those have them who compare the rows.
-        versions: Whether events are told apart by the structures that their tables have had.
         checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
         differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
             not in it.
@@ -108,7 +108,6 @@ class VerifyInputs:
     tasks: int
     history_tables: frozenset[int] = frozenset()
     columns: Mapping[int, ComparedColumns] = field(default_factory=dict)
-    versions: bool = False
     transaction_topic: str = ""
     checksum_buckets: Mapping[int, int] = field(default_factory=dict)
     differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
@@ -237,11 +236,11 @@ class _PartReader:
         truncates = "t" not in table_options.decoder_options(self.cfg).skipped_ops
         ordered = truncates or self.plan.partitions.get(compared.topic, 1) > 1
         prefix = value_prefix(self.cfg, compared.table)
-        if self.inputs.versions:
-            name = compared.table.id
-            versions = self.channel.call(VERSIONS, TableName(name.db, name.table))
-            compared = replace(compared, written=WrittenStructures(self.cfg, compared.table, versions))
-        return TableEntries(compared, self._reader(compared.topic), prefix=prefix, ordered=ordered)
+        name = compared.table.id
+        versions = self.channel.call(VERSIONS, TableName(name.db, name.table))
+        compared = replace(compared, written=WrittenStructures(self.cfg, compared.table, versions))
+        layout = None if prefix is None else event_layout(self.cfg, compared.table, has_schema=bool(prefix))
+        return TableEntries(compared, self._reader(compared.topic), prefix=prefix, ordered=ordered, layout=layout)
 
     def _reader(self, topic: str) -> EventReader:
         reader = self._readers.get(topic)

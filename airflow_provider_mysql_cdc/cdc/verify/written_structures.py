@@ -8,9 +8,12 @@ from dataclasses import replace
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns, record_forms
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
+from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field, compared_columns, record_forms
+from airflow_provider_mysql_cdc.cdc.verify.envelope_events import require_members
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row, UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.source_place import place_order, source_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions
 from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, ValueForm
@@ -32,9 +35,49 @@ class WrittenStructures:
         self._cfg, self._now = cfg, compared_columns(cfg, table)
         self._key_now = record_forms(cfg, table, table_options.table_options(cfg, table))[0]
         self._versions, self.one_binlog = versions.versions, versions.one_binlog
-        self.view_ts = versions.view_ts
+        self.view_ts, self.repeated = versions.view_ts, versions.repeated
         self._begins = [place_order(version.position) for version in versions.versions]
         self._forms: dict[int, tuple[Forms, Forms]] = {}
+        structures = [table, *(version.table for version in versions.versions)]
+        # Whatever columns are configured now, an event may have been written when others were.
+        self._fields = frozenset(column_field(cfg, column) for each in structures for column in each.columns)
+        self._always_keyed = all(each.key_columns() for each in structures)
+
+    def require_own(self, event: EventRecord, *, has_key: bool) -> None:
+        """Check that an event is one that the stream may have written under a structure of the table.
+
+        Args:
+            event: The event.
+            has_key: Whether the records of the present structure have keys.
+
+        Raises:
+            UnreadableRecord: It has no key although the table had one, or it has other columns.
+        """
+        if not self._versions or event.op in ("", "t") or self._is_before_history(event.source):
+            return
+        if event.key is None and has_key and self._was_keyed(event.source):
+            raise UnreadableRecord("the event has no key, although its table has one")
+        for name, row in (("before", event.before), ("after", event.after)):
+            if row is not None:
+                require_members(row, self._fields, name)
+
+    def shows_view(self, event: EventRecord, headers: Headers) -> bool:
+        """Return whether an event says that the last snapshot has read rows of the table, whose past was read again.
+
+        Args:
+            event: The event.
+            headers: Its headers.
+        """
+        return self.repeated is not None and self.repeated.is_view(event) and not is_repair(headers)
+
+    def _is_before_history(self, source: Row) -> bool:
+        """Return whether the history does not say what the table was like then, because it was recorded anew."""
+        return self.one_binlog and 0 < source_order(source) < self._begins[0]
+
+    def _was_keyed(self, source: Row) -> bool:
+        number = self._structure_of(source)
+        known = number != UNKNOWN_STRUCTURE
+        return self._always_keyed or (known and bool(self._versions[number].table.key_columns()))
 
     def has_other_columns(self, event: EventRecord) -> bool:
         """Return whether columns were added or dropped since an event, or may have been.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify import checksum_tables
@@ -28,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     has_checksums,
     may_use_checksums,
 )
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import layout_of
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
@@ -37,6 +40,8 @@ pytestmark = pytest.mark.quick
 TABLE = TableId("shop", "orders")
 VALUE_SCHEMA, KEY_SCHEMA = '{"type":"struct","name":"v"}', '{"type":"struct","name":"k"}'
 BUCKETS, SHUFFLE, PARTITIONS = 8, 3, 4
+MEMBERS = tuple(Member(name) for name in ("version", "connector", "db", "table", "file", "pos"))
+LAYOUT = replace(MYSQL_3, source=MEMBERS, tail=(Member("op"), Member("ts_ms")))
 ROWS = {i: {"id": i, "name": f"n{i}", "note": '","source":{"version":"'} for i in range(40)}
 
 
@@ -64,7 +69,9 @@ class Side:
     def __init__(self, schemas: bool) -> None:
         self.schemas = schemas
         self.keys = KeyTexts(f'{{"schema":{KEY_SCHEMA},"payload":'.encode() if schemas else b"", ("id",))
-        self.slice_after = after_slicer(f'{{"schema":{VALUE_SCHEMA},"payload":'.encode() if schemas else b"", TABLE)
+        prefix = f'{{"schema":{VALUE_SCHEMA},"payload":'.encode() if schemas else b""
+        layout = layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=schemas)
+        self.slice_after = after_slicer(prefix, layout)
 
     def key(self, id_: Any, form: str = "") -> bytes:
         fields = form or text({"id": id_})

@@ -39,3 +39,11 @@ def test_a_pass_ends_where_places_go_back() -> None:
     starts = [passes.start_of(0, offset, order) for offset, order in enumerate((5, 5, 9, 5, 6, 4, 8), start=100)]
     assert starts == [100, 100, 100, 103, 103, 105, 105]
     assert passes.start_of(1, 50, 1) == 50
+
+
+def test_a_change_that_the_view_contains_counts_only_where_the_view_has_not_read_the_table() -> None:
+    view = EqualRowEvent(0, 5, True, b"10/7")
+    again = [change(9, 12, 9)._replace(repeated=True), change(10, 13, 9)]
+    assert count_rows([view, *again], has_view=True) == 2 and count_rows([view, *again]) == 3
+    gone = [change(2, 12, 9, added=False)._replace(repeated=True)]
+    assert count_rows(gone, has_view=True) == 0 and count_rows(gone) == -1

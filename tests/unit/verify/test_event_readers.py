@@ -352,3 +352,17 @@ def test_headers_are_not_read_where_ids_are_before_the_bytes() -> None:
     key, value, _ = records.row(*VALUES)
     row = reader_of(records).read(key, value, [("__value_schema_id", b"\x01" + bytes(16)), ("x", b"y")])
     assert row.after == ROW
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if not name.startswith("avro")])
+def test_members_that_the_stream_does_not_write_make_an_event_unreadable(name: str) -> None:
+    records = TableRecords(CREATE, FORMATS[name])
+    reader, (key, value, _) = reader_of(records), records.row(*VALUES)
+    assert value is not None
+    document = json.loads(value)
+    event = document.get("payload", document)
+    for part in (event, event["source"]):
+        part["more"] = 1
+        assert "members that the stream does not write: more" in reason(reader, key, json.dumps(document).encode())
+        del part["more"]
+    assert reader.read(key, json.dumps(document).encode()).op == "r"

@@ -26,6 +26,10 @@ def dead(key: bytes, offset: int, partition: int = 0, order: int = 0) -> FoldEnt
     return FoldEntry(0, EntryKind.DEAD, partition, offset, order or offset, key, b"")
 
 
+def tombstone(offset: int, partition: int = 0) -> FoldEntry:
+    return FoldEntry(0, EntryKind.TOMBSTONE, partition, offset, 0, b"k", b"")
+
+
 def fold(entries: Sequence[FoldEntry], max_found: int = 100) -> BucketResult:
     """Fold the entries; in any order the result is the same."""
     results = []
@@ -119,7 +123,7 @@ def test_a_tombstone_deletes_the_row_before_it() -> None:
     assert kinds(fold([row(b"k"), dead(b"k", 1), tombstone(2), alive(b"k", 3)])) == {}
     assert kinds(fold([alive(b"k", 1), dead(b"k", 2), tombstone(3)])) == {}
     assert kinds(fold([row(b"k"), tombstone(2)])) == {Kind.MISSING: 1}
-    assert kinds(fold([row(b"k"), alive(b"k", 1), tombstone(2, partition=1)])) == {}
+    assert kinds(fold([row(b"k"), alive(b"k", 1), tombstone(2, partition=1)])) == {Kind.WRONG_PARTITION: 1}
 
 
 def test_all_differences_are_counted_and_some_are_returned() -> None:
@@ -200,3 +204,21 @@ def test_a_tombstone_that_names_no_table_settles_only_what_is_misplaced() -> Non
     misplaced = [*whole, alive(b"k", 4, partition=1, order=1)]
     assert kinds(fold([*misplaced, of_any(0)])) == {Kind.WRONG_PARTITION: 1}
     assert kinds(fold([*misplaced, of_any(1)])) == {}
+
+
+def test_a_tombstone_of_a_repair_or_before_one_is_in_no_wrong_partition() -> None:
+    misplaced = [row(b"k"), alive(b"k", 1), tombstone(2, partition=1)]
+    repaired = FoldEntry(0, EntryKind.REPAIRED, 1, 3, 0, b"k", b"")
+    assert kinds(fold([*misplaced, repaired, tombstone(3, partition=1)])) == {}
+    assert kinds(fold([*misplaced, repaired, tombstone(4, partition=1)])) == {Kind.WRONG_PARTITION: 1}
+    (found,) = fold(misplaced).found
+    assert found.places == ((0, 1), (1, 2))
+
+
+def test_a_record_without_a_key_is_settled_by_a_repair_that_names_it() -> None:
+    unreadable = FoldEntry(0, EntryKind.UNREADABLE, 1, 7, 0, b"k", b"no key")
+    of_place = FoldEntry(0, EntryKind.REPAIRED, 1, 7, 0, b"k", b"place")
+    events = [row(b"k"), alive(b"k", 1), unreadable]
+    assert kinds(fold(events)) == {Kind.UNREADABLE: 1} and kinds(fold([*events, of_place])) == {}
+    later = unreadable._replace(offset=8)
+    assert kinds(fold([*events, of_place, later])) == {Kind.UNREADABLE: 1}

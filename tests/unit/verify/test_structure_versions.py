@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
-from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order, source_order, time_order
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, find_versions
 from airflow_provider_mysql_cdc.cdc.verify.value_form import DECIMAL, ValueForm
@@ -121,3 +122,41 @@ def test_times_order_events_of_several_binlogs() -> None:
     later = new | {"pos": 200}
     assert time_order(new) < time_order(later) < 1 << 64
     assert time_order({"file": "b.000002", "pos": 5}) == position_order(2, 5) and time_order({}) == 0
+
+
+def test_a_description_at_an_earlier_place_says_that_the_stream_was_moved_back() -> None:
+    first, again = statement(500, CREATE, snapshot=True), statement(200, CREATE, snapshot=True)
+    view = BinlogOffset("b.000001", 500, f"{ONE}:1-7", ONE)
+    assert versions(first).moved_back is None and versions(first).with_view(view).repeated is None
+    found = versions(first, again, until=BinlogOffset("b.000001", 900, None, ONE)).with_view(view)
+    assert TableVersions.from_json(found.to_json()) == found
+    repeated = found.repeated
+    assert repeated is not None and (repeated.start, repeated.view) == (position_order(1, 200), position_order(1, 500))
+    told = [repeated.has(event(pos).source) for pos in (199, 200, 499, 500)]
+    assert told == [False, True, True, False]
+    prepared_before = event(300, gtid=f"{ONE}:8").source
+    assert not repeated.has(prepared_before) and repeated.has({**prepared_before, "gtid": f"{ONE}:7"})
+    assert not versions(first, again, until=BinlogOffset("b.000001", 900, None, OTHER)).with_view(view).repeated
+
+
+def test_an_event_has_the_columns_and_the_key_of_a_structure_that_its_table_had() -> None:
+    found = versions(
+        statement(100, CREATE.replace("PRIMARY KEY", "NOT NULL").replace("w INT", "w INT, old INT"), snapshot=True),
+        statement(200, "ALTER TABLE t ADD PRIMARY KEY (id)"),
+        statement(300, "ALTER TABLE t DROP old"),
+    )
+    of, other = written(found), {"id": 1, "v": "AJY=", "w": 1, "other": 2}
+    former = {"id": 1, "old": 2}
+    of.require_own(replace(event(250), after=former, before=former), has_key=True)
+    of.require_own(replace(event(150), key=None), has_key=True)
+    of.require_own(replace(event(350), key=None), has_key=False)
+    for wrong in (
+        replace(event(350), key=None),
+        replace(event(250), key=None),
+        replace(event(350), after=other),
+        replace(event(350), before=other, after=None, op="d"),
+    ):
+        with pytest.raises(UnreadableRecord):
+            of.require_own(wrong, has_key=True)
+    of.require_own(replace(event(50), key=None, after=other), has_key=True)
+    of.require_own(replace(event(350), op="", after=None, key=None), has_key=True)

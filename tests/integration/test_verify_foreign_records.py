@@ -1,0 +1,147 @@
+"""Records that hands have written, and that a reader of the row alone would not notice, are reported and repaired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit.avro_rig import avro
+from kit.repairs import verdict
+from kit.sql import execute, rows
+from kit.topic_damage import TopicDamage
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
+
+PROPERTIES = {"topic.creation.default.partitions": "3", "snapshot.lock.timeout.ms": "240000"}
+PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+SCHEMAS = dict.fromkeys(PLAIN, "true")
+HISTORY, CHECKSUMS, ROWS = VerifyRequest(history=True), VerifyRequest(), VerifyRequest(checksums=False)
+REPAIR = VerifyRequest(history=True, repair=RepairMode.YES)
+
+
+def filled(pipeline: Pipeline, root: Any, db: str, *, altered: bool = True) -> None:
+    """Create a table of ten rows, of which two were updated and one was deleted; then perhaps drop a column."""
+    execute(
+        root,
+        f"CREATE TABLE `{db}`.orders (id INT PRIMARY KEY, name VARCHAR(30), at POINT, j JSON, old INT)",
+        f"INSERT INTO `{db}`.orders VALUES "
+        + ",".join(f"({i}, 'n{i}', POINT(1, {i}), '{{\"a\": 1}}', 5)" for i in range(10)),
+    )
+    pipeline.snapshot()
+    execute(
+        root,
+        f"UPDATE `{db}`.orders SET name = CONCAT(name, '\"') WHERE id IN (1, 2)",
+        f"DELETE FROM `{db}`.orders WHERE id = 4",
+        *([f"ALTER TABLE `{db}`.orders DROP old"] if altered else []),
+        f"UPDATE `{db}`.orders SET name = 'new' WHERE id = 3",
+    )
+    pipeline.drain()
+
+
+@pytest.mark.parametrize("where", ["after", "before", "envelope", "source"])
+@pytest.mark.parametrize("schemas", [PLAIN, SCHEMAS], ids=["plain", "schemas"])
+def test_a_member_that_the_stream_does_not_write_is_reported_and_repaired(
+    pipeline: Pipeline, root: Any, database: str, schemas: dict[str, str], where: str
+) -> None:
+    pipeline.properties |= schemas
+    altered = where in ("after", "source")
+    filled(pipeline, root, database, altered=altered)
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        result = pipeline.verify(request)
+        assert result.clean, result
+        assert verdict(result, "orders").by_checksums is (request is CHECKSUMS and not altered)
+    damage = TopicDamage(pipeline, "orders")
+    last = damage.last(3)
+
+    def edit(event: dict[str, Any]) -> None:
+        event["op"], event["before"] = "u", {**event["after"]}
+        (event if where == "envelope" else event[where])["more"] = 1
+
+    damage.produce((last.key, damage.edited(last, edit), last.partition))
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        found = verdict(pipeline.verify(request), "orders")
+        assert found.findings == {Kind.UNREADABLE: 1} and found.examples[0].key == {"id": 3}, (request, found)
+        assert "members that the stream does not write: more" in found.examples[0].record
+    assert verdict(pipeline.verify(REPAIR), "orders").repaired == {Kind.UNREADABLE: 1}
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        assert pipeline.verify(request).clean
+
+
+@pytest.mark.parametrize("name", ["plain", "schemas", "avro", "keys of hands"])
+def test_an_event_without_a_key_is_reported_with_its_row_and_repaired(
+    pipeline: Pipeline, root: Any, database: str, registry: str, name: str
+) -> None:
+    of_hands = {"message.key.columns": f"{database}.orders:name"}
+    more = {"plain": PLAIN, "schemas": SCHEMAS, "avro": avro(registry), "keys of hands": PLAIN | of_hands}
+    pipeline.properties |= more[name]
+    filled(pipeline, root, database)
+    damage = TopicDamage(pipeline, "orders", registry if name == "avro" else None)
+    events = [(r, damage.decode(r.value)) for r in pipeline.records("orders") if r.value is not None]
+    of_row = {(event["after"] or event["before"])["id"]: record for record, event in events}
+
+    def become_ghost(event: dict[str, Any]) -> None:
+        event["op"], event["before"], event["after"]["id"] = "c", None, 77
+
+    def stale(event: dict[str, Any]) -> None:
+        event["op"], event["before"], event["after"]["name"] = "c", None, "stale"
+
+    other = (of_row[3].partition + 1) % 3
+    damage.produce(
+        (None, damage.edited(of_row[3], stale), other),
+        (None, damage.edited(of_row[5], stale), of_row[5].partition),
+        (None, damage.edited(of_row[6], become_ghost), other),
+        (None, of_row[4].value, other),
+    )
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        found = verdict(pipeline.verify(request), "orders")
+        assert found.findings == {Kind.UNREADABLE: 4}, (request, found)
+        assert sorted(example.key["id"] for example in found.examples) == [3, 4, 5, 77]
+    written = verdict(pipeline.verify(REPAIR), "orders")
+    assert written.repaired == {Kind.UNREADABLE: 4}, (written, pipeline.lines)
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        result = pipeline.verify(request)
+        assert result.clean, result
+    execute(root, f"UPDATE `{database}`.orders SET name = 'later' WHERE id = 3")
+    assert pipeline.verify(HISTORY).clean
+
+
+@pytest.mark.parametrize("schemas", [PLAIN, SCHEMAS], ids=["plain", "schemas"])
+def test_events_from_before_the_table_had_a_key_are_events(
+    pipeline: Pipeline, root: Any, database: str, schemas: dict[str, str]
+) -> None:
+    pipeline.properties |= schemas
+    execute(root, f"CREATE TABLE `{database}`.orders (id INT NOT NULL, name VARCHAR(9), gone INT)")
+    execute(root, f"INSERT INTO `{database}`.orders VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE `{database}`.orders ADD PRIMARY KEY (id)", f"ALTER TABLE `{database}`.orders DROP gone")
+    execute(root, f"UPDATE `{database}`.orders SET name = 'd' WHERE id = 1")
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        result = pipeline.verify(request)
+        assert result.clean, result
+    damage = TopicDamage(pipeline, "orders")
+    last = damage.last(1)
+    damage.produce((None, last.value, last.partition))
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        assert verdict(pipeline.verify(request), "orders").findings == {Kind.UNREADABLE: 1}
+
+
+@pytest.mark.parametrize("name", ["plain", "schemas", "avro"])
+def test_a_tombstone_in_a_wrong_partition_is_reported_and_repaired(
+    pipeline: Pipeline, root: Any, database: str, registry: str, name: str
+) -> None:
+    pipeline.properties |= {"plain": PLAIN, "schemas": SCHEMAS, "avro": avro(registry)}[name]
+    filled(pipeline, root, database)
+    damage = TopicDamage(pipeline, "orders", registry if name == "avro" else None)
+    alive, deleted = damage.last(3), damage.last(4)
+    damage.produce(*((record.key, None, (record.partition + 1) % 3) for record in (alive, deleted)))
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        found = verdict(pipeline.verify(request), "orders")
+        assert found.findings == {Kind.WRONG_PARTITION: 2}, (request, found)
+        assert sorted(example.key["id"] for example in found.examples) == [3, 4]
+    assert verdict(pipeline.verify(REPAIR), "orders").repaired == {Kind.WRONG_PARTITION: 2}
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        assert pipeline.verify(request).clean
+    told = damage.compacted_rows(("id", "name"))
+    assert told == sorted(rows(root, f"SELECT id, name FROM `{database}`.orders"), key=repr)
