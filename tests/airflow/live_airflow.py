@@ -28,6 +28,7 @@ DEFERRED = "deferred_drain_of_a_test"
 RETRIED = "retried_drain_of_a_test"
 ATTACHED = "attached_drain_of_a_test"
 CLUSTER = "cluster_drain_of_a_test"
+WATCHED = "watched_drain_of_a_test"
 LOCKED = "database is locked"
 """SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
 TRIES = 5
@@ -114,7 +115,7 @@ class LiveAirflow(Airflow):
         folder.mkdir()
         for name in DAGS:
             shutil.copy(ROOT / "dags" / f"{name}.py", folder)
-        for name in ("waits", "deferred_drain"):
+        for name in ("waits", "deferred_drain", "watched_drain"):
             shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
         (self.spark / "bin").mkdir(parents=True)
         files = {"started": self._started_jobs, "drivers": self._drivers, "hold": self.hold}
@@ -211,6 +212,19 @@ class LiveAirflow(Airflow):
         except AirflowError as error:
             return str(error)
         raise AssertionError(f"{dag_id} was triggered with {form}: {run_id}")
+
+    def set_paused(self, dag_id: str, *, paused: bool) -> None:
+        """Pause a DAG, or let it run, and have its file read again: only then do its assets' watchers follow."""
+        known = self.wait_for(
+            lambda: self.call("GET", f"dags?dag_id_pattern={dag_id}&paused={not paused}")["dags"], dag_id
+        )
+        self.call("PATCH", f"dags/{known[0]['dag_id']}", {"is_paused": paused})
+        token = self.call("GET", f"dags/{dag_id}/details")["file_token"]
+        self.call("PUT", f"parseDagFile/{token}")
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """Return all runs of a DAG."""
+        return list(self.call("GET", f"dags/{dag_id}/dagRuns")["dag_runs"])
 
     def end_of(self, dag_id: str, run_id: str, seconds: float = 240) -> str:
         """Wait for the end of a run and return its state."""

@@ -20,7 +20,7 @@ from kit.incremental_rig import FLAT, books
 from kit.records import payload
 from kit.signals import send
 from kit.sql import execute
-from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, LiveAirflow, shown
+from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, WATCHED, LiveAirflow, shown
 from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
 
@@ -310,6 +310,31 @@ def kill_task(live: LiveAirflow, run_id: str) -> None:
 
     for pid in live.wait_for(found, "the task's process"):
         os.kill(pid, signal.SIGKILL)
+
+
+def test_an_asset_watcher_starts_a_drain_for_each_change_and_none_for_work_that_is_done(
+    live: LiveAirflow, pipeline: Pipeline, source: Any
+) -> None:
+    pipeline.drain()
+    live.set_paused(WATCHED, paused=False)
+    try:
+        for number in (80, 81):
+            execute(source, f"INSERT INTO {CUSTOMERS} VALUES ({number}, 0)")
+            live.wait_for(lambda number=number: number in created_by_drains(pipeline), "a run that the watcher starts")
+            time.sleep(8)  # some polls that find nothing, unless another test works on the server
+    finally:
+        live.set_paused(WATCHED, paused=True)
+    runs = live.runs(WATCHED)
+    assert len(runs) >= 2 and {run["run_type"] for run in runs} == {"asset_triggered"}
+    for run in runs:
+        assert live.end_of(WATCHED, run["dag_run_id"]) == "success", live.log_of(run["dag_run_id"])
+        assert live.result(WATCHED, run["dag_run_id"], "drain")["batches"] == 1, "no run finds nothing to do"
+
+
+def created_by_drains(pipeline: Pipeline) -> set[int]:
+    """Return the ids of all customers with an event of their creation."""
+    values = [payload(record.value) for record in pipeline.records("customers")]
+    return {value["after"]["id"] for value in values if value and value["op"] == "c"}
 
 
 @pytest.mark.parametrize("dag_id", [ATTACHED, CLUSTER, DEFERRED])
