@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from kit.repairs import fill, verdict
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.verify.kept_batches import read_kept_batches
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
@@ -84,11 +87,25 @@ def test_a_record_that_the_brokers_have_lost_is_told(
     assert verdict(pipeline.verify(HISTORY), "orders").findings == {Kind.LOST_RECORD: 1}
 
 
-def test_events_with_places_of_their_own_are_not_taken_for_lost(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_events_with_places_of_their_own_are_not_taken_for_lost(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """XA transactions come at their commit, and all events of a compressed transaction have one place."""
     orders = f"`{database}`.orders"
     fill(root, database)
+    execute(root, "XA START 'x0'", f"UPDATE {orders} SET name = 'x0'", "XA END 'x0'", "XA PREPARE 'x0'")
     pipeline.snapshot()
+    execute(root, "XA COMMIT 'x0'", f"UPDATE {orders} SET name = 'later'")
+    # The writer that takes its place knows what the first one has searched for.
+    pipeline.properties["commit.bytes"] = "1024"
+    fault = {"point": "writer.after_commit", "nth": 2, "fired": str(tmp_path / "fired")}
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.faults._passed", {})
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    pipeline.drain()
+    assert any("searching the binlog" in line for line in pipeline.lines) and (tmp_path / "fired").exists()
     execute(
         root,
         "SET SESSION binlog_transaction_compression = ON",

@@ -252,6 +252,8 @@ class Marker:
         native: What the native kernel has decoded.
         commit_ts: The highest commit timestamp of a transaction that this writer has read (TiCDC's); 0 elsewhere.
         metrics: What this writer says of the batch for the metrics.
+        xa_searched: Whether the batch commits XA transactions that were prepared before the stream began: records of
+            them, which ``counts`` contains, have places before ``start``.
     """
 
     epoch: int
@@ -267,6 +269,7 @@ class Marker:
     native: NativeCounts = field(default_factory=NativeCounts)
     commit_ts: int = 0
     metrics: WriterMetrics = field(default_factory=WriterMetrics, compare=False)
+    xa_searched: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -285,6 +288,7 @@ class Marker:
             **self.native.members(),
             **({"commit_ts": self.commit_ts} if self.commit_ts else {}),
             **({"metrics": metrics} if metrics else {}),
+            **({"xa_searched": True} if self.xa_searched else {}),
         }
 
     @classmethod
@@ -309,6 +313,7 @@ class Marker:
             native=NativeCounts.from_members(record),
             commit_ts=record.integer("commit_ts", 0),
             metrics=WriterMetrics.from_json(record.object("metrics", {})),
+            xa_searched=record.flag("xa_searched", False),
         )
 
     def record(self, topic: str) -> SideRecord:

@@ -180,6 +180,7 @@ class Committer:
             native=self.counts.native(),
             commit_ts=0 if self.commit_clock is None else self.commit_clock.last,
             metrics=self._metrics(reached.offset.gtids),
+            xa_searched=self.xa.searched,
         )
         if done:
             fault_point("writer.mid_batch", self.index)

@@ -315,6 +315,7 @@ class DrainWriter:
 
     def _find_prepared(self, xid: str) -> PreparedXa | None:
         self.committer.commit_before_delay(math.inf)
+        self.xa.searched = True
         return find_prepared(self.context.cfg, xid, self.position.boundary, self.committer.note, self.committer.check)
 
     def _end_xa(self, event: Event) -> None:

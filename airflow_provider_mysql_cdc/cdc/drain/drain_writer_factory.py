@@ -39,11 +39,12 @@ def create_writer(context: WriterContext) -> DrainWriter:
     """
     cfg, plan = context.cfg, context.plan
     settings = RouteSettings.for_writer(cfg, context.formats)
-    position, tracker = WriterPosition(plan.start), GtidTracker(plan.start.gtids)
-    if context.resume_marker is not None:
-        position.resume = context.resume_marker.reached
-    counts = WriterCounts.resume(context.resume_marker, settings.tally, context.index)
-    xa, side_records = XaTransactions(plan.prepared), list[SideRecord]()
+    position, tracker, resumed = WriterPosition(plan.start), GtidTracker(plan.start.gtids), context.resume_marker
+    if resumed is not None:
+        position.resume = resumed.reached
+    counts = WriterCounts.resume(resumed, settings.tally, context.index)
+    xa = XaTransactions(plan.prepared, searched=resumed is not None and resumed.xa_searched)
+    side_records = list[SideRecord]()
     commit_clock = CommitClock(plan.commit_ts) if cfg.is_ticdc else None
     committer = _committer(context, counts, position, xa, tracker, side_records, commit_clock)
     output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)

@@ -67,9 +67,11 @@ class XaTransactions:
 
     Args:
         prepared: Those prepared before the batch and not decided yet.
+        searched: Whether the batch commits one that was prepared before the stream began.
     """
 
-    def __init__(self, prepared: Iterable[PreparedXa] = ()) -> None:
+    def __init__(self, prepared: Iterable[PreparedXa] = (), *, searched: bool = False) -> None:
+        self.searched = searched
         self._prepared = {xa.xid: xa for xa in prepared}
         self._open: tuple[str, BinlogOffset] | None = None
 

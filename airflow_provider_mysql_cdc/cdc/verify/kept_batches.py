@@ -136,7 +136,12 @@ def _batch(epoch: int, plan: _Plan, markers: Sequence[tuple[Marker, int]]) -> Ke
         return None
     counts: dict[str, int] = {}
     for marker, _ in markers:
-        if marker.prepared or OTHERS_LABEL in marker.counts or (marker.counts and not plan.begun_ms):
+        if (
+            marker.prepared
+            or marker.xa_searched
+            or OTHERS_LABEL in marker.counts
+            or (marker.counts and not plan.begun_ms)
+        ):
             return None
         for topic, number in marker.counts.items():
             counts[topic] = counts.get(topic, 0) + number

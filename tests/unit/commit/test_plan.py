@@ -56,7 +56,9 @@ def test_plan_and_marker_survive_json() -> None:
     half = marker(1, done=False, counts={"p.d.hot": 3}, gtids="u:1-3")
     topic, key, value, _ = half.record("ledger.p")
     assert (topic, key) == ("ledger.p", b"writer/1")
-    assert Marker.from_json(json.loads(value)) == half
+    assert Marker.from_json(json.loads(value)) == half and b"xa_searched" not in value
+    searched = replace(half, xa_searched=True)
+    assert Marker.from_json(json.loads(searched.record("ledger.p").value or b"")) == searched
 
 
 def test_a_topic_unknown_to_the_plan_goes_to_one_writer_on_which_all_agree() -> None:

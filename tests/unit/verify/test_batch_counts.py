@@ -81,6 +81,8 @@ def test_batches_whose_events_may_have_other_places_are_left_out() -> None:
         assert kept_batches(records) == ()
     snapshot = batch_plan(1, 100, 200, kind="snapshot")
     assert Ledger().add(snapshot, marker(snapshot, 0, 1), marker(snapshot, 1, 1)).batches() == []
+    searched = Ledger().add(first, marker(first, 0, 1), marker(first, 1, 1, xa_searched=True))
+    assert searched.batches() == []
     moved = replace(first, continued_from=offset(900))
     assert Ledger().add(moved, marker(moved, 0, 1), marker(moved, 1, 1)).batches() == []
     # The stream was moved back, or positions began anew on another server.
