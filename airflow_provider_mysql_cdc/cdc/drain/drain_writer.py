@@ -346,7 +346,8 @@ class DrainWriter:
         position, committer = self.position, self.committer
         gtid, commit_us = position.gtid, position.commit_us
         committer.commit_before_delay(2 * self.context.cfg[F.CONNECT_TIMEOUT_MS] / 1000)
-        for event in read_rows(self.context.cfg, prepared, committer.check):
+        server_uuid = self.context.plan.start.server_uuid
+        for event in read_rows(self.context.cfg, prepared, server_uuid, committer.check):
             if event.type in c.ROW_EVENT_KINDS:
                 self.rows.handle(event, commit_event)
             elif event.type in c.GTID_EVENTS:

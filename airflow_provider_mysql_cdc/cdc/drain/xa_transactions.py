@@ -110,26 +110,31 @@ class XaTransactions:
         return self._prepared.pop(xid, None)
 
 
-def read_rows(cfg: ConnectorConfig, xa: PreparedXa, on_wait: Callable[[], None] | None = None) -> Iterator[Event]:
+def read_rows(
+    cfg: ConnectorConfig, xa: PreparedXa, server_uuid: str | None, on_wait: Callable[[], None] | None = None
+) -> Iterator[Event]:
     """Yield the events of a prepared transaction again.
 
     Args:
         cfg: The connector's configuration.
         xa: The transaction.
+        server_uuid: The server whose binlog contains it; None if it is not known.
         on_wait: Called while the stream waits (``open_stream``).
 
     Raises:
         BinlogPurgedError: The binlog no longer contains it.
+        ServerChangedError: Another server answers.
     """
-    return _read_events(cfg, xa.file, xa.start, BinlogOffset(xa.file, xa.end), on_wait)
+    start = BinlogOffset(xa.file, xa.start, server_uuid=server_uuid)
+    return _read_events(cfg, start, BinlogOffset(xa.file, xa.end), on_wait)
 
 
 def _read_events(
-    cfg: ConnectorConfig, file: str, pos: int, end: BinlogOffset, on_wait: Callable[[], None] | None
+    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, on_wait: Callable[[], None] | None
 ) -> Iterator[Event]:
     stream = open_stream(
         cfg.connection_settings(),
-        BinlogOffset(file, pos),
+        start,
         server_id=SIDE_SERVER_ID,
         silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
         on_wait=on_wait,
@@ -161,13 +166,14 @@ def find_prepared(
 
     Raises:
         BinlogPurgedError: It may have been prepared in a file that was purged.
+        ServerChangedError: Another server answers.
     """
     with connect(cfg.connection_settings()) as conn:
         first = binary_logs(conn)[0][0]
     log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first} on")
     transactions, complete = XaTransactions(), False
-    boundary = BinlogOffset(first, FILE_START)
-    for event in _read_events(cfg, first, FILE_START, before, on_wait):
+    boundary = BinlogOffset(first, FILE_START, server_uuid=before.server_uuid)
+    for event in _read_events(cfg, boundary, before, on_wait):
         if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
             complete = file_number(first) == 1 and not str(ev.parse_previous_gtids(event))
         elif event.type == c.QUERY_EVENT:

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions
-from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa, read_rows
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -94,3 +94,20 @@ def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
             find_prepared(config(), "X'02',X'',1", before, lines.append)
     else:
         assert find_prepared(config(), "X'02',X'',1", before, lines.append) is None
+
+
+def test_rows_of_a_transaction_are_read_on_the_server_that_has_prepared_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server, promoted meanwhile, has other events at the same file and position."""
+    starts = list[BinlogOffset]()
+
+    def open_stream(settings: Any, start: BinlogOffset, **_: Any) -> Any:
+        starts.append(start)
+        return SimpleNamespace(events=lambda end: iter(()), close=lambda: None)
+
+    monkeypatch.setattr(xa_transactions, "open_stream", open_stream)
+    monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [("binlog.000002", 9000)])
+    assert list(read_rows(config(), PreparedXa(XID, "binlog.000002", 198, 600), "one")) == []
+    with pytest.raises(BinlogPurgedError):
+        find_prepared(config(), XID, BinlogOffset("binlog.000002", 900, None, "two"), lambda line: None)
+    assert [start.server_uuid for start in starts] == ["one", "two"]
