@@ -80,7 +80,7 @@ def test_rows_are_produced_when_they_commit_and_not_before(
 ) -> None:
     rig = made(monkeypatch)
     read: list[PreparedXa] = []
-    monkeypatch.setattr(writer_module, "read_rows", lambda cfg, xa, _: read.append(xa) or iter([ROWS]))
+    monkeypatch.setattr(writer_module, "read_rows", lambda cfg, xa, *_: read.append(xa) or iter([ROWS]))
     rig.run(given(*PREPARE))
     assert seen == [] and [xa.xid for xa in rig.writer.xa.prepared] == [XID]
     rig.run(given(gtid(500), statement(520, f"XA {verb} {XID}")))
