@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyS
 from airflow_provider_mysql_cdc.cdc.verify.key_state import KeyState, Truncates
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import OF_ANY_TABLE, OF_PLACE
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
+from airflow_provider_mysql_cdc.cdc.verify.row_history import check_row_history
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, stored_row
 from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import TransactionFold
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
@@ -63,11 +64,13 @@ class TableCounts:
         partial: Rows whose last event was compared in part.
         differences: Differences by kind.
         columns: Differing rows by column.
+        undecided: Keys without a row of which it is not known whether a delete is their last event.
     """
 
     rows: int = 0
     events: int = 0
     partial: int = 0
+    undecided: int = 0
     differences: dict[DifferenceKind, int] = field(default_factory=dict)
     columns: dict[str, int] = field(default_factory=dict)
 
@@ -76,6 +79,7 @@ class TableCounts:
         self.rows += other.rows
         self.events += other.events
         self.partial += other.partial
+        self.undecided += other.undecided
         for kind, count in other.differences.items():
             self.differences[kind] = self.differences.get(kind, 0) + count
         for column, count in other.columns.items():
@@ -243,7 +247,9 @@ class BucketFold:
         if table not in self._moving and len(state.partitions()) > 1:
             self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION, places=state.places()))
         if state.row is None:
-            if event_row is not None:
+            if event_row is not None and table in self._moving and state.has_delete_without_place():
+                self._counts(table).undecided += 1
+            elif event_row is not None:
                 self._note(replace(found, kind=DifferenceKind.GHOST))
         elif event_row is None:
             self._note(replace(found, kind=DifferenceKind.MISSING))
@@ -257,7 +263,8 @@ class BucketFold:
         settled = {} if state is None else state.repaired_until()
         left = [step for step in steps if step.offset >= settled.get(step.partition, 0)]
         last = None if event is None else event[:2]
-        for kind, step in check_history(left, self._rules[table]):
+        rules = self._rules[table]
+        for kind, step in (check_row_history if rules.rows_only else check_history)(left, rules):
             self._note(FoundDifference(table, kind, key, record=(step.partition, step.offset), last=last))
 
     def _judge_values(self, found: FoundDifference, row: bytes, event_row: bytes) -> None:

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.ticdc_dispatchers import rule_for
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import value_columns
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.row_history import NO_TIMES_REASON, ROWS_ONLY_REASON
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 _SKIPPED_KINDS: Mapping[str, DifferenceKind] = {
@@ -75,6 +80,45 @@ def unjudged_kinds(
     for kind, reason in _reasons(cfg, table, topic):
         unjudged.setdefault(kind, reason)
     return unjudged
+
+
+def chooses_partition_by_key(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
+    """Return whether the records of a row are in one partition as long as it has its key.
+
+    Args:
+        cfg: The connector's configuration.
+        compared: The table.
+    """
+    if not cfg.is_ticdc:
+        return compared.own_key
+    rules = cfg[F.DISPATCHERS]
+    rule = rule_for(rules, compared.table.id).partition if rules else PartitionRule()
+    return rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)
+
+
+def shows_whole_rows(cfg: ConnectorConfig, table: Table) -> bool:
+    """Return whether records have all columns of a table as they are, so that each change makes another record.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+    """
+    options = table_options.table_options(cfg, table)
+    columns = value_columns(table, options)
+    as_they_are = all(options.treatment(c).change is None and options.custom(c) is None for c in columns)
+    return as_they_are and len(columns) == len(table.columns)
+
+
+def unchecked_histories(cfg: ConnectorConfig, tables: Collection[int]) -> dict[int, str]:
+    """Return what histories of keys cannot show, one sentence for each table.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: Numbers of the tables whose histories are checked.
+    """
+    if not cfg.is_ticdc:
+        return {}
+    return dict.fromkeys(tables, ROWS_ONLY_REASON if cfg[F.TIDB_EXTENSION] else NO_TIMES_REASON)
 
 
 def _reasons(cfg: ConnectorConfig, table: TableId, topic: TopicFacts) -> Iterator[tuple[DifferenceKind, str]]:

@@ -61,11 +61,16 @@ class HistoryRules:
 
     Args:
         tombstones: Whether a tombstone follows each delete event.
-        complete: Whether every event is still there; a compacted topic has lost some, and so gaps mean nothing.
+        complete: Whether every event is still there, and those of a key are in one partition; a compacted topic has
+            lost some, and so gaps mean nothing.
+        rows_only: Whether records say nothing but the row after a change (``row_history``).
+        whole_rows: Of these, whether they have all columns as they are, so that each change makes another record.
     """
 
     tombstones: bool
     complete: bool
+    rows_only: bool = False
+    whole_rows: bool = False
 
 
 def step_bytes(

@@ -152,6 +152,10 @@ class KeyState:
         partitions.update(partition for partition, _ in self._left_tombstones())
         return partitions if self.row is None else partitions | {self.row_partition}
 
+    def has_delete_without_place(self) -> bool:
+        """Return whether the last event of a partition is a delete that does not say when it was, as TiCDC's are."""
+        return any(value is None and not order for _, _, order, value, _ in self.events)
+
     def last_event(self) -> KeyEvent | None:
         """Return the last event of all partitions, by its place in the binlog.
 

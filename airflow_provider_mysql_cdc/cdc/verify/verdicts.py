@@ -22,6 +22,10 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     TableVerdict,
 )
 
+_UNPLACED_DELETES = (
+    "deletes of TiCDC's protocol have no time, so it is not known whether those in other partitions are the last events"
+)
+
 
 @dataclass(slots=True)
 class TopicComparison:
@@ -34,7 +38,7 @@ class TopicComparison:
         unread: Why a table could not be read.
         unreadable: Records that are no events.
         gone: Topics of tables that were dropped or renamed before they could be compared.
-        unchecked_transactions: Why the events of a table are not compared with the transaction topic, by number.
+        unchecked: What is not checked of the histories or transactions of a table, by number.
         by_checksums: Numbers of tables whose rows were not compared, because checksums are equal.
         lost: What topics have lost of batches, by the number of their first table.
     """
@@ -45,7 +49,7 @@ class TopicComparison:
     unread: Mapping[TableId, str] = field(default_factory=dict)
     unreadable: Sequence[UnreadableRecords] = ()
     gone: Mapping[TableId, str] = field(default_factory=dict)
-    unchecked_transactions: Mapping[int, str] = field(default_factory=dict)
+    unchecked: Mapping[int, str] = field(default_factory=dict)
     by_checksums: Container[int] = ()
     lost: Mapping[int, Sequence[LostRecords]] = field(default_factory=dict)
 
@@ -130,6 +134,8 @@ def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, st
     for kind, reason in unjudged.items():
         number = counts.differences.get(kind, 0)
         sentences.append(f"{kind} rows are not judged ({number:,} seen): {reason}")
+    if counts.undecided:
+        sentences.append(f"{counts.undecided:,} keys are not judged: {_UNPLACED_DELETES}")
     return sentences
 
 
@@ -140,7 +146,7 @@ def _unsettled_sentences(unreadable: Sequence[UnreadableRecords]) -> Iterator[st
 
 
 def _transaction_sentences(compared: ComparedTable, comparison: TopicComparison) -> Iterator[str]:
-    if (reason := comparison.unchecked_transactions.get(compared.number)) is not None:
+    if (reason := comparison.unchecked.get(compared.number)) is not None:
         yield reason
     if number := comparison.found.unjudged_transactions.get(compared.number, 0):
         yield f"{number:,} transactions are older than the first records of their topics, and may have lost events"

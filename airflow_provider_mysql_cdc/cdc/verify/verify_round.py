@@ -60,7 +60,10 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketResult, merge_results
 from airflow_provider_mysql_cdc.cdc.verify.judged_kinds import (
     TopicFacts,
+    chooses_partition_by_key,
     deletes_old_records,
+    shows_whole_rows,
+    unchecked_histories,
     unfinished_tables,
     unjudged_kinds,
 )
@@ -171,14 +174,19 @@ class VerifyRound:
         self._checksum_buckets, buckets = self._bucket_counts(tables.values(), bounds, tasks)
         columns = {compared.number: compared.columns for compared in tables.values()}
         rules = self._history_rules(tables.values()) if self.request.history else {}
+        # TiCDC's records say neither their transaction nor their place in the binlog.
+        placed = {} if context.cfg.is_ticdc else rules
         transactions = transaction_check(
-            context.cfg, self.request, tables.values(), rules, lambda topic: bounds.get(topic) or self._bounds_of(topic)
+            context.cfg,
+            self.request,
+            tables.values(),
+            placed,
+            lambda topic: bounds.get(topic) or self._bounds_of(topic),
         )
-        self._unchecked = transactions.reasons
+        self._unchecked = transactions.reasons or unchecked_histories(context.cfg, rules)
         self._transaction_topic = transactions.topic
-        self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), rules)
-        # TiCDC's dispatchers may choose partitions by the time or by any column.
-        moving = frozenset(c.number for c in tables.values() if context.cfg.is_ticdc or not c.own_key)
+        self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), placed)
+        moving = frozenset(c.number for c in tables.values() if not chooses_partition_by_key(context.cfg, c))
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
@@ -343,18 +351,18 @@ class VerifyRound:
         return PartQueue(chunks, ranges, context.log)
 
     def _history_rules(self, tables: Collection[ComparedTable]) -> dict[int, HistoryRules]:
-        """Return what holds for the events of each table that have the row's key; TiCDC's say too little for that."""
+        """Return what holds for the events of each table that have the row's key."""
         cfg = self.context.cfg
-        if cfg.is_ticdc:
-            return {}
         sharing = Counter(compared.topic for compared in tables)
         admin, rules = make_admin(cfg.kafka_settings()), dict[int, HistoryRules]()
         for compared in tables:
             config = topic_config(admin, compared.topic) if compared.topic in self.context.job.latest().topics else {}
             compacted = config is None or "compact" in config.get("cleanup.policy", "")
             # A tombstone does not name its table.
-            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1
-            rules[compared.number] = HistoryRules(bool(tombstones), complete=not compacted)
+            tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
+            complete = not compacted and chooses_partition_by_key(cfg, compared)
+            whole = shows_whole_rows(cfg, compared.table)
+            rules[compared.number] = HistoryRules(bool(tombstones), complete, cfg.is_ticdc, whole)
         return rules
 
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:

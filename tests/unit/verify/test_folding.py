@@ -222,3 +222,12 @@ def test_a_record_without_a_key_is_settled_by_a_repair_that_names_it() -> None:
     assert kinds(fold(events)) == {Kind.UNREADABLE: 1} and kinds(fold([*events, of_place])) == {}
     later = unreadable._replace(offset=8)
     assert kinds(fold([*events, of_place, later])) == {Kind.UNREADABLE: 1}
+
+
+def test_a_delete_without_a_place_may_be_the_last_event_of_a_row_in_several_partitions() -> None:
+    spread = [alive(b"k", 1), dead(b"k", 9, partition=1)._replace(order=0)]
+    for moving, found in ((frozenset({0}), {}), (frozenset[int](), {Kind.GHOST: 1, Kind.WRONG_PARTITION: 1})):
+        folded = BucketFold(lambda table, a, b: RowDifference(), 10, moving=moving)
+        folded.add(spread)
+        counts = folded.result().counts[0]
+        assert (counts.differences, counts.undecided) == (found, len(moving))

@@ -1,0 +1,56 @@
+"""Check the records of each key one after the other where they say the row after a change alone, as TiCDC's do.
+
+A record has the timestamp of its transaction, and a delete has nothing. So it shows that a record came twice or behind
+a later one, and that a row was updated although it was deleted; a lost update, or an insert between two deletes, does
+not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
+
+ROWS_ONLY_REASON = (
+    "records of TiCDC's protocol have no row before a change: only an update of a deleted row shows that one is missing"
+)
+NO_TIMES_REASON = "records without enable-tidb-extension do not say their order: of histories only doubled deletes show"
+_DELETE, _UPDATE = "d", "u"
+_UNKNOWN = 0
+
+
+def check_row_history(steps: Sequence[KeyStep], rules: HistoryRules) -> Iterator[tuple[DifferenceKind, KeyStep]]:
+    """Yield what is wrong with the records of one key, with the record at which it shows.
+
+    A delete behind a delete counts as one that came twice: whether the row was there in between does not show.
+
+    Args:
+        steps: The records of the key, in any order; those of several partitions are not compared.
+        rules: What holds for the topic.
+    """
+    last: KeyStep | None = None
+    latest, seen = _UNKNOWN, set[tuple[int, str, int]]()
+    for step in sorted(steps):
+        if last is None or last.partition != step.partition:
+            latest = _UNKNOWN
+        elif (kind := _kind_of_break(last, step, latest, seen, rules)) is not None:
+            yield kind, step
+        seen.add((step.order, step.op, step.after))
+        last, latest = step, max(latest, step.order)
+
+
+def _kind_of_break(
+    last: KeyStep, step: KeyStep, latest: int, seen: set[tuple[int, str, int]], rules: HistoryRules
+) -> DifferenceKind | None:
+    if step.op == _DELETE:
+        return DifferenceKind.DUPLICATE if rules.complete and last.op == _DELETE else None
+    if step.order == _UNKNOWN:
+        return None
+    if step.order < latest:
+        came_twice = (step.order, step.op, step.after) in seen
+        return DifferenceKind.DUPLICATE if came_twice else DifferenceKind.REORDERED
+    # A change that the record does not show, of a column that is left out or masked, leaves an equal record.
+    if rules.whole_rows and (step.order, step.op, step.after) == (last.order, last.op, last.after):
+        return DifferenceKind.DUPLICATE
+    return DifferenceKind.GAP if rules.complete and step.op == _UPDATE and last.op == _DELETE else None

@@ -1,0 +1,117 @@
+"""Histories and partitions of TiCDC's records, which say the row after a change and the time of its transaction."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit.repairs import verdict
+from kit.sql import execute
+from kit.topic_damage import TopicDamage
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
+
+PROPERTIES = {"topic.creation.default.partitions": "3", "snapshot.lock.timeout.ms": "240000"}
+HISTORY = VerifyRequest(history=True)
+REPAIR = VerifyRequest(history=True, repair=RepairMode.YES)
+
+
+def filled(
+    pipeline: Pipeline, root: Any, db: str, registry: str, partition: str = "index-value", **more: str
+) -> TopicDamage:
+    """Create a table whose rows have had changes of every kind, some of them in one transaction."""
+    pipeline.properties |= {"value.format": "ticdc-avro", "schema-registry": registry}
+    topic = f"{pipeline.properties['topic.prefix']}.{{schema}}.{{table}}"
+    rules = json.dumps([{"matcher": ["*.*"], "topic": topic, "partition": partition}])
+    pipeline.properties |= {"enable-tidb-extension": "true", "dispatchers": rules} | more
+    name = f"`{db}`.orders"
+    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, name VARCHAR(30))")
+    execute(root, f"INSERT INTO {name} VALUES " + ",".join(f"({i}, 'n{i}')" for i in range(20)))
+    pipeline.snapshot()
+    execute(
+        root,
+        "BEGIN",
+        *(f"UPDATE {name} SET name = '{text}' WHERE id = 1" for text in ("a", "b", "a")),
+        f"DELETE FROM {name} WHERE id = 1",
+        f"INSERT INTO {name} VALUES (1, 'a')",
+        "COMMIT",
+        f"UPDATE {name} SET id = 100 WHERE id = 2",
+        f"UPDATE {name} SET id = 2 WHERE id = 3",
+        f"DELETE FROM {name} WHERE id IN (4, 5)",
+        f"INSERT INTO {name} VALUES (5, 'again')",
+        f"UPDATE {name} SET name = 'u' WHERE id IN (6, 7)",
+    )
+    pipeline.drain()
+    pipeline.snapshot(again=True)
+    execute(root, f"UPDATE {name} SET name = 'v' WHERE id IN (6, 7, 8)")
+    pipeline.drain()
+    return TopicDamage(pipeline, "orders", registry)
+
+
+def test_what_the_form_permits_is_judged_and_settled(
+    pipeline: Pipeline, root: Any, database: str, registry: str
+) -> None:
+    damage = filled(pipeline, root, database, registry)
+    clean = verdict(pipeline.verify(HISTORY), "orders")
+    assert clean.clean and any("have no row before a change" in said for said in clean.unknown), clean
+    doubled, old, updated, deleted = damage.last(6), damage.records(7)[-2], damage.last(8), damage.last(4)
+
+    def later(row: dict[str, Any]) -> None:
+        row["_tidb_commit_ts"] += 1 << 18
+        row["_tidb_op"] = "u"
+
+    def earlier(row: dict[str, Any]) -> None:
+        row["_tidb_commit_ts"] -= 1 << 50
+        row["name"] = "never there"
+
+    last = damage.last(9)
+    damage.produce(
+        (doubled.key, doubled.value, doubled.partition),
+        (old.key, old.value, old.partition),
+        (updated.key, damage.edited(updated, earlier), updated.partition),
+        (deleted.key, None, deleted.partition),
+        (last.key, None, last.partition),
+        (last.key, damage.edited(last, later), last.partition),
+    )
+    found = verdict(pipeline.verify(HISTORY), "orders")
+    assert found.findings == {Kind.DUPLICATE: 3, Kind.REORDERED: 1, Kind.GAP: 1, Kind.DIFFERING: 2}, found
+    shown = {(str(example.finding), example.key["id"]) for example in found.examples}
+    assert shown == {
+        ("duplicate", 6), ("duplicate", 7), ("duplicate", 4), ("reordered", 8), ("gap", 9), ("differing", 7),
+        ("differing", 8),
+    }  # fmt: skip
+    repaired = verdict(pipeline.verify(REPAIR), "orders")
+    assert repaired.repaired == found.findings, (repaired, pipeline.lines)
+    assert pipeline.verify(HISTORY).clean
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_partitions_are_judged_where_the_key_alone_chooses_them(
+    pipeline: Pipeline, root: Any, database: str, registry: str, by_key: bool
+) -> None:
+    damage = filled(pipeline, root, database, registry, "index-value" if by_key else "ts")
+    clean = verdict(pipeline.verify(HISTORY), "orders")
+    assert clean.clean, (clean.findings, clean.examples)
+    assert any("deletes of TiCDC's protocol have no time" in said for said in clean.unknown) is not by_key
+    last = damage.last(9)
+    damage.produce((last.key, last.value, (last.partition + 1) % 3))
+    found = verdict(pipeline.verify(HISTORY), "orders")
+    assert found.findings == ({Kind.WRONG_PARTITION: 1} if by_key else {}), found
+    if by_key:
+        assert found.examples[0].key == {"id": 9}
+        left = verdict(pipeline.verify(REPAIR), "orders")
+        assert not left.repaired and any("a record in another partition" in said for said in left.unknown), left
+
+
+def test_without_the_extension_only_doubled_deletes_show(
+    pipeline: Pipeline, root: Any, database: str, registry: str
+) -> None:
+    damage = filled(pipeline, root, database, registry, **{"enable-tidb-extension": "false"})
+    clean = verdict(pipeline.verify(HISTORY), "orders")
+    assert clean.clean and any("do not say their order" in said for said in clean.unknown), clean
+    doubled, deleted = damage.last(6), damage.last(4)
+    damage.produce((doubled.key, doubled.value, doubled.partition), (deleted.key, None, deleted.partition))
+    assert verdict(pipeline.verify(HISTORY), "orders").findings == {Kind.DUPLICATE: 1}

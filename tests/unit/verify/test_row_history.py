@@ -1,0 +1,48 @@
+"""Histories of records that say the row after a change, and the time of its transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep
+from airflow_provider_mysql_cdc.cdc.verify.row_history import check_row_history
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
+
+pytestmark = pytest.mark.quick
+
+RULES = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True)
+PARTS = HistoryRules(tombstones=False, complete=True, rows_only=True)
+SPREAD = HistoryRules(tombstones=False, complete=False, rows_only=True, whole_rows=True)
+
+
+def steps(*told: tuple[str, int, int], partition: int = 0) -> list[KeyStep]:
+    """Return the steps of operations, times and rows."""
+    return [
+        KeyStep(partition, offset, order, op, 0, 0, 0, after, 1) for offset, (op, order, after) in enumerate(told, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "rules", "found"),
+    [
+        ([("c", 5, 1), ("u", 6, 2), ("d", 0, 0), ("c", 8, 1)], RULES, []),
+        ([("u", 5, 1), ("u", 5, 2), ("u", 5, 1), ("d", 0, 0), ("c", 5, 1)], RULES, []),
+        ([("u", 5, 1), ("u", 5, 1)], RULES, [Kind.DUPLICATE]),
+        ([("u", 5, 1), ("u", 5, 1)], PARTS, []),
+        ([("u", 5, 1), ("u", 6, 2), ("u", 5, 1)], PARTS, [Kind.DUPLICATE]),
+        ([("u", 5, 1), ("u", 4, 3)], PARTS, [Kind.REORDERED]),
+        ([("u", 5, 1), ("d", 0, 0), ("c", 4, 3)], PARTS, [Kind.REORDERED]),
+        ([("d", 0, 0), ("d", 0, 0)], RULES, [Kind.DUPLICATE]),
+        ([("d", 0, 0), ("d", 0, 0)], SPREAD, []),
+        ([("c", 5, 1), ("d", 0, 0), ("u", 6, 2)], RULES, [Kind.GAP]),
+        ([("c", 5, 1), ("d", 0, 0), ("u", 6, 2)], SPREAD, []),
+        ([("u", 0, 1), ("u", 0, 1), ("d", 0, 0), ("u", 0, 2)], RULES, []),
+    ],
+)
+def test_what_rows_and_times_show(told: list[tuple[str, int, int]], rules: HistoryRules, found: list[Kind]) -> None:
+    assert [kind for kind, _ in check_row_history(steps(*told), rules)] == found
+
+
+def test_records_of_several_partitions_are_not_compared() -> None:
+    both = [*steps(("u", 9, 1), ("d", 0, 0)), *steps(("u", 5, 1), ("u", 6, 2), partition=1)]
+    assert list(check_row_history(both, RULES)) == []
