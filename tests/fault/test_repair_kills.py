@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.repairs import REPAIR, damage, fill, repair_records, repairs, verdict
+from kit.avro_rig import avro
+from kit.repairs import REPAIR, damage, fill, repairs, verdict
 from kit.sql import execute, rows
 from kit.topic_damage import TopicDamage, damage_every_kind
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import start_process
 
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
@@ -40,9 +42,26 @@ POINTS = [
 ]
 
 
+@pytest.fixture(params=["json", "avro"])
+def registry_url(request: pytest.FixtureRequest, pipeline: Pipeline) -> str | None:
+    """Make the stream one of JSON or of Avro; return the schema registry of the latter."""
+    if request.param == "json":
+        return None
+    url: str = request.getfixturevalue("registry")
+    pipeline.properties |= avro(url)
+    return url
+
+
 @pytest.mark.parametrize(("point", "nth", "done"), POINTS, ids=[f"{p}-{n}" for p, n, _ in POINTS])
 def test_a_repair_that_is_killed_is_finished_by_the_retry(
-    pipeline: Pipeline, root: Any, database: str, tmp_path: Path, point: str, nth: int, done: int
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    tmp_path: Path,
+    registry_url: str | None,
+    point: str,
+    nth: int,
+    done: int,
 ) -> None:
     fill(root, database)
     pipeline.snapshot()
@@ -66,11 +85,18 @@ def test_a_repair_that_is_killed_is_finished_by_the_retry(
     assert ledger["log"].repaired == {DifferenceKind.MISSING: 2, DifferenceKind.GHOST: 1}
     assert verdict(result, "orders").repaired == ledger["orders"].repaired
     assert verdict(result, "orders").findings == ledger["orders"].repaired
-    written = Counter((op, key["id"]) for op, key, _ in repair_records(pipeline, "orders"))
+    topic = TopicDamage(pipeline, "orders", registry_url)
+    written = Counter(
+        (r.value is None, topic.decode(r.key, key=True)["id"]) for r in repaired_records(pipeline, "orders")
+    )
     assert set(written.values()) == {1} and len(written) == 8
-    assert len(repair_records(pipeline, "log")) == 3
+    assert len(repaired_records(pipeline, "log")) == 3
     again = pipeline.verify()
     assert again.equal, again
+
+
+def repaired_records(pipeline: Pipeline, table: str) -> list[TopicRecord]:
+    return [record for record in pipeline.records(table) if "cdc-repair" in dict(record.headers)]
 
 
 SETTLED_POINTS = [
@@ -89,6 +115,29 @@ def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
     """A transaction has two deletes, and each other one the row of one key, with the tombstones that belong to it."""
     schemas = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}
     pipeline.properties |= schemas | {"commit.bytes": "1024", "cdc.id.header": "false"}
+    kill_and_retry(pipeline, root, database, tmp_path, (point, nth, done))
+
+
+@pytest.mark.parametrize("point", ["repair.rows_read", "repair.before_commit", "repair.after_commit"])
+def test_in_avro_too_a_repair_that_settles_keys_is_finished_by_the_retry(
+    pipeline: Pipeline, root: Any, database: str, registry: str, tmp_path: Path, point: str
+) -> None:
+    pipeline.properties |= avro(registry) | {"cdc.id.header": "false"}
+    kill_and_retry(
+        pipeline, root, database, tmp_path, (point, 1, 10 if point == "repair.after_commit" else 0), registry
+    )
+
+
+def kill_and_retry(
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    tmp_path: Path,
+    fault_place: tuple[str, int, int],
+    registry_url: str | None = None,
+) -> None:
+    """Damage a key for each kind of difference, kill the repair, and let the retry finish it."""
+    point, nth, done = fault_place
     fill(root, database)
     pipeline.snapshot()
     execute(
@@ -97,7 +146,7 @@ def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
         f"DELETE FROM `{database}`.orders WHERE id = 4",
     )
     pipeline.drain()
-    damage = TopicDamage(pipeline, "orders")
+    damage = TopicDamage(pipeline, "orders", registry_url)
     damage_every_kind(damage)
     pipeline.slots = 1
     request = replace(REPAIR, history=True)
@@ -118,7 +167,7 @@ def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
         DifferenceKind.WRONG_PARTITION: 1, DifferenceKind.DUPLICATE: 1, DifferenceKind.REORDERED: 1,
         DifferenceKind.GAP: 1, DifferenceKind.NO_TOMBSTONE: 1,
     }  # fmt: skip
-    written = [r for r in pipeline.records("orders") if "cdc-repair" in dict(r.headers)]
+    written = repaired_records(pipeline, "orders")
     # A row or a tombstone for each of ten keys, a delete, and the tombstone of the misplaced record.
     assert len(written) == 12 and len({(r.partition, r.key, r.value is None) for r in written}) == 12
     assert pipeline.verify(replace(request, repair=RepairMode.NO)).clean
