@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.purged_files import first_file_after
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
 _EXECUTED_WAIT_S = 5
 _VISIBILITY_POLL_S = 0.005
@@ -142,7 +142,7 @@ def bytes_between(files: Sequence[tuple[str, int]], start: BinlogOffset, end: Bi
     first, last = file_number(start.file), file_number(end.file)
     if first == last:
         return end.pos - start.pos
-    sizes = {file_number(name): size for name, size in files}
+    sizes = {file_number(name): size for name, size in files if same_base(name, start.file)}
     between = sum(size for number, size in sizes.items() if first < number < last)
     return sizes.get(first, start.pos) - start.pos + between + end.pos
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
 
 def purged_without_loss(offset: BinlogOffset, first_file: str, gtid_mode: str, gtid_purged: str) -> bool:
@@ -29,7 +29,9 @@ def purged_without_loss(offset: BinlogOffset, first_file: str, gtid_mode: str, g
         gtid_mode: The server's gtid_mode.
         gtid_purged: The server's gtid_purged.
     """
-    if gtid_mode != "ON" or not offset.gtids or file_number(first_file) <= file_number(offset.file):
+    if gtid_mode != "ON" or not offset.gtids or not same_base(first_file, offset.file):
+        return False
+    if file_number(first_file) <= file_number(offset.file):
         return False
     return GtidSet.parse(gtid_purged) == GtidSet.parse(offset.gtids)
 

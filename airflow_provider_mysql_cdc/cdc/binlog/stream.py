@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import readable_start
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import FRAME, HEAD_LENGTH, UnusedRows, pass_over
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
 __all__ = ["BinlogStream", "Event", "PacketSource", "open_stream"]
 
@@ -352,7 +352,7 @@ class BinlogStream:
         """Take over the end; return whether it is reached already."""
         self._end = end
         self._set_limit()
-        if end is None or not self._position_known:
+        if end is None or not self._position_known or not same_base(self._file, end.file):
             return False
         if not end.covers(self._file, self._pos):
             if self._after is not None and end.covers(self._after.file, self._after.pos):
@@ -366,7 +366,8 @@ class BinlogStream:
         return self._pos == end.pos and file_number(self._file) == file_number(end.file)
 
     def _set_limit(self) -> None:
-        if self._end is None or not self._position_known:
+        # Files of another base name come before the end: a server never returns to an earlier name without a reset.
+        if self._end is None or not self._position_known or not same_base(self._file, self._end.file):
             self._limit = _NO_LIMIT
             return
         current_file, end_file = file_number(self._file), file_number(self._end.file)

@@ -8,16 +8,24 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_complete, with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, check_available, current_offset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
+from airflow_provider_mysql_cdc.cdc.model.offset import (
+    BinlogOffset,
+    compare_offsets,
+    file_number,
+    same_base,
+    same_position,
+)
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 
@@ -31,12 +39,16 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
         conn: An open connection to the source.
         start: The batch's start, which the server still has.
         max_bytes: ``max.batch.bytes``; 0 means no limit.
+
+    Raises:
+        SourceSettingError: The server's binlog goes on under another base name, and ``start`` is where it changed.
     """
-    current = current_offset(conn)
+    current = last_offset_of_base(conn, start)
     if max_bytes <= 0:
         return current
     first_number, total = file_number(start.file), 0
-    files = sorted(((file_number(name), name, size) for name, size in binary_logs(conn)), key=lambda f: f[0])
+    logs = [(name, size) for name, size in binary_logs(conn) if same_base(name, start.file)]
+    files = sorted(((file_number(name), name, size) for name, size in logs), key=lambda f: f[0])
     for (number, _, size), next_file in pairwise(files):
         if number < first_number:
             continue
@@ -44,6 +56,40 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
         if total >= max_bytes and next_file[0] <= file_number(current.file):
             return BinlogOffset(next_file[1], 4, None, current.server_uuid)
     return current
+
+
+def last_offset_of_base(conn: Any, start: BinlogOffset) -> BinlogOffset:
+    """Return the end of the server's binlog, or of its last file before ``log_bin`` was changed behind an offset.
+
+    The files of the new base name are numbered from 1 again, while the index may still list the former ones. A server
+    restarts for such a change, so the last file before it ends with a whole transaction.
+
+    Args:
+        conn: An open connection to the source.
+        start: The offset.
+
+    Raises:
+        SourceSettingError: Everything before the change was read.
+    """
+    current = current_offset(conn)
+    if same_base(start.file, current.file):
+        return current
+    logs = binary_logs(conn)
+    first = next((n for n, (name, _) in enumerate(logs) if name == start.file), None)
+    if first is None:
+        return current  # refused by ``check_available``
+    changed = next(n for n in range(first, len(logs)) if not same_base(logs[n][0], start.file))
+    end = BinlogOffset(*logs[changed - 1], None, current.server_uuid)
+    if not same_position(end, start):
+        return end
+    place = f"{logs[changed][0]}:{FILE_START}"
+    raise SourceSettingError(
+        "the server's binlog files have another base name",
+        where=str(start),
+        why=f"everything before the change of log_bin was read, and the binlog goes on at {place}; positions of files "
+        "with different base names have no order",
+        remedy=f"trigger mysql_cdc_reset_offset with offset={place}, from which the stream goes on without a gap",
+    )
 
 
 def nothing_new(conn: Any, start: BinlogOffset) -> bool:
@@ -133,7 +179,7 @@ def plan_window_batch(
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
-    end = offsets[1] or current_offset(conn)  # as in plan_drain
+    end = offsets[1] or last_offset_of_base(conn, offsets[0])  # as in plan_drain
     start = check_available(conn, cfg.connection_settings(), offsets[0])
     if compare_offsets(end, start) <= 0:
         end = start

@@ -59,7 +59,7 @@ def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, draine
         drained_to = check_available(conn, cfg.connection_settings(), drained_to)
     except BinlogPurgedError:
         return False  # in another binlog, or before everything that the server still has
-    if compare_offsets(offset, drained_to) > 0:
+    if not comparable(offset, drained_to) or compare_offsets(offset, drained_to) > 0:
         return False
     signaled: list[HistoryRecord] = []
 

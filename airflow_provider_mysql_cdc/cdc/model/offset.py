@@ -23,6 +23,11 @@ def file_number(name: str) -> int:
     return int(name.rpartition(".")[2])
 
 
+def same_base(a: str, b: str) -> bool:
+    """Return whether two binlog files have one base name (``log_bin``); numbers of different ones have no order."""
+    return a.rpartition(".")[0] == b.rpartition(".")[0]
+
+
 def same_fingerprint(a: str | None, b: str | None) -> bool:
     """Return whether two fingerprints of a binlog file can be of one file; one that is not known contradicts nothing.
 
@@ -131,10 +136,11 @@ def comparable(a: BinlogOffset, b: BinlogOffset) -> bool:
 
     Another server's uuid says no, and so does another file of the same name. Two files of different names cannot show
     that a reset lies between; where that matters, both are first compared with the server (``check_available``).
+    Files of another base name (``log_bin`` was changed) are numbered from 1 again, so they have no order either.
     """
     if a.server_uuid and b.server_uuid and a.server_uuid.lower() != b.server_uuid.lower():
         return False
-    return a.file != b.file or same_fingerprint(a.origin, b.origin)
+    return same_base(a.file, b.file) if a.file != b.file else same_fingerprint(a.origin, b.origin)
 
 
 def compare_offsets(a: BinlogOffset, b: BinlogOffset) -> int:
@@ -150,7 +156,9 @@ def compare_offsets(a: BinlogOffset, b: BinlogOffset) -> int:
             where=f"{a} and {b}",
             why=f"one was read on server {a.server_uuid}, the other on {b.server_uuid}"
             if other_server
-            else f"the files of that name are different ones ({a.origin} and {b.origin}): the binary logs were reset",
+            else f"the files of that name are different ones ({a.origin} and {b.origin}): the binary logs were reset"
+            if a.file == b.file
+            else "the files have different base names: log_bin was changed",
             remedy="connect to the server of the first position; or give it up (DAG mysql_cdc_reset_offset)",
         )
     a_key, b_key = a.key(), b.key()

@@ -198,7 +198,7 @@ def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Threshol
 def _unavailable_reason(offset: BinlogOffset, state: BinlogState) -> str | None:
     """Return why the server no longer has an offset in its binlog files, or None."""
     if not comparable(offset, state.end_offset):
-        return f"the binlog is of server {state.end_offset.server_uuid}"
+        return f"the binlog ends at {state.end_offset} of server {state.end_offset.server_uuid}"
     size = state.end_offset.pos if offset.file == state.end_offset.file else dict(state.files).get(offset.file)
     if size is None and state.files:
         first_file = state.files[0][0]

@@ -23,7 +23,7 @@ A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-00000000
 
 offsets = st.builds(
     BinlogOffset,
-    st.sampled_from(["binlog.000001", "binlog.000002", "binlog.1000000"]),
+    st.sampled_from(["binlog.000001", "binlog.000002", "binlog.1000000", "other.000001"]),
     st.integers(4, 6),
     st.sampled_from([None, "", f"{A}:1-5", f"{A}:1-6"]),
     st.sampled_from([None, A, B]),
@@ -44,6 +44,14 @@ def test_an_order_has_two_sides_and_foreign_offsets_have_none(a: BinlogOffset, b
         compare_offsets(a, b)
     if same_position(a, b):
         assert a.server_uuid != b.server_uuid and a.gtids and a.gtids == b.gtids
+
+
+def test_files_are_ordered_by_number_and_those_of_another_base_name_not_at_all() -> None:
+    one, two = BinlogOffset("binlog.999999", 900), BinlogOffset("binlog.1000000", 4)
+    assert compare_offsets(one, two) == -1 and two.covers("binlog.999999", 901)
+    assert not comparable(one, BinlogOffset("other.000001", 4))
+    with pytest.raises(StateError, match="log_bin was changed"):
+        compare_offsets(one, BinlogOffset("other.000001", 4))
 
 
 def test_raw_positions_are_compared_in_one_place_only() -> None:
