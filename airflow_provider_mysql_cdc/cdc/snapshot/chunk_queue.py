@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class ChunkQueue:
     _running_rows: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _started_at: float = field(default_factory=time.monotonic)
-    _logged_at: float = 0.0
+    _logged_at: float = -math.inf
     _earlier: tuple[int, int] = field(init=False)
     _last_event: tuple[str, int] = ("", 0)
 
