@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,16 +24,20 @@ class PrivateServer:
         port: Its port.
         version: One of ``MYSQL_VERSIONS``.
         password: Of the account ``cdc``.
+        environment: More of its environment.
     """
 
     folder: Path
     port: int
     version: str = "9.7"
     password: str = "private-word"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, **options: str) -> None:
         """Start it, with more lines for its option file."""
-        mysql.start(mysql.find_program(self.version), self.folder, self.port, self.password, options)
+        program = mysql.find_program(self.version)
+        program = replace(program, env={**program.env, **self.environment})
+        mysql.start(program, self.folder, self.port, self.password, options)
 
     def stop(self) -> None:
         """Stop it."""
