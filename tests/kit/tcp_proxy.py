@@ -1,14 +1,24 @@
-"""A TCP proxy that can slow down or go silent without closing anything, as a network does."""
+"""A TCP proxy that can slow down, break connections, or go silent without closing anything, as a network does.
+
+Lost packets cannot be imitated here: TCP sends them again, and what its users see are pauses (``stall``) and, in
+the end, broken connections (``reset_some``).
+"""
 
 from __future__ import annotations
 
+import queue
+import random
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 PIECE = 4096
+RESET_WITHIN = 20_000
+"""Bytes from the server within which a connection is reset that is to be."""
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes a close a reset
 
 
 class TcpProxy:
@@ -22,6 +32,8 @@ class TcpProxy:
         connections: Connections accepted so far.
         cuts_left: Connections that are to be broken yet (``cut_after``).
         held: Set as soon as a frozen connection held something back that was to be forwarded.
+        stalls: Pauses made so far (``stall``).
+        resets: Connections reset so far (``reset_some``).
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -35,7 +47,12 @@ class TcpProxy:
         self._older_than: int | None = None
         self._rate: float | None = None
         self._after: int | None = None
+        self._after_only_open = False
         self._cut_after, self.cuts_left = 0, 0
+        self._delay_s = 0.0
+        self._stalled, self._stall_s, self._reset = 0.0, 0.0, 0.0
+        self._random = random.Random(7)
+        self.stalls = self.resets = 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -48,9 +65,9 @@ class TcpProxy:
         self._older_than = self.connections if only_open else None
         self._flows.clear()
 
-    def freeze_after(self, count: int) -> None:
-        """Go silent as soon as a connection has received this many bytes from the server."""
-        self._after = count
+    def freeze_after(self, count: int, *, only_open: bool = False) -> None:
+        """Go silent once, as soon as a connection has received this many bytes from the server; see ``freeze``."""
+        self._after, self._after_only_open = count, only_open
 
     def thaw(self) -> None:
         """Forward what was held back, and everything after it."""
@@ -64,6 +81,18 @@ class TcpProxy:
     def throttle(self, bytes_a_second: float | None) -> None:
         """Limit what comes from the server, on each connection."""
         self._rate = bytes_a_second
+
+    def delay(self, seconds: float) -> None:
+        """Let everything arrive later, in each direction, on connections that are opened from now on."""
+        self._delay_s = seconds
+
+    def stall(self, share: float, seconds: float) -> None:
+        """Pause a share of all pieces that are forwarded, as TCP does until a lost packet has been sent again."""
+        self._stalled, self._stall_s = share, seconds
+
+    def reset_some(self, share: float) -> None:
+        """Reset a share of the connections that are opened from now on, somewhere in their first bytes."""
+        self._reset = share
 
     def close(self) -> None:
         """End everything."""
@@ -82,8 +111,11 @@ class TcpProxy:
                 return
             number, self.connections = self.connections, self.connections + 1
             self._open += [near, far]
+            limit = self._random.randrange(RESET_WITHIN) if self._random.random() < self._reset else None
             for source, target, slow in ((near, far, False), (far, near, True)):
-                threading.Thread(target=self._pump, args=(number, source, target, slow), daemon=True).start()
+                pump = self._delayed if self._delay_s else self._pump
+                arguments = (number, source, target, slow, limit if slow else None)
+                threading.Thread(target=pump, args=arguments, daemon=True).start()
 
     def _hold(self, number: int) -> None:
         """Wait while a connection is frozen."""
@@ -91,21 +123,63 @@ class TcpProxy:
             self.held.set()
             self._flows.wait()
 
-    def _pump(self, number: int, source: socket.socket, target: socket.socket, slow: bool) -> None:
+    def _delayed(
+        self, number: int, source: socket.socket, target: socket.socket, slow: bool, limit: int | None
+    ) -> None:
+        """Forward over a socket pair of which everything comes out late."""
+        entry, exit_ = socket.socketpair()
+        waiting: queue.Queue[tuple[float, bytes]] = queue.Queue()
+        delay_s = self._delay_s
+
+        def read() -> None:
+            data = b"-"
+            with suppress(OSError):
+                while data:
+                    data = source.recv(1 << 16)
+                    waiting.put((time.monotonic() + delay_s, data))
+            waiting.put((time.monotonic() + delay_s, b""))
+
+        def write() -> None:
+            with suppress(OSError):
+                while True:
+                    due, data = waiting.get()
+                    time.sleep(max(0.0, due - time.monotonic()))
+                    if not data:
+                        break
+                    entry.sendall(data)
+            entry.close()
+
+        for part in (read, write):
+            threading.Thread(target=part, daemon=True).start()
+        self._pump(number, exit_, target, slow, limit)
+        exit_.close()
+        with suppress(OSError):
+            source.shutdown(socket.SHUT_RDWR)
+
+    def _pump(self, number: int, source: socket.socket, target: socket.socket, slow: bool, limit: int | None) -> None:
         count = 0
         with suppress(OSError):
             while True:
                 rate = self._rate if slow else None
-                data = source.recv(PIECE if rate else 1 << 16)
+                data = source.recv(PIECE if rate or self._stalled or limit is not None else 1 << 16)
                 if not data:
                     break
                 if rate:
                     time.sleep(len(data) / rate)
+                if self._stalled and self._random.random() < self._stalled:
+                    self.stalls += 1
+                    time.sleep(self._stall_s)
                 count += len(data)
                 if slow and self._after is not None and count >= self._after:
-                    self.freeze()
+                    self._after = None
+                    self.freeze(only_open=self._after_only_open)
                 if slow and self.cuts_left and count >= self._cut_after:
                     self.cuts_left -= 1
+                    break
+                if limit is not None and count >= limit:
+                    self.resets += 1
+                    target.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                    target.close()
                     break
                 self._hold(number)
                 target.sendall(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,9 +21,9 @@ from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import (
     connection_lost_reason,
     enable_keepalive,
 )
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception, is_broken_connection
 from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 __all__ = ["ConnectionSettings", "answering_server", "connect", "fetch_all", "fetch_dicts"]
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 PROGRAM_NAME = "airflow-provider-mysql-cdc"
 _BUFFER_BYTES = 1 << 16
+LOGIN_DELAYS_S = (0.1, 0.2, 0.4, 0.8)
+"""Seconds before each further try of a login that broke."""
 
 
 def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
@@ -39,6 +42,9 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
     Args:
         settings: How to reach the server; ``cfg.connection_settings()`` of a ``ConnectorConfig`` returns it.
         replication: For a binlog dump, which waits for events by itself once it has begun.
+
+    A login that breaks is tried again, some times and within the time for one: a network that loses packets resets one
+    connection and not the next.
 
     Returns:
         A pymysql connection whose session variables are those of ``session``, usable as a context manager that closes
@@ -50,6 +56,27 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
             asked for (FAULT-21); it has got neither account nor password then.
         ConfigError: A certificate file cannot be read, or the driver lacks an option or a package.
     """
+    deadline = time.monotonic() + login_seconds(settings)
+    for delay_s in LOGIN_DELAYS_S:
+        try:
+            return _connect_once(settings, replication=replication)
+        except SourceError as error:
+            if not is_broken_connection(error) or time.monotonic() + delay_s >= deadline:
+                raise
+        time.sleep(delay_s)
+    return _connect_once(settings, replication=replication)
+
+
+def login_seconds(settings: ConnectionSettings) -> float:
+    """Return how long a login may take, in seconds.
+
+    Args:
+        settings: How to reach the server.
+    """
+    return min(settings.connect_timeout_s or 30.0, settings.silence_timeout_s)
+
+
+def _connect_once(settings: ConnectionSettings, *, replication: bool) -> Any:
     try:
         conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
     except CdcError:
@@ -132,7 +159,7 @@ def _open(settings: ConnectionSettings, context: ssl.SSLContext | None, argument
 
 
 def _driver_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    timeout_s = min(settings.connect_timeout_s or 30.0, settings.silence_timeout_s)
+    timeout_s = login_seconds(settings)
     return {
         "host": settings.host,
         "port": settings.port,

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.coverage_rules import (
 )
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants, read_account, read_login
 from airflow_provider_mysql_cdc.cdc.binlog.login import is_mariadb, mariadb_error
+from airflow_provider_mysql_cdc.cdc.binlog.rds_retention import rds_deletes_binlog, read_rds_retention
 from airflow_provider_mysql_cdc.cdc.binlog.registered_clients import is_own_client, registered_clients
 from airflow_provider_mysql_cdc.cdc.binlog.server_facts import RunRequirements, ServerFacts, error_finding
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -60,7 +61,7 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool, undrained_s: f
         SourceError: The server cannot be asked.
     """
     address = cfg.connection_settings().address()
-    facts = read_facts(conn, address)
+    facts = replace(read_facts(conn, address), rds_retention_s=read_rds_retention(conn))
     if facts.grants.has("REPLICATION CLIENT") and facts.is_on("log_bin"):
         facts = replace(facts, coverage=read_coverage(conn, cfg.captures))
     if snapshot and not logs_cascades(facts.variables):
@@ -381,6 +382,8 @@ def _cascades(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
 
 
 def _retention_s(facts: ServerFacts) -> int:
+    if facts.rds_retention_s is not None:
+        return facts.rds_retention_s
     seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
     return seconds or 86400 * int(facts.variables.get("expire_logs_days", 0))
 
@@ -392,6 +395,7 @@ _RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] 
     _row_image,
     _row_metadata,
     _partial_json,
+    rds_deletes_binlog,
     left_out_databases,
     unlogged_replication,
     replica_channels,

@@ -123,6 +123,8 @@ _TLS_BROKE = ErrorTemplate(
 )
 # The other side ended the connection without a TLS alert: a server that goes down or is killed does, or the network.
 _TLS_CLOSED_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_BROKEN_TEXTS = frozenset({_LOST.what, _TLS_BROKE.what})
+_BROKEN_ERRORS = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _NO_BINLOG = ErrorTemplate(
     SourceSettingError, "binary logging is off", "start the server with log_bin=ON and binlog_format=ROW"
 )
@@ -252,6 +254,17 @@ def server_error(code: int, text: str, where: str) -> SourceError:
         where: Address, or file and position.
     """
     return error_template(code, text).build(where, f"MySQL error {code}: {text}")
+
+
+def is_broken_connection(error: SourceError) -> bool:
+    """Return whether a connection that had been accepted broke, which another one need not do.
+
+    Args:
+        error: From ``from_exception``, with the driver's exception as its cause.
+    """
+    cause = error.__cause__
+    # The driver reports a reset while TLS is negotiated as a server that cannot be reached.
+    return error.what in _BROKEN_TEXTS or isinstance(getattr(cause, "original_exception", cause), _BROKEN_ERRORS)
 
 
 def from_exception(error: Exception, where: str) -> SourceError:

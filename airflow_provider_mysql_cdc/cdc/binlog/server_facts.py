@@ -29,6 +29,7 @@ class ServerFacts:
         all_grants: Its privileges with all its roles active; None where it has none.
         login: User and host of the connection, in the same form.
         coverage: What its binlog does not contain.
+        rds_retention_s: Seconds for which Amazon RDS keeps the binlog; None on other servers, and where it is unknown.
     """
 
     address: str
@@ -40,6 +41,7 @@ class ServerFacts:
     all_grants: Grants | None = None
     login: str = "the account"
     coverage: BinlogCoverage = field(default_factory=BinlogCoverage)
+    rds_retention_s: int | None = None
 
     @property
     def is_anonymous(self) -> bool:
