@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +16,10 @@ from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.drain import reconnects
-from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer, reconnects
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 FLAT = {
     "key.converter.schemas.enable": "false",
@@ -28,6 +32,11 @@ FLAT = {
     "snapshot.chunk.rows": "500",
 }
 ROWS = 3_000
+LATENCY_S = float(os.environ.get("MYSQL_CDC_LATENCY_S", "0.05"))
+"""Latency of each direction in seconds; the round trips of a run are a hundred."""
+LOST, BROKEN = 0.3, 0.15
+BOUND_S = 40.0
+"""Far above the silence that is allowed in these tests, with the tries that follow; far below ten minutes."""
 
 
 @pytest.fixture
@@ -65,6 +74,17 @@ def require_exact(pipeline: Pipeline, root: Any) -> None:
     assert found == stored
 
 
+def tries(work: Callable[[], Any], most: int = 80) -> tuple[Any, list[CdcError]]:
+    """Run something as Airflow does: again after each error of which a retry helps."""
+    errors: list[CdcError] = []
+    while True:
+        try:
+            return work(), errors
+        except CdcError as error:
+            errors.append(error)
+            assert error.can_retry and len(errors) < most, errors
+
+
 def all_jobs(pipeline: Pipeline, root: Any) -> None:
     """Snapshot, drain and verify without a single failure."""
     assert pipeline.snapshot().complete
@@ -74,6 +94,22 @@ def all_jobs(pipeline: Pipeline, root: Any) -> None:
     result = pipeline.verify()
     assert result.clean, result
     require_exact(pipeline, root)
+
+
+def test_latency_each_way(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
+    proxy.delay(LATENCY_S)
+    began = time.monotonic()
+    with connect(pipeline.cfg.connection_settings()) as conn:
+        fetch_all(conn, "SELECT 1")
+    assert time.monotonic() - began > 6 * LATENCY_S
+    all_jobs(pipeline, root)
+
+
+@pytest.mark.req("FAULT-06")
+def test_pauses_of_a_third_of_all_pieces(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
+    proxy.stall(LOST, 0.1)
+    all_jobs(pipeline, root)
+    assert proxy.stalls > 50
 
 
 def test_a_trickle(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
@@ -98,3 +134,120 @@ def test_a_login_that_breaks_is_tried_again(
     with pytest.raises(SourceConnectionError) as caught, connect(settings):
         pass
     assert caught.value.can_retry and proxy.cuts_left == 1_000 - 4
+
+
+@pytest.mark.req("FAULT-03")
+def test_breaks_of_some_connections(
+    pipeline: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retries of the tasks go on where they were, and the topics are exact.
+
+    A job opens some thirty connections, and most of them are not opened again within the task.
+    """
+    assert pipeline.snapshot().complete
+    change(root)
+    job = pipeline.prepare("drain")
+    proxy.break_some(BROKEN)
+    tries(lambda: run_drain(job.spec, ThreadRunner(3), pipeline.log))
+    tries(pipeline.settle)
+    assert proxy.breaks
+    tries(pipeline.drain)
+    for seed in range(3):
+        proxy._random.seed(seed)
+        execute(root, "UPDATE t SET w = w + 1")
+        tries(pipeline.drain)
+    result, _ = tries(pipeline.verify)
+    assert result.clean, result
+    require_exact(pipeline, root)
+
+
+def test_a_snapshot_over_connections_that_break(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
+    proxy.break_some(LOST)
+    _, errors = tries(pipeline.snapshot)
+    while tries(pipeline.drain)[0] is not None:
+        pass
+    assert proxy.breaks and errors
+    require_exact(pipeline, root)
+
+
+def quick(pipeline: Pipeline) -> None:
+    pipeline.properties |= {"source.silence.timeout.ms": "1000", "connect.timeout.ms": "2000"}
+
+
+@pytest.mark.req("FAULT-06")
+@pytest.mark.parametrize("count", [30_000, 150_000])
+def test_a_half_open_connection_inside_a_batch_is_left(
+    pipeline: Pipeline, root: Any, proxy: TcpProxy, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One writer's connection stays open and silent; all others work."""
+    assert pipeline.snapshot().complete
+    quick(pipeline)
+    change(root)
+    job = pipeline.prepare("drain")
+    plain = drain_writer.open_stream
+
+    def open_stream(*arguments: Any, **more: Any) -> Any:
+        opened = plain(*arguments, **more)
+        if not proxy.held.is_set():
+            proxy.freeze_after(count, only_this=True)
+        return opened
+
+    monkeypatch.setattr(drain_writer, "open_stream", open_stream)
+    began = time.monotonic()
+    run_drain(job.spec, ThreadRunner(3), pipeline.log)
+    assert proxy.held.is_set() and time.monotonic() - began < BOUND_S
+    assert any("to go on behind what was read" in line for line in pipeline.lines), pipeline.lines
+    assert pipeline.settle().complete
+    require_exact(pipeline, root)
+
+
+@pytest.mark.req("FAULT-06")
+@pytest.mark.parametrize("job", ["snapshot", "drain", "verify"])
+def test_a_network_that_is_dead_is_named_in_bounded_time(
+    pipeline: Pipeline, root: Any, proxy: TcpProxy, job: str
+) -> None:
+    if job != "snapshot":
+        assert pipeline.snapshot().complete
+        change(root)
+    quick(pipeline)
+    pipeline.properties["connect.max.attempts"] = "2"
+    proxy.freeze_after(40_000)
+    began = time.monotonic()
+    with pytest.raises(CdcError) as caught:
+        {"snapshot": pipeline.snapshot, "drain": pipeline.drain, "verify": pipeline.verify}[job]()
+    assert proxy.held.is_set() and time.monotonic() - began < BOUND_S
+    assert caught.value.can_retry and caught.value.remedy, caught.value
+    began = time.monotonic()
+    with pytest.raises(SourceConnectionError) as caught:
+        pipeline.drain()
+    assert caught.value.can_retry and time.monotonic() - began < BOUND_S
+    proxy.thaw()
+    if job == "snapshot":
+        tries(pipeline.snapshot)
+    while tries(pipeline.drain)[0] is not None:
+        pass
+    require_exact(pipeline, root)
+
+
+@pytest.mark.req("FAULT-06")
+def test_a_run_that_waits_for_changes_learns_of_a_silent_server(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
+    """It asks for new changes, and in the signal table, for a minute; its connection is half open after a second."""
+    assert pipeline.snapshot().complete
+    quick(pipeline)
+    execute(root, "UPDATE t SET v = 'z' WHERE id < 50")
+    job = pipeline.prepare("drain")
+    began = time.monotonic()
+
+    def log(line: str) -> None:
+        pipeline.log(line)
+        if " done: " in line:
+            proxy.freeze()
+
+    with pytest.raises(CdcError) as caught:
+        run_drain(replace(job.spec, run_for_s=600.0), ThreadRunner(3), log)
+    assert proxy.held.is_set() and time.monotonic() - began < BOUND_S and caught.value.can_retry
+    proxy.thaw()
+    tries(pipeline.settle)
+    while tries(pipeline.drain)[0] is not None:
+        pass
+    require_exact(pipeline, root)

@@ -14,6 +14,8 @@ from kit.private_mysql import PrivateServer, running_server
 from kit.sql import execute, rows
 
 _CATCH_UP_S = 60
+_OLD_STATEMENTS = ("5.", "8.0.1")
+"""Beginnings of the versions that know the former names of the statements only."""
 
 
 def start_replica(conn: Any, source: PrivateServer, channel: str = "") -> None:
@@ -24,12 +26,15 @@ def start_replica(conn: Any, source: PrivateServer, channel: str = "") -> None:
         source: The other server.
         channel: Name of the channel.
     """
+    address = "HOST='127.0.0.1', {0}_USER='root', {0}_PASSWORD='', {0}_PORT={1}, {0}_AUTO_POSITION=1, "
+    more = "GET_{0}_PUBLIC_KEY=1, {0}_CONNECT_RETRY=1, {0}_RETRY_COUNT=1000 FOR CHANNEL '{2}'"
+    # MySQL 8.0.22 brought the first form, 8.4 removed the other one.
+    old = str(rows(conn, "SELECT @@version")[0][0]).startswith(_OLD_STATEMENTS)
+    change, name, start = ("MASTER", "MASTER", "SLAVE") if old else ("REPLICATION SOURCE", "SOURCE", "REPLICA")
     execute(
         conn,
-        "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_USER='root', SOURCE_PASSWORD='', "
-        f"SOURCE_PORT={source.port}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1, "
-        f"SOURCE_RETRY_COUNT=1000 FOR CHANNEL '{channel}'",
-        f"START REPLICA FOR CHANNEL '{channel}'",
+        f"CHANGE {change} TO {name}_" + (address + more).format(name, source.port, channel),
+        f"START {start} FOR CHANNEL '{channel}'",
     )
 
 

@@ -1,7 +1,7 @@
 """A TCP proxy that can slow down, break connections, or go silent without closing anything, as a network does.
 
 Lost packets cannot be imitated here: TCP sends them again, and what its users see are pauses (``stall``) and, in
-the end, broken connections (``reset_some``).
+the end, broken connections (``break_some``).
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import queue
 import random
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 PIECE = 4096
-RESET_WITHIN = 20_000
-"""Bytes from the server within which a connection is reset that is to be."""
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes a close a reset
+BREAKS_WITHIN = 6_000
+"""Bytes from the server within which a connection breaks that is to break; a login has some hundred."""
 
 
 class TcpProxy:
@@ -33,7 +31,7 @@ class TcpProxy:
         cuts_left: Connections that are to be broken yet (``cut_after``).
         held: Set as soon as a frozen connection held something back that was to be forwarded.
         stalls: Pauses made so far (``stall``).
-        resets: Connections reset so far (``reset_some``).
+        breaks: Connections broken so far (``break_some``).
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -47,12 +45,13 @@ class TcpProxy:
         self._older_than: int | None = None
         self._rate: float | None = None
         self._after: int | None = None
-        self._after_only_open = False
+        self._after_only_this = False
+        self._only: int | None = None
         self._cut_after, self.cuts_left = 0, 0
         self._delay_s = 0.0
-        self._stalled, self._stall_s, self._reset = 0.0, 0.0, 0.0
+        self._stalled, self._stall_s, self._broken = 0.0, 0.0, 0.0
         self._random = random.Random(7)
-        self.stalls = self.resets = 0
+        self.stalls = self.breaks = 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -65,13 +64,18 @@ class TcpProxy:
         self._older_than = self.connections if only_open else None
         self._flows.clear()
 
-    def freeze_after(self, count: int, *, only_open: bool = False) -> None:
-        """Go silent once, as soon as a connection has received this many bytes from the server; see ``freeze``."""
-        self._after, self._after_only_open = count, only_open
+    def freeze_after(self, count: int, *, only_this: bool = False) -> None:
+        """Go silent once, as soon as a connection has received this many bytes from the server.
+
+        Args:
+            count: The bytes.
+            only_this: Forward what belongs to other connections.
+        """
+        self._after, self._after_only_this = count, only_this
 
     def thaw(self) -> None:
         """Forward what was held back, and everything after it."""
-        self._after = None
+        self._after = self._only = None
         self._flows.set()
 
     def cut_after(self, count: int, times: int) -> None:
@@ -90,9 +94,9 @@ class TcpProxy:
         """Pause a share of all pieces that are forwarded, as TCP does until a lost packet has been sent again."""
         self._stalled, self._stall_s = share, seconds
 
-    def reset_some(self, share: float) -> None:
-        """Reset a share of the connections that are opened from now on, somewhere in their first bytes."""
-        self._reset = share
+    def break_some(self, share: float) -> None:
+        """End a share of the connections that are opened from now on, somewhere in their first bytes."""
+        self._broken = share
 
     def close(self) -> None:
         """End everything."""
@@ -111,7 +115,7 @@ class TcpProxy:
                 return
             number, self.connections = self.connections, self.connections + 1
             self._open += [near, far]
-            limit = self._random.randrange(RESET_WITHIN) if self._random.random() < self._reset else None
+            limit = self._random.randrange(BREAKS_WITHIN) if self._random.random() < self._broken else None
             for source, target, slow in ((near, far, False), (far, near, True)):
                 pump = self._delayed if self._delay_s else self._pump
                 arguments = (number, source, target, slow, limit if slow else None)
@@ -119,6 +123,8 @@ class TcpProxy:
 
     def _hold(self, number: int) -> None:
         """Wait while a connection is frozen."""
+        if self._only is not None and number != self._only:
+            return
         if not self._flows.is_set() and (self._older_than is None or number < self._older_than):
             self.held.set()
             self._flows.wait()
@@ -172,14 +178,13 @@ class TcpProxy:
                 count += len(data)
                 if slow and self._after is not None and count >= self._after:
                     self._after = None
-                    self.freeze(only_open=self._after_only_open)
+                    self._only = number if self._after_only_this else None
+                    self.freeze()
                 if slow and self.cuts_left and count >= self._cut_after:
                     self.cuts_left -= 1
                     break
                 if limit is not None and count >= limit:
-                    self.resets += 1
-                    target.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                    target.close()
+                    self.breaks += 1
                     break
                 self._hold(number)
                 target.sendall(data)

@@ -34,7 +34,6 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_finge
 
 # As mysqlbinlog registers: the server ends the dump at the end of the last file, and ends nobody else's dump.
 _UNREGISTERED_SERVER_ID = 0
-_SILENCE_S = 60.0
 _HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
 _EVENT_IDENTITY = Struct("<IBI")
 _DIGEST_DIGITS = 16
@@ -70,7 +69,7 @@ def read_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str |
             BinlogOffset(file, FILE_START, server_uuid=server_uuid),
             where=settings.address(),
             server_id=_UNREGISTERED_SERVER_ID,
-            silence_timeout_s=_SILENCE_S,
+            silence_timeout_s=settings.silence_timeout_s,
             by_gtid=False,
         )
         return _fingerprint(_dump_events(packets, f"{file}:{FILE_START}"), file)

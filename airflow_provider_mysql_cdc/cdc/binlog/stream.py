@@ -413,7 +413,7 @@ def open_stream(
     start: BinlogOffset,
     *,
     server_id: int,
-    silence_timeout_s: float = 60.0,
+    silence_timeout_s: float | None = None,
     by_gtid: bool = False,
     on_wait: Callable[[], None] | None = None,
 ) -> BinlogStream:
@@ -425,7 +425,7 @@ def open_stream(
         server_id: Id of this client, unique among servers and replication clients (STRM-02). The server ends a
             connection that an earlier run of the same stream left behind under this id, and no other one
             (``dump.client_uuid``).
-        silence_timeout_s: Longest wait in seconds for an event or a heartbeat.
+        silence_timeout_s: Longest wait in seconds for an event or a heartbeat; None for that of the settings.
         by_gtid: Begin after ``start.gtids`` wherever that is on this server (STRM-05).
         on_wait: Called at least every second as long as the stream waits, and whenever something has arrived: the
             events handed out so far have been dealt with then (``PacketReader``).
@@ -447,7 +447,7 @@ def open_stream(
             where=settings.address(),
             server_id=server_id,
             client_name=settings.client_name,
-            silence_timeout_s=silence_timeout_s,
+            silence_timeout_s=settings.silence_timeout_s if silence_timeout_s is None else silence_timeout_s,
             by_gtid=by_gtid,
             on_wait=on_wait,
         )

@@ -121,6 +121,7 @@ class Server:
             "SHOW REPLICA STATUS": [],
             "SELECT CURRENT_USER()": [("cdc@%",)],
             "SELECT USER()": [("cdc@app-1",)],
+            "SELECT COUNT(*) FROM information_schema.TABLES": [(0,)],
         }[sql.partition(" WHERE")[0]]
         self.description = [("Server_Id",), ("Host",), ("Replica_UUID",)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,9 +107,16 @@ def test_a_stream_asks_for_the_first_file_and_ends_at_once_where_the_batch_ended
 ) -> None:
     asked: list[BinlogOffset] = []
     monkeypatch.setattr(stream, "connect", lambda *_, **__: None)
-    monkeypatch.setattr(stream, "start_dump", lambda _, start, **__: asked.append(start))
-    settings = type("Settings", (), {"address": lambda self: "here", "client_name": "p"})()
+    limits: list[float] = []
+
+    def start_dump(_: Any, start: BinlogOffset, *, silence_timeout_s: float, **__: Any) -> None:
+        asked.append(start)
+        limits.append(silence_timeout_s)
+
+    monkeypatch.setattr(stream, "start_dump", start_dump)
+    settings: Any = SimpleNamespace(address=lambda: "here", client_name="p", silence_timeout_s=7.0)
     opened = stream.open_stream(settings, STORED, server_id=1)
+    assert limits == [7.0], "a half-open connection would be left after another time than the one that is set"
     assert [(start.file, start.pos) for start in asked] == [("binlog.000012", 4)]
     assert list(opened.events(STORED)) == []
     assert list(opened.events(BinlogOffset("binlog.000011", 157))) == []
