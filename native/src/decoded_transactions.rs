@@ -13,14 +13,29 @@ pub struct Record<'py> {
     /// The number of its row event in the transaction, from 1.
     pub event: usize,
     pub partition: u32,
+    /// What happened to its row.
+    pub change: Change,
     /// What Python gets.
     pub record: Bound<'py, PyAny>,
     /// Bytes of key and value.
     pub bytes: usize,
 }
 
-/// Records of one partition and their bytes.
-pub type PartitionRecords<'py> = (Bound<'py, PyList>, usize);
+/// What a record says of its row.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Change {
+    Created,
+    Updated,
+    Deleted,
+    /// Nothing of its own: a tombstone.
+    None,
+}
+
+/// Rows created, updated and deleted.
+pub type Changes = [usize; 3];
+
+/// Records of one partition, their bytes, and their changes.
+pub type PartitionRecords<'py> = (Bound<'py, PyList>, usize, Changes);
 
 /// Records of one table that follow each other; by event, those of one row event, with its GTID and number.
 pub struct Segment<'py> {
@@ -56,6 +71,9 @@ pub struct DecodedTransactions<'py> {
     pub last: Option<TransactionFacts>,
     pub rows: i64,
     pub bytes: usize,
+    pub transactions: usize,
+    /// Row events of tables that are not captured.
+    pub filtered: usize,
 }
 
 impl<'py> DecodedTransactions<'py> {
@@ -67,7 +85,7 @@ impl<'py> DecodedTransactions<'py> {
         tables: &KnownTables,
         records: &mut Vec<Record<'py>>,
         facts: TransactionFacts,
-        (rows, bytes): (i64, usize),
+        (rows, bytes, filtered): (i64, usize, usize),
     ) -> Option<()> {
         self.add_records(py, tables, records, &facts)?;
         if let Some((uuid, number)) = facts.gtid {
@@ -79,6 +97,8 @@ impl<'py> DecodedTransactions<'py> {
         self.last = Some(facts);
         self.rows += rows;
         self.bytes += bytes;
+        self.transactions += 1;
+        self.filtered += filtered;
         Some(())
     }
 
@@ -94,7 +114,7 @@ impl<'py> DecodedTransactions<'py> {
             return None;
         }
         let mut last_event = 0;
-        for Record { table, event, partition, record, bytes } in records.drain(..) {
+        for Record { table, event, partition, change, record, bytes } in records.drain(..) {
             let same_event = !self.by_event || event == last_event;
             last_event = event;
             if !self.segments.last().is_some_and(|segment| same_event && segment.table == table) {
@@ -102,12 +122,17 @@ impl<'py> DecodedTransactions<'py> {
                 let partitions = tables.at(table).partitions.max(1) as usize;
                 self.segments.push(Segment { table, records: vec![None; partitions], gtid, event });
             }
+            let mut changes = [0; 3];
+            if change != Change::None {
+                changes[change as usize] = 1;
+            }
             match self.segments.last_mut()?.records.get_mut(partition as usize)? {
-                Some((list, size)) => {
+                Some((list, size, sums)) => {
                     list.append(record).ok()?;
                     *size += bytes;
+                    sums.iter_mut().zip(changes).for_each(|(sum, more)| *sum += more);
                 }
-                empty => *empty = Some((PyList::new(py, [record]).ok()?, bytes)),
+                empty => *empty = Some((PyList::new(py, [record]).ok()?, bytes, changes)),
             }
         }
         Some(())

@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 
 use crate::binlog_events::{self as events, Event, GtidEvent, Stop};
 use crate::byte_order::little_endian;
-use crate::decoded_transactions::{Record, TransactionFacts};
+use crate::decoded_transactions::{Change, Record, TransactionFacts};
 use crate::kafka_partitions::partition_of;
 use crate::known_tables::{KnownTable, KnownTables};
 use crate::python_records::{partitioned_record, record, tombstone};
@@ -91,6 +91,8 @@ pub struct Transaction<'a, 'py> {
     row_events: usize,
     rows: i64,
     bytes: usize,
+    /// Row events of tables that are not captured.
+    filtered: usize,
 }
 
 impl<'a, 'py> Transaction<'a, 'py> {
@@ -105,11 +107,12 @@ impl<'a, 'py> Transaction<'a, 'py> {
         buffers.records.clear();
         buffers.tables.clear();
         let facts = TransactionFacts::default();
-        Transaction { py, tables, data, dump, buffers, facts, row_events: 0, rows: 0, bytes: 0 }
+        Transaction { py, tables, data, dump, buffers, facts, row_events: 0, rows: 0, bytes: 0, filtered: 0 }
     }
 
-    /// Put its records into the buffers; return what is known of it, its rows and the bytes of its records.
-    pub fn decode(mut self, at: usize, stop: usize, pos: u64) -> Result<(TransactionFacts, i64, usize), Stop> {
+    /// Put its records into the buffers; return what is known of it, its rows, the bytes of its records, and its row
+    /// events of tables that are not captured.
+    pub fn decode(mut self, at: usize, stop: usize, pos: u64) -> Result<(TransactionFacts, (i64, usize, usize)), Stop> {
         let (mut at, mut pos) = (at, pos);
         while at < stop {
             let event = events::event_at(self.data, at)?;
@@ -128,7 +131,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
             at = event.stop;
             pos += event.size as u64;
         }
-        Ok((self.facts, self.rows, self.bytes))
+        Ok((self.facts, (self.rows, self.bytes, self.filtered)))
     }
 
     fn gtid(&mut self, event: &Event, body: &[u8]) -> Result<(), Stop> {
@@ -150,6 +153,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
         let kind = usize::from(event.kind - events::WRITE_ROWS);
         let operation = [Operation::Insert, Operation::Update, Operation::Delete][kind];
         let Some(decoder) = &table.decoder else {
+            self.filtered += usize::from(table.partitions == 0);
             return if has_row_head(body, operation) { Ok(()) } else { Err(Stop::ForPython) };
         };
         let head = &table.heads[kind];
@@ -195,6 +199,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
     ) -> Result<(), Stop> {
         let (py, event) = (self.py, self.row_events);
         let partitions = self.tables.at(table).partitions;
+        let change = change_of(operation);
         let with_tombstone = decoder.tombstones && operation == Operation::Delete;
         let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
         let mut size = 0;
@@ -204,10 +209,11 @@ impl<'a, 'py> Transaction<'a, 'py> {
             let key = key.map(|key| PyBytes::new(py, key));
             let following = with_tombstone.then(|| key.clone());
             let (made, bytes) = (record(py, key, value, row)?, key_bytes + value.len());
-            records.push(Record { table, event, partition, record: made, bytes });
+            records.push(Record { table, event, partition, change, record: made, bytes });
             size += bytes;
             if let Some(key) = following {
-                records.push(Record { table, event, partition, record: tombstone(py, key, row)?, bytes: key_bytes });
+                let (change, record) = (Change::None, tombstone(py, key, row)?);
+                records.push(Record { table, event, partition, change, record, bytes: key_bytes });
                 size += key_bytes;
             }
             Some(())
@@ -230,11 +236,18 @@ impl<'a, 'py> Transaction<'a, 'py> {
     ) -> Result<(), Stop> {
         let (py, event) = (self.py, self.row_events);
         let Buffers { records, scratch, before, after, .. } = &mut *self.buffers;
-        let mut size = 0;
+        let (mut size, mut deleted_row) = (0, None);
         let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
+            // A changed key is a record without a value, and one with the new row.
+            let change = match value {
+                None => Change::Deleted,
+                Some(_) if deleted_row == Some(row) => Change::Created,
+                Some(_) => change_of(operation),
+            };
+            deleted_row = value.is_none().then_some(row);
             let bytes = value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
             let record = partitioned_record(py, (key, value), row, partition)?;
-            records.push(Record { table, event, partition, record, bytes });
+            records.push(Record { table, event, partition, change, record, bytes });
             size += bytes;
             Some(())
         };
@@ -244,6 +257,14 @@ impl<'a, 'py> Transaction<'a, 'py> {
         self.bytes += size;
         scratch.shrink();
         Ok(())
+    }
+}
+
+fn change_of(operation: Operation) -> Change {
+    match operation {
+        Operation::Insert => Change::Created,
+        Operation::Update => Change::Updated,
+        Operation::Delete => Change::Deleted,
     }
 }
 

@@ -21,10 +21,15 @@ type TemplatePlan = Vec<(Vec<u8>, String)>;
 type ContextPlan = (TemplatePlan, TemplatePlan, Vec<u8>);
 /// Routes with records of a partition, the GTID and the number of the row event when by event, and the bytes.
 type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize, usize)>;
+/// Rows created, updated and deleted, of each of these.
+type SegmentChanges = Vec<(usize, usize, usize)>;
 /// A server's UUID, the first of its transactions, and the number after the last.
 type GtidRun = (String, u64, u64);
 /// Server id, GTID, commit time and thread of a transaction.
 type LastTransaction = (u32, Option<String>, u64, u32);
+
+/// One of each.
+type PartitionOf<'py> = ((Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize, usize), (usize, usize, usize));
 
 /// Why a call ended: it has all bytes or enough records, or its next transaction does not end in the bytes, or is left to
 /// Python; `Declined::Defect` after a panic.
@@ -96,7 +101,8 @@ impl TransactionDecoder {
 
     /// Decode transactions from an offset on, until their records have `most` bytes.
     ///
-    /// Returns the offset and the position after them, why it ended, and what it decoded.
+    /// Returns the offset and the position after them, why it ended, and what it decoded: records, GTIDs, the last
+    /// transaction, what happened to the rows of the records, transactions and row events that are not captured.
     #[pyo3(signature = (chunk, at, file, pos, limit, tail, most, now_ns, /))]
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
     fn decode_transactions<'py>(
@@ -110,21 +116,23 @@ impl TransactionDecoder {
         tail: usize,
         most: usize,
         now_ns: u64,
-    ) -> (usize, u64, i64, Segments<'py>, Vec<GtidRun>, Option<LastTransaction>) {
+    ) -> (usize, u64, i64, Segments<'py>, Vec<GtidRun>, Option<LastTransaction>, SegmentChanges, (usize, usize)) {
         let dump = DumpPosition { file: file.as_bytes(), pos, limit, tail, now_ns };
         let result = guarded(|| {
             let mut decoded = DecodedTransactions { by_event: self.by_event, ..DecodedTransactions::default() };
             let (to, end, why) = self.decode(py, chunk.as_bytes(), at, &dump, most, &mut decoded);
             let why = why.map_or(OVER, |stop| if stop == Stop::Truncated { TRUNCATED } else { FOR_PYTHON });
-            let segments = decoded.segments.into_iter().flat_map(|segment| self.partitions(py, segment)).collect();
+            let totals = (decoded.transactions, decoded.filtered);
+            let parts = decoded.segments.into_iter().flat_map(|segment| self.partitions(py, segment));
+            let (segments, changes): (Segments, SegmentChanges) = parts.unzip();
             let gtids = decoded.gtids.iter().map(|(uuid, first, end)| (uuid_text(uuid), *first, *end)).collect();
             let last = decoded.last.map(|last| (last.server, last.gtid.map(gtid_text), last.commit_us, last.thread));
             self.tally.get().count(Ok(decoded.rows));
-            Ok((to, end, why, segments, gtids, last))
+            Ok((to, end, why, segments, gtids, last, changes, totals))
         });
         result.unwrap_or_else(|why| {
             self.tally.get().count(Err(why));
-            (at, pos, Declined::Defect as i64, Vec::new(), Vec::new(), None)
+            (at, pos, Declined::Defect as i64, Vec::new(), Vec::new(), None, Vec::new(), (0, 0))
         })
     }
 }
@@ -147,9 +155,9 @@ impl TransactionDecoder {
         while pos < dump.limit && decoded.bytes < most {
             let step = transaction_end(data, at, pos, dump).and_then(|(stop, end)| {
                 let transaction = Transaction::new(py, &self.tables, data, dump, &mut buffers);
-                let (facts, rows, bytes) = transaction.decode(at, stop, pos)?;
+                let (facts, sums) = transaction.decode(at, stop, pos)?;
                 let commit_ts = self.next_commit_ts(&facts)?;
-                let added = decoded.add(py, &self.tables, &mut buffers.records, facts, (rows, bytes));
+                let added = decoded.add(py, &self.tables, &mut buffers.records, facts, sums);
                 added.ok_or(Stop::ForPython)?;
                 self.set_commit_ts(commit_ts);
                 Ok((stop, end))
@@ -173,12 +181,13 @@ impl TransactionDecoder {
         if facts.commit_us == 0 || commit_ts <= last { Err(Stop::ForPython) } else { Ok(commit_ts) }
     }
 
-    /// Return the records of a segment partition by partition.
-    fn partitions<'py>(&self, py: Python<'py>, segment: Segment<'py>) -> Segments<'py> {
+    /// Return the records of a segment partition by partition, with their changes.
+    fn partitions<'py>(&self, py: Python<'py>, segment: Segment<'py>) -> Vec<PartitionOf<'py>> {
         let (table, gtid, event) = (segment.table, segment.gtid.map(gtid_text), segment.event);
         let one = |(partition, records): (usize, Option<PartitionRecords<'py>>)| {
-            let (records, bytes) = records?;
-            Some((self.tables.at(table).route.clone_ref(py), records, partition, gtid.clone(), event, bytes))
+            let (records, bytes, [created, updated, deleted]) = records?;
+            let route = self.tables.at(table).route.clone_ref(py);
+            Some(((route, records, partition, gtid.clone(), event, bytes), (created, updated, deleted)))
         };
         segment.records.into_iter().enumerate().filter_map(one).collect()
     }

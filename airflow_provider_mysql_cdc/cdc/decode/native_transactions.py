@@ -8,7 +8,7 @@ writes for each event, are written once here, with marks where they differ.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import DELETE_ROWS, UPDATE_ROWS, WRITE_ROWS, common_headers
@@ -101,6 +101,8 @@ class NativeTransactions(NamedTuple):
         gtids: Runs of transactions: a server's UUID, the first number and the one after the last.
         last_transaction: Server id, GTID, commit time in microseconds and thread of the last transaction; None when
             there is none.
+        changes: For each segment how many rows were created, updated and deleted.
+        totals: Transactions, and row events of tables that are not captured.
     """
 
     at: int
@@ -109,6 +111,8 @@ class NativeTransactions(NamedTuple):
     segments: list[tuple[Any, list[RowRecord], int, str | None, int, int]]
     gtids: list[tuple[str, int, int]]
     last_transaction: tuple[int, str | None, int, int] | None
+    changes: Sequence[tuple[int, int, int]] = ()
+    totals: tuple[int, int] = (0, 0)
 
     @property
     def cut(self) -> bool:
@@ -162,7 +166,7 @@ class NativeTransactionDecoder:
             table_route: Returned with the records.
             decoder: The table's decoder; None for rows that are skipped.
             context: Texts around the rows; None where they are not known in advance.
-            partitions: Partition count of the topic.
+            partitions: Partition count of the topic; 0 for a table that is not captured.
         """
         self._seen_tables.add(table_map)
         rows, texts = None, [None, None, None]

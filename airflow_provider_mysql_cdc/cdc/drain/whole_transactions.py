@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.table_route import TableRoute
+from airflow_provider_mysql_cdc.cdc.drain.table_route import NO_SHARE, TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
@@ -72,7 +72,7 @@ class WholeTransactions:
         # Errors of records that are serialized after decoding name the row event, which the kernel does not report.
         flat = isinstance(route.source, TicdcSource)
         if route.signals is None and (route.record_format is None or flat) and self.walker.needs_table(table_map):
-            partitions = max(1, route.share.partitions)
+            partitions = 0 if route.share is NO_SHARE else max(1, route.share.partitions)
             self.walker.learn(table_map, route, decoder_of(route), row_context(route), partitions)
 
     def decode_transactions(
@@ -101,6 +101,7 @@ class WholeTransactions:
             # RecordOutput builds record ids from them.
             position.gtid, position.events = gtid, event
             self.output.produce_decoded(route, records, partition, size)
+        self._count(decoded)
         for gtid_run in decoded.gtids:
             self.tracker.add_range(*gtid_run)
         server_id, position.gtid, position.commit_us, position.thread = decoded.last_transaction
@@ -109,6 +110,17 @@ class WholeTransactions:
         position.last_transaction = server_id, position.gtid
         self.committer.check()
         return decoded
+
+    def _count(self, decoded: NativeTransactions) -> None:
+        """Count what the kernel has decoded, of the partitions that are the writer's."""
+        meter = self.output.counts.meter
+        meter.add_decoded(*decoded.totals)
+        for (route, _, partition, *_), changes in zip(decoded.segments, decoded.changes, strict=False):
+            if partition in route.share.assigned:
+                meter.add_changes(*changes)
+                if decoded.last_transaction is not None:
+                    _, gtid, commit_us, _ = decoded.last_transaction
+                    meter.last_rows = route.path, None, gtid, commit_us
 
 
 def create_transaction_decoder(

@@ -93,6 +93,29 @@ class WriterMeter:
             else:
                 self.updated += 1
 
+    def add_changes(self, created: int, updated: int, deleted: int) -> None:
+        """Count rows of records that this writer has produced.
+
+        Args:
+            created: Rows that were inserted.
+            updated: Rows that were updated.
+            deleted: Rows that were deleted.
+        """
+        self.created += created
+        self.updated += updated
+        self.deleted += deleted
+
+    def add_decoded(self, transactions: int, filtered: int) -> None:
+        """Count transactions that were decoded at once.
+
+        Args:
+            transactions: Their number; all have committed.
+            filtered: Row events in them of tables that are not captured.
+        """
+        if self.first:
+            self.committed += transactions
+            self.filtered += filtered
+
     def add_filtered(self) -> None:
         """Count a row event of a table that is not captured."""
         if self.first:

@@ -30,9 +30,11 @@ from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
 )
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions, create_transaction_decoder
+from airflow_provider_mysql_cdc.cdc.drain.writer_counts import WriterCounts
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
+from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -101,11 +103,13 @@ class Writer:
         self.done: list[Any] = []
         self.found, self.failed, self.by_event = found, False, False
         self.at = WriterPosition(START, resume=resume)
-        self.tracker = GtidTracker("")
+        self.tracker, self.counts = GtidTracker(""), WriterCounts()
         note = self.done.append
         self.walked = WholeTransactions(
             walker=self,  # type: ignore[arg-type]
-            output=SimpleNamespace(produce_decoded=lambda *given: note((*given, self.at.gtid, self.at.events))),  # type: ignore[arg-type]
+            output=SimpleNamespace(  # type: ignore[arg-type]
+                produce_decoded=lambda *given: note((*given, self.at.gtid, self.at.events)), counts=self.counts
+            ),
             position=self.at,
             tracker=self.tracker,
             committer=SimpleNamespace(  # type: ignore[arg-type]
@@ -139,6 +143,16 @@ def test_a_commit_after_whole_transactions_names_the_end_of_the_last_one() -> No
     marker = ((7, "g:9"), "binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
     assert writer.done == [("t", [1, 2], 0, 70, "g:8", 2), ("u", [3], 4, 30, "g:9", 1), marker]
     assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
+
+
+def test_what_the_kernel_decodes_is_counted_where_its_partition_is_the_writers() -> None:
+    mine = SimpleNamespace(path="d.t", share=TopicShare("t", 5, frozenset({0}), False))
+    segments: Any = [(mine, [1, 2], 0, None, 0, 70), (mine, [3], 4, None, 0, 30)]
+    writer = Writer(FOUND._replace(segments=segments, changes=[(2, 1, 0), (9, 9, 9)], totals=(4, 6)))
+    writer.run()
+    found = writer.counts.meter.metrics(writer.at, None, {}, (0, 0))
+    assert found.counts == StreamCounts(created=2, updated=1, committed=4, filtered=6)
+    assert found.last_event is not None and (found.last_event.table, found.last_event.gtid) == ("d.t", "g:9")
 
 
 def test_what_an_earlier_attempt_committed_is_passed_event_by_event() -> None:

@@ -85,6 +85,7 @@ def test_transactions_of_a_known_table(crc: bool) -> None:
     assert [(of is walk.route, *rest) for of, _, *rest in found.segments] == [(True, 0, None, 0, size)]
     assert found.gtids == [(UUID_TEXT, 1, 3), (UUID_TEXT, 9, 10)]
     assert found.last_transaction == (7, f"{UUID_TEXT}:9", COMMIT_US, 11)
+    assert (found.changes, found.totals) == ([(4, 0, 0)], (3, 0))
     assert walk.tally.counts().rows == 4
     value = found.segments[0][1][0][1]
     assert b'"gtid":"%s:1","file":"b.000001","pos":' % UUID_TEXT.encode() in value and b'"thread":11' in value
