@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.incremental import (
     key_range_assignment,
+    key_range_metrics,
     key_range_reader,
     scan_bounds,
     scan_validity,
@@ -168,6 +169,7 @@ def _source(patch: pytest.MonkeyPatch, stage: Any) -> None:
     patch.setattr(window_task, "stream_rows", touch)
     patch.setattr(key_range_assignment, "find_bound", find_bound)
     patch.setattr(scan_bounds, "find_bound", find_bound)
+    patch.setattr(key_range_metrics, "find_bound", lambda *_: None)  # for the metrics alone
     patch.setattr(scan_bounds, "table_exists", lambda _, table: stage.world.source.rows_now(table, ()) is not None)
     patch.setattr(key_range_assignment, "CHUNKS_PER_RANGE", 1)
     for_scans = KeyRangeQueue.for_scans
