@@ -145,3 +145,49 @@ def test_a_tombstone_in_a_wrong_partition_is_reported_and_repaired(
         assert pipeline.verify(request).clean
     told = damage.compacted_rows(("id", "name"))
     assert told == sorted(rows(root, f"SELECT id, name FROM `{database}`.orders"), key=repr)
+
+
+@pytest.mark.parametrize("schemas", [PLAIN, SCHEMAS], ids=["plain", "schemas"])
+def test_events_under_a_former_key_that_do_not_say_the_present_one_are_no_ghosts(
+    pipeline: Pipeline, root: Any, database: str, schemas: dict[str, str]
+) -> None:
+    pipeline.properties |= schemas
+    name = f"`{database}`.orders"
+    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, name VARCHAR(9))")
+    execute(root, f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {name} DROP PRIMARY KEY, ADD uid INT NOT NULL AUTO_INCREMENT PRIMARY KEY")
+    execute(root, f"UPDATE {name} SET name = 'd' WHERE id = 1", f"INSERT INTO {name} VALUES (9, 'z', 50), (8, 'y', 51)")
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        found = verdict(pipeline.verify(request), "orders")
+        assert found.clean and any("do not say the present one" in said for said in found.unknown), (request, found)
+    execute(root, "SET sql_log_bin = 0", f"DELETE FROM {name} WHERE uid = 50", "SET sql_log_bin = 1")
+    execute(root, f"DELETE FROM {name} WHERE uid = 51")
+    damage = TopicDamage(pipeline, "orders")
+    event = next(r for r in pipeline.records("orders") if r.value is not None and b'"uid":50' in r.value)
+    damage.produce((b'{"other":1}' if schemas is PLAIN else b"\xff", event.value, event.partition))
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        findings = verdict(pipeline.verify(request), "orders").findings
+        assert findings[Kind.GHOST] >= 1 and Kind.MISSING not in findings, (request, findings)
+
+
+def test_events_under_a_former_key_that_say_the_present_one_are_folded_by_it(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    pipeline.properties |= PLAIN
+    name = f"`{database}`.orders"
+    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL)")
+    execute(root, f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE {name} DROP PRIMARY KEY, ADD PRIMARY KEY (name)")
+    execute(root, f"UPDATE {name} SET id = 9 WHERE name = 'a'", f"DELETE FROM {name} WHERE name = 'b'")
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        result = pipeline.verify(request)
+        assert result.clean, (request, result)
+    execute(root, "SET sql_log_bin = 0", f"DELETE FROM {name} WHERE name = 'c'", f"INSERT INTO {name} VALUES (7, 'x')")
+    execute(root, f"UPDATE {name} SET id = 6 WHERE name = 'd'", "SET sql_log_bin = 1")
+    expected = {Kind.MISSING: 1, Kind.GHOST: 1, Kind.DIFFERING: 1}
+    for request in (CHECKSUMS, ROWS, HISTORY):
+        assert verdict(pipeline.verify(request), "orders").findings == expected
+    assert verdict(pipeline.verify(REPAIR), "orders").repaired == expected
+    assert pipeline.verify(HISTORY).clean

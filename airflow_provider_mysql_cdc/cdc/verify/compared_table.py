@@ -63,6 +63,15 @@ class ComparedTable:
         """
         return event if self.written is None else self.written.complete(event)
 
+    def names_no_row(self, event: EventRecord) -> bool:
+        """Return whether an event has a former key of the table, and does not say the present one.
+
+        Args:
+            event: The event.
+        """
+        written = self.written if self.own_key else None
+        return written is not None and written.has_former_key(event) and not self.identity.is_named_by(event)
+
     def order_of(self, source: Row) -> int:
         """Return a number by which events in several partitions are ordered; 0 where there is none.
 

@@ -58,9 +58,14 @@ class EntryKind(IntEnum):
     """The first record of a part of a topic; it is in every bucket."""
     VIEWED = 17
     """The last snapshot has read rows of a table without a key, whose past was read again; it is in every bucket."""
+    UNPLACED = 18
+    """Events from before the table got its key do not say that one; its order is where the table got it. It is in every
+    bucket."""
 
 
-IN_EVERY_BUCKET = frozenset({EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.VIEWED})
+IN_EVERY_BUCKET = frozenset(
+    {EntryKind.TRUNCATE, EntryKind.OLDER, EntryKind.TOPIC_START, EntryKind.VIEWED, EntryKind.UNPLACED}
+)
 
 
 class FoldEntry(NamedTuple):

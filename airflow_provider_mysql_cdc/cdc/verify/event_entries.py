@@ -82,6 +82,10 @@ def event_entries(
     if record.op == "t":
         yield FoldEntry(number, EntryKind.TRUNCATE, partition, offset, order, b"", b"")
         return
+    if compared.names_no_row(record):
+        begin = 0 if compared.written is None else compared.written.key_begin
+        yield FoldEntry(number, EntryKind.UNPLACED, partition, offset, begin, b"", b"")
+        return
     before, after = compared.identity.before_and_after(record)
     if compared.keyless:
         written = compared.written

@@ -65,12 +65,14 @@ class TableCounts:
         differences: Differences by kind.
         columns: Differing rows by column.
         undecided: Keys without a row of which it is not known whether a delete is their last event.
+        unplaced: Rows without events, and events without rows, of which events may be that do not say their key.
     """
 
     rows: int = 0
     events: int = 0
     partial: int = 0
     undecided: int = 0
+    unplaced: int = 0
     differences: dict[DifferenceKind, int] = field(default_factory=dict)
     columns: dict[str, int] = field(default_factory=dict)
 
@@ -80,6 +82,7 @@ class TableCounts:
         self.events += other.events
         self.partial += other.partial
         self.undecided += other.undecided
+        self.unplaced += other.unplaced
         for kind, count in other.differences.items():
             self.differences[kind] = self.differences.get(kind, 0) + count
         for column, count in other.columns.items():
@@ -133,6 +136,7 @@ class BucketFold:
         self._truncates: dict[int, Truncates] = {}
         self._older: set[int] = set()
         self._viewed: set[int] = set()
+        self._unplaced: dict[int, int] = {}
         self._transactions = TransactionFold(whole)
         self._result = BucketResult()
         self._found_counts: dict[tuple[int, DifferenceKind], int] = {}
@@ -149,6 +153,7 @@ class BucketFold:
             EntryKind.KEYLESS_ROW: self._add_keyless_row,
             EntryKind.STEP: self._add_step,
             EntryKind.OLDER: lambda entry: self._older.add(entry.table),
+            EntryKind.UNPLACED: self._add_unplaced,
             EntryKind.VIEWED: lambda entry: self._viewed.add(entry.table),
             EntryKind.UNREADABLE: self._add_unreadable,
             EntryKind.REPAIRED: self._add_repair,
@@ -208,6 +213,9 @@ class BucketFold:
         key = (entry.table, entry.key)
         self._keyless_rows[key] = self._keyless_rows.get(key, 0) + 1
 
+    def _add_unplaced(self, entry: FoldEntry) -> None:
+        self._unplaced[entry.table] = max(entry.order, self._unplaced.get(entry.table, 0))
+
     def _add_repair(self, entry: FoldEntry) -> None:
         if entry.value == OF_PLACE:
             self._state(entry).add_settled(entry.partition, entry.offset)
@@ -246,7 +254,11 @@ class BucketFold:
             self._note(replace(unreadable, places=(place,), reason=reason))
         if table not in self._moving and len(state.partitions()) > 1:
             self._note(replace(found, kind=DifferenceKind.WRONG_PARTITION, places=state.places()))
-        if state.row is None:
+        if (state.row is None) is not (event_row is None) and (0 if event is None else event[2]) < self._unplaced.get(
+            table, 0
+        ):
+            self._counts(table).unplaced += 1
+        elif state.row is None:
             if event_row is not None and table in self._moving and state.has_delete_without_place():
                 self._counts(table).undecided += 1
             elif event_row is not None:

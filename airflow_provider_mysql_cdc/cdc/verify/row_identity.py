@@ -91,6 +91,14 @@ class RowIdentity:
         row = record.after or record.before or {}
         return any(name in row for name in record.key.keys() - self.key_fields)
 
+    def is_named_by(self, record: EventRecord) -> bool:
+        """Return whether an event with another key says the present one in its rows.
+
+        Args:
+            record: The event.
+        """
+        return self._identities_of_images(record) is not None
+
     def _identities_of_images(self, record: EventRecord) -> tuple[bytes | None, bytes | None] | None:
         """Return the identities of the rows before and after an event by the present key; None if it has no such."""
         found: list[bytes | None] = []

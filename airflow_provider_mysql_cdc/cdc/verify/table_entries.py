@@ -47,7 +47,7 @@ class TableEntries:
         self._sliced = self._prefix is not None and not (ordered and written is not None and not written.one_binlog)
         self._is_older = None if written is None or compared.columns.has_schemas else written.is_older
         self._ordered = ordered or self._is_older is not None
-        self._has_older, self._is_viewed = False, False
+        self._has_older, self._is_viewed, self._has_unplaced = False, False, False
         self._passes = StreamPasses()
 
     def of_value(self, record: TopicRecord) -> FoldEntry | None:
@@ -80,7 +80,13 @@ class TableEntries:
 
     def of_event(self, event: EventRecord, record: TopicRecord) -> Iterator[FoldEntry]:
         """Yield the entries of an event that was read; errors as for ``event_entries``."""
-        yield from event_entries(self.compared, event, (record.partition, record.offset), record.headers, self._passes)
+        place = (record.partition, record.offset)
+        for entry in event_entries(self.compared, event, place, record.headers, self._passes):
+            if entry.kind is not EntryKind.UNPLACED:
+                yield entry
+            elif not self._has_unplaced:
+                self._has_unplaced = True
+                yield entry
         written = self.compared.written
         if (
             not self._is_viewed

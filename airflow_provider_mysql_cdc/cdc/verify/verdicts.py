@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_result import (
     TableVerdict,
 )
 
+_UNPLACED_EVENTS = "events from before the key was changed do not say the present one"
 _UNPLACED_DELETES = (
     "deletes of TiCDC's protocol have no time, so it is not known whether those in other partitions are the last events"
 )
@@ -134,6 +135,8 @@ def _unknown_sentences(counts: TableCounts, unjudged: Mapping[DifferenceKind, st
     for kind, reason in unjudged.items():
         number = counts.differences.get(kind, 0)
         sentences.append(f"{kind} rows are not judged ({number:,} seen): {reason}")
+    if counts.unplaced:
+        sentences.append(f"{counts.unplaced:,} rows or events are not judged: {_UNPLACED_EVENTS}")
     if counts.undecided:
         sentences.append(f"{counts.undecided:,} keys are not judged: {_UNPLACED_DELETES}")
     return sentences

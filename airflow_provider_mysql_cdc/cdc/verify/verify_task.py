@@ -234,11 +234,12 @@ class _PartReader:
         # The place in the binlog tells which event of a key is later where they are in several partitions, and which
         # ones a TRUNCATE deletes.
         truncates = "t" not in table_options.decoder_options(self.cfg).skipped_ops
-        ordered = truncates or self.plan.partitions.get(compared.topic, 1) > 1
+        several = self.plan.partitions.get(compared.topic, 1) > 1
         prefix = value_prefix(self.cfg, compared.table)
         name = compared.table.id
         versions = self.channel.call(VERSIONS, TableName(name.db, name.table))
-        compared = replace(compared, written=WrittenStructures(self.cfg, compared.table, versions))
+        written = WrittenStructures(self.cfg, compared.table, versions)
+        compared, ordered = replace(compared, written=written), truncates or several or written.has_former_keys
         layout = None if prefix is None else event_layout(self.cfg, compared.table, has_schema=bool(prefix))
         return TableEntries(compared, self._reader(compared.topic), prefix=prefix, ordered=ordered, layout=layout)
 

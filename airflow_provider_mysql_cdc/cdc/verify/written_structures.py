@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import key_columns
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
@@ -20,6 +21,9 @@ from airflow_provider_mysql_cdc.cdc.verify.value_form import Forms, ValueForm
 
 UNKNOWN_FORM = ValueForm("unknown")
 """Stands for a form that is not known, because the event may be of several structures."""
+
+
+_END = (1 << 64) - 1
 
 
 class WrittenStructures:
@@ -41,6 +45,10 @@ class WrittenStructures:
         structures = [table, *(version.table for version in versions.versions)]
         # Whatever columns are configured now, an event may have been written when others were.
         self._fields = frozenset(column_field(cfg, column) for each in structures for column in each.columns)
+        keys = [_key_fields(cfg, each) for each in structures]
+        self._former_keys = frozenset(keys) - {keys[0]}
+        changed = [number for number, fields in enumerate(keys[1:]) if fields != keys[0]]
+        self._key_number = changed[-1] + 1 if changed else 0
         self._always_keyed = all(each.key_columns() for each in structures)
 
     def require_own(self, event: EventRecord, *, has_key: bool) -> None:
@@ -60,6 +68,25 @@ class WrittenStructures:
         for name, row in (("before", event.before), ("after", event.after)):
             if row is not None:
                 require_members(row, self._fields, name)
+
+    @property
+    def has_former_keys(self) -> bool:
+        """Return whether the records of the table have had other keys."""
+        return bool(self._former_keys)
+
+    def has_former_key(self, event: EventRecord) -> bool:
+        """Return whether an event has a key that the table's records had before the present one.
+
+        Args:
+            event: The event.
+        """
+        return (frozenset() if event.key is None else frozenset(event.key)) in self._former_keys
+
+    @property
+    def key_begin(self) -> int:
+        """Return from where on records have the present key, as ``source_order`` orders places."""
+        known = self.one_binlog and self._key_number < len(self._begins)
+        return self._begins[self._key_number] if known else _END
 
     def shows_view(self, event: EventRecord, headers: Headers) -> bool:
         """Return whether an event says that the last snapshot has read rows of the table, whose past was read again.
@@ -153,3 +180,8 @@ class WrittenStructures:
                     if name in forms and declared != self._now.declared[name]:
                         forms[name] = UNKNOWN_FORM
         return forms
+
+
+def _key_fields(cfg: ConnectorConfig, table: Table) -> frozenset[str]:
+    columns = key_columns(table, table_options.table_options(cfg, table))
+    return frozenset(column_field(cfg, column) for column in columns)
