@@ -22,6 +22,8 @@ from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_o
 from airflow_provider_mysql_cdc.cdc.verify import verify_task
 from airflow_provider_mysql_cdc.cdc.verify.report_text import report_text
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
 HEARTBEAT_S = 0.5
 
@@ -200,3 +202,45 @@ def test_it_reads_no_more_rows_per_second_than_it_may(
     monkeypatch.setattr(verify_task, "time", clock)
     assert pipeline.verify().clean
     assert (sum(clock.slept) > 60) is (limit == "1"), "80 rows in two tasks"
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_a_repair_waits_for_a_drain_that_goes_on_for_a_while_and_settles_what_differs(
+    checksums: bool, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain with run_for begins while tables are compared, and drains changes of rows that differ, and of others."""
+    name = f"`{database}`.v"
+    execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)")
+    execute(root, f"INSERT INTO {name} VALUES " + ",".join(f"({n}, {n})" for n in range(20)))
+    pipeline.drain()
+    execute(root, "SET sql_log_bin = 0", f"DELETE FROM {name} WHERE id IN (1, 2)")
+    execute(root, f"UPDATE {name} SET v = -1 WHERE id IN (3, 4)", f"INSERT INTO {name} VALUES (50, 1), (51, 1)")
+    execute(root, "SET sql_log_bin = 1")
+    other, threads, errors = replace(pipeline, owner="test/other/task/-1"), list[threading.Thread](), list[CdcError]()
+
+    def drive(spec: JobSpec) -> None:
+        try:
+            run_drain(spec, ThreadRunner(1), other.log)
+        except CdcError as error:
+            errors.append(error)
+
+    def begin() -> None:
+        execute(root, f"INSERT INTO {name} VALUES (2, 22), (60, 60)", f"UPDATE {name} SET v = 44 WHERE id = 4")
+        execute(root, f"UPDATE {name} SET v = 99 WHERE id IN (7, 51)")
+        spec = replace(other.prepare("drain").spec, run_for_s=8.0)
+        threads.append(threading.Thread(target=drive, args=(spec,)))
+        threads[0].start()
+        time.sleep(2)
+        execute(root, f"UPDATE {name} SET v = 98 WHERE id = 8")
+
+    execute(root, f"INSERT INTO {name} VALUES (70, 70)")
+    while_comparing(monkeypatch, begin)
+    result = pipeline.verify(VerifyRequest(repair=RepairMode.YES, checksums=checksums))
+    threads[0].join(60)
+    assert errors == [], errors
+    assert any("waits for another run" in line for line in pipeline.lines), pipeline.lines[-14:]
+    (found,) = [verdict for verdict in result.tables if verdict.table.endswith(".v")]
+    assert set(found.findings) <= {Kind.MISSING, Kind.GHOST, Kind.DIFFERING}
+    assert found.repaired == {Kind.MISSING: 1, Kind.GHOST: 1, Kind.DIFFERING: 1}, (found, pipeline.lines)
+    again = pipeline.verify(VerifyRequest(history=True))
+    assert again.equal, again

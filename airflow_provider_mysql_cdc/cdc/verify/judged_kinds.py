@@ -47,10 +47,12 @@ class TopicFacts:
     Args:
         lost_records: Records at the beginning of its partitions that are no longer there.
         deletes: Whether its settings delete old records; True where that is not known.
+        shares_keys: Whether compaction may leave one record of several rows, whose key message.key.columns chooses.
     """
 
     lost_records: int
     deletes: bool
+    shares_keys: bool = False
 
 
 def deletes_old_records(config: Mapping[str, str]) -> bool:
@@ -128,6 +130,11 @@ def _reasons(cfg: ConnectorConfig, table: TableId, topic: TopicFacts) -> Iterato
         yield DifferenceKind.MISSING, "the snapshot does not read the rows of this table"
     if cfg.select_override(table) is not None:
         yield DifferenceKind.MISSING, "a statement of snapshot.select.statement.overrides chooses the rows"
+    if topic.shares_keys:
+        yield (
+            DifferenceKind.MISSING,
+            "message.key.columns chooses keys that several rows may have, and compaction keeps one record of each",
+        )
     if topic.lost_records and topic.deletes:
         yield (
             DifferenceKind.MISSING,

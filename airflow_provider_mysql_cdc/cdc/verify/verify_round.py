@@ -336,7 +336,8 @@ class VerifyRound:
         ranges = []
         self._compared.update(self._bounds({compared.topic for compared in self._tables.values()}))
         for topic, bounds in self._compared.items():
-            self._facts[topic] = self._topic_facts(topic, bounds)
+            has_other_keys = any(c.topic == topic and not c.own_key and not c.keyless for c in self._tables.values())
+            self._facts[topic] = self._topic_facts(topic, bounds, has_other_keys=has_other_keys)
             ranges += topic_ranges(topic, bounds)
         if self._transaction_topic:
             ranges += topic_ranges(self._transaction_topic, self._bounds_of(self._transaction_topic))
@@ -375,10 +376,12 @@ class VerifyRound:
         view_ts = None if view is None else view.get("commit_ts")
         return dict.fromkeys(names, TableVersions((), view_ts=view_ts))
 
-    def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicFacts:
+    def _topic_facts(self, topic: str, bounds: Mapping[int, tuple[int, int]], *, has_other_keys: bool) -> TopicFacts:
         lost = sum(first for first, _ in bounds.values())
-        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if lost else None
-        return TopicFacts(lost, config is None or deletes_old_records(config))
+        wanted = bool(bounds) and (lost or has_other_keys)
+        config = topic_config(make_admin(self.context.cfg.kafka_settings()), topic) if wanted else None
+        compacts = config is not None and "compact" in config.get("cleanup.policy", "")
+        return TopicFacts(lost, config is None or deletes_old_records(config), has_other_keys and compacts)
 
     def _outcome(self, found: BucketResult, checksums: ChecksumResult) -> RoundOutcome:
         context, batch = self.context, self._batch

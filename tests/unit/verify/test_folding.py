@@ -231,3 +231,11 @@ def test_a_delete_without_a_place_may_be_the_last_event_of_a_row_in_several_part
         folded.add(spread)
         counts = folded.result().counts[0]
         assert (counts.differences, counts.undecided) == (found, len(moving))
+
+
+def test_events_that_do_not_say_the_present_key_may_be_of_any_row_until_the_key_was_changed() -> None:
+    unplaced = FoldEntry(0, EntryKind.UNPLACED, 0, 3, 50, b"", b"")
+    ghost, older = alive(b"g", 9, order=50), alive(b"o", 2, order=49)
+    counts = fold([row(b"m"), ghost, older, unplaced]).counts[0]
+    assert (counts.differences, counts.unplaced) == ({Kind.GHOST: 1}, 2)
+    assert kinds(fold([row(b"m"), ghost, older])) == {Kind.GHOST: 2, Kind.MISSING: 1}

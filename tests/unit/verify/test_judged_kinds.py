@@ -61,3 +61,7 @@ def test_rows_whose_events_retention_may_have_deleted_are_not_missing() -> None:
 )
 def test_settings_say_whether_the_brokers_delete(config: dict[str, Any], deletes: bool) -> None:
     assert deletes_old_records(config) is deletes
+
+
+def test_missing_rows_are_not_judged_where_compaction_keeps_one_of_several() -> None:
+    assert unjudged(TopicFacts(0, deletes=False, shares_keys=True)) == {Kind.MISSING}

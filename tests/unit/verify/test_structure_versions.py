@@ -160,3 +160,17 @@ def test_an_event_has_the_columns_and_the_key_of_a_structure_that_its_table_had(
             of.require_own(wrong, has_key=True)
     of.require_own(replace(event(50), key=None, after=other), has_key=True)
     of.require_own(replace(event(350), op="", after=None, key=None), has_key=True)
+
+
+def test_a_former_key_is_known_by_its_fields_up_to_where_the_key_was_changed() -> None:
+    found = versions(
+        statement(100, CREATE, snapshot=True),
+        statement(200, "ALTER TABLE t DROP PRIMARY KEY, ADD uid INT NOT NULL PRIMARY KEY"),
+        statement(300, "ALTER TABLE t DROP w"),
+    )
+    of = written(found, "CREATE TABLE t (id INT NOT NULL, v DECIMAL(10,2), uid INT NOT NULL PRIMARY KEY)")
+    assert of.has_former_keys and of.key_begin == position_order(1, 200)
+    told = [of.has_former_key(replace(event(150), key=key)) for key in ({"id": 1}, {"uid": 1}, {"other": 1}, None)]
+    assert told == [True, False, False, False]
+    same = written(versions(statement(100, CREATE, snapshot=True)))
+    assert not same.has_former_keys and not same.has_former_key(event(150))
