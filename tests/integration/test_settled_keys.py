@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import pymysql
 import pytest
 from kit.avro_rig import avro
 from kit.repairs import fill, verdict
+from kit.row_writer import writer
 from kit.sql import execute, rows
 from kit.topic_damage import TopicDamage, damage_every_kind
 from pipelinelib.pipeline import Pipeline
@@ -39,36 +35,6 @@ FORMATS: dict[str, dict[str, str]] = {
     "json 1.9": {"event.contract": "1.9"},
     "avro": {},
 }
-
-
-@contextmanager
-def writer(stack: Any, database: str) -> Iterator[None]:
-    """Change rows 20 to 29 all the time."""
-    conn = pymysql.connect(
-        host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password,
-        autocommit=True, ssl_disabled=True,
-    )  # fmt: skip
-    ended = threading.Event()
-
-    def write() -> None:
-        for number in itertools.count():
-            if ended.wait(0.01):
-                return
-            execute(
-                conn,
-                f"UPDATE `{database}`.orders SET name = 'w{number}' WHERE id = {20 + number % 10}",
-                f"INSERT INTO `{database}`.orders VALUES ({1000 + number}, 'new', 1, NULL)",
-                f"DELETE FROM `{database}`.orders WHERE id = {1000 + number - 5}",
-            )
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(60)
-        conn.close()
 
 
 @pytest.mark.parametrize("name", FORMATS)

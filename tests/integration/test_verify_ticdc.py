@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.repairs import verdict
+from kit.row_writer import writer
 from kit.sql import execute
 from kit.topic_damage import TopicDamage
 from pipelinelib.pipeline import Pipeline
@@ -29,7 +30,7 @@ def filled(
     pipeline.properties |= {"enable-tidb-extension": "true", "dispatchers": rules} | more
     name = f"`{db}`.orders"
     execute(root, f"CREATE TABLE {name} (id INT PRIMARY KEY, name VARCHAR(30))")
-    execute(root, f"INSERT INTO {name} VALUES " + ",".join(f"({i}, 'n{i}')" for i in range(20)))
+    execute(root, f"INSERT INTO {name} VALUES " + ",".join(f"({i}, 'n{i}')" for i in range(30)))
     pipeline.snapshot()
     execute(
         root,
@@ -51,8 +52,8 @@ def filled(
     return TopicDamage(pipeline, "orders", registry)
 
 
-def test_what_the_form_permits_is_judged_and_settled(
-    pipeline: Pipeline, root: Any, database: str, registry: str
+def test_what_the_form_permits_is_judged_and_settled_while_rows_change(
+    stack: Any, pipeline: Pipeline, root: Any, database: str, registry: str
 ) -> None:
     damage = filled(pipeline, root, database, registry)
     clean = verdict(pipeline.verify(HISTORY), "orders")
@@ -67,24 +68,33 @@ def test_what_the_form_permits_is_judged_and_settled(
         row["_tidb_commit_ts"] -= 1 << 50
         row["name"] = "never there"
 
-    last = damage.last(9)
+    last, gone, unread = damage.last(9), damage.last(10), damage.last(11)
     damage.produce(
         (doubled.key, doubled.value, doubled.partition),
         (old.key, old.value, old.partition),
         (updated.key, damage.edited(updated, earlier), updated.partition),
         (deleted.key, None, deleted.partition),
+        (deleted.key, damage.edited(deleted, later), deleted.partition),
         (last.key, None, last.partition),
         (last.key, damage.edited(last, later), last.partition),
+        (gone.key, None, gone.partition),
+        (unread.key, b"\xff damaged", unread.partition),
     )
-    found = verdict(pipeline.verify(HISTORY), "orders")
-    assert found.findings == {Kind.DUPLICATE: 3, Kind.REORDERED: 1, Kind.GAP: 1, Kind.DIFFERING: 2}, found
-    shown = {(str(example.finding), example.key["id"]) for example in found.examples}
-    assert shown == {
-        ("duplicate", 6), ("duplicate", 7), ("duplicate", 4), ("reordered", 8), ("gap", 9), ("differing", 7),
-        ("differing", 8),
+    expected = {
+        Kind.DUPLICATE: 3, Kind.REORDERED: 1, Kind.GAP: 2, Kind.DIFFERING: 2, Kind.MISSING: 1, Kind.GHOST: 1,
+        Kind.UNREADABLE: 1,
     }  # fmt: skip
-    repaired = verdict(pipeline.verify(REPAIR), "orders")
-    assert repaired.repaired == found.findings, (repaired, pipeline.lines)
+    with writer(stack, database, more=""):
+        found = verdict(pipeline.verify(HISTORY), "orders")
+        assert found.findings == expected, found
+        shown = {(str(example.finding), example.key["id"]) for example in found.examples}
+        assert shown == {
+            ("duplicate", 6), ("duplicate", 7), ("duplicate", 4), ("reordered", 8), ("gap", 9), ("gap", 4),
+            ("ghost", 4), ("differing", 7), ("differing", 8), ("missing", 10), ("unreadable", 11),
+        }  # fmt: skip
+        repaired = verdict(pipeline.verify(REPAIR), "orders")
+        assert repaired.repaired == expected, (repaired, pipeline.lines)
+        assert pipeline.verify(HISTORY).clean
     assert pipeline.verify(HISTORY).clean
 
 
