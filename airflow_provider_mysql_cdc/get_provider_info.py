@@ -63,7 +63,7 @@ def _connection_type() -> dict[str, Any]:
                 "port": "MySQL port",
                 "schema": "Database of an offset store",
             },
-            "placeholders": {"host": "mysql.example.com", "port": "3306", "login": "cdc"},
+            "placeholders": {"host": "mysql.example.com, or db1:3306,db2:3306", "port": "3306", "login": "cdc"},
         },
         "conn-fields": {
             **_connection_fields(),

@@ -29,6 +29,7 @@ class TcpProxy:
     Attributes:
         connections: Connections accepted so far.
         cuts_left: Connections that are to be broken yet (``cut_after``).
+        led_elsewhere: Whether it leads to the server of ``lead_to`` now.
         held: Set as soon as a frozen connection held something back that was to be forwarded.
         stalls: Pauses made so far (``stall``).
         breaks: Connections broken so far (``break_some``).
@@ -52,6 +53,8 @@ class TcpProxy:
         self._stalled, self._stall_s, self._broken = 0.0, 0.0, 0.0
         self._random = random.Random(7)
         self.stalls = self.breaks = 0
+        self._next: tuple[str, int, int] | None = None
+        self.led_elsewhere = False
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -81,6 +84,10 @@ class TcpProxy:
     def cut_after(self, count: int, times: int) -> None:
         """Break the next connections that receive this many bytes from the server, as often as is said."""
         self._cut_after, self.cuts_left = count, times
+
+    def lead_to(self, host: str, port: int, *, after: int) -> None:
+        """Break all connections when one has received this many bytes, and lead to another server from then on."""
+        self._next = host, port, after
 
     def throttle(self, bytes_a_second: float | None) -> None:
         """Limit what comes from the server, on each connection."""
@@ -188,6 +195,11 @@ class TcpProxy:
                     break
                 self._hold(number)
                 target.sendall(data)
+                if slow and self._next is not None and count >= self._next[2]:
+                    self._to, self._next, self.led_elsewhere = self._next[:2], None, True
+                    for sock in self._open:
+                        with suppress(OSError):
+                            sock.shutdown(socket.SHUT_RDWR)
         self._hold(number)  # the end of a connection is not told either
         for sock in (source, target):
             with suppress(OSError):

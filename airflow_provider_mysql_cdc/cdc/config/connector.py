@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
 from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, redact
+from airflow_provider_mysql_cdc.cdc.config.source_hosts import source_hosts
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -263,9 +264,11 @@ class ConnectorConfig:
 
     def connection_settings(self) -> ConnectionSettings:
         """Return how to reach the MySQL server."""
+        (host, port), *alternatives = source_hosts(self[F.DATABASE_HOSTNAME], self[F.DATABASE_PORT])
         return ConnectionSettings(
-            host=self[F.DATABASE_HOSTNAME],
-            port=self[F.DATABASE_PORT],
+            host=host,
+            port=port,
+            alternatives=tuple(alternatives),
             user=self[F.DATABASE_USER],
             password=self[F.DATABASE_PASSWORD],
             ssl_mode=self[F.DATABASE_SSL_MODE].value,
@@ -279,6 +282,16 @@ class ConnectorConfig:
             client_name=self.topic_prefix,
             driver_options=self.families.driver_options,
         )
+
+    def at_server(self, host: str, port: int) -> ConnectorConfig:
+        """Return the configuration with one server.
+
+        Args:
+            host: Its host.
+            port: Its port.
+        """
+        address = {F.DATABASE_HOSTNAME.name: f"[{host}]" if ":" in host else host, F.DATABASE_PORT.name: str(port)}
+        return ConnectorConfig.from_properties(self.properties() | address)
 
     @property
     def is_ticdc(self) -> bool:

@@ -8,6 +8,7 @@ from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import SnapshotLockingMode, SnapshotMode, SslMode
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope, SetBy
 from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns
+from airflow_provider_mysql_cdc.cdc.config.source_hosts import host_list
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 CONNECTOR_CLASS_NAME = "io.debezium.connector.mysql.MySqlConnector"
@@ -73,9 +74,11 @@ CONNECTOR_CLASS: Field[str] = Field(
 
 DATABASE_HOSTNAME: Field[str] = Field(
     "database.hostname",
-    parse_value.text,
+    host_list,
     "",
-    "Host name or address of the MySQL server.",
+    "Host name or address of the MySQL server; or several servers of one replication cluster as "
+    "`host:port,host:port`, where `database.port` is the port of those without one. A job takes the one that the "
+    "stream was read from, if it answers, else the first one that answers.",
     Group.CONNECTION,
     required=True,
     refs=("CFG-04",),

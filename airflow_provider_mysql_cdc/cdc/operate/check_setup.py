@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
-from airflow_provider_mysql_cdc.cdc.model.finding import Finding, error_finding
+from airflow_provider_mysql_cdc.cdc.model.finding import WARNING, Finding, error_finding
 from airflow_provider_mysql_cdc.cdc.operate.check_registries import check_registries
 from airflow_provider_mysql_cdc.cdc.operate.check_source import source_findings
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import kafka_findings
@@ -64,9 +64,28 @@ def check_setup(cfg: ConnectorConfig, state: StoredState | None = None) -> list[
         state: The stored state of the stream, if it is known.
     """
     tables: list[str] = []
-    source = _check_mysql(cfg, state, tables)
+    sources = _check_servers(cfg, state, tables)
     registries = (SystemReport("Schema registry", line, found) for line, found in check_registries(cfg))
-    return [source, _check_kafka(cfg, tables), *_check_signal_topic(cfg), *registries]
+    return [*sources, _check_kafka(cfg, tables), *_check_signal_topic(cfg), *registries]
+
+
+def _check_servers(cfg: ConnectorConfig, state: StoredState | None, tables: list[str]) -> list[SystemReport]:
+    """Check each server in ``database.hostname``; one of several that does not answer is a warning."""
+    servers = cfg.connection_settings().each()
+    if len(servers) == 1:
+        return [_check_mysql(cfg, state, tables)]
+    reports = []
+    for server in servers:
+        report = _check_mysql(cfg.at_server(server.host, server.port), state, tables)
+        reports.append(replace(report, system=f"MySQL {server.address()}"))
+    return [_as_warning(report) for report in reports] if any(report.reached for report in reports) else reports
+
+
+def _as_warning(report: SystemReport) -> SystemReport:
+    if report.reached or not all(isinstance(finding.error, SourceConnectionError) for finding in report.findings):
+        return report
+    warnings = [replace(finding, level=WARNING, error=None) for finding in report.findings]
+    return replace(report, findings=warnings)
 
 
 def _check_mysql(cfg: ConnectorConfig, state: StoredState | None, tables: list[str]) -> SystemReport:

@@ -44,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 )
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
@@ -97,6 +98,7 @@ def prepare_drain(
         log(text)
         on_idle(IdleReason(text, gave_way))
 
+    cfg = at_one_server(cfg, store, log)
     if give_way and (active_run := other_active_run(cfg, owner)) is not None:
         idle(f"this drain gives way: {active_run}; the next one starts from the same offset", gave_way=True)
         return None

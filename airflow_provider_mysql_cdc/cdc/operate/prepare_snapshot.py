@@ -40,6 +40,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
@@ -72,6 +73,9 @@ def prepare_snapshot(
     Raises:
         RunInProgressError: Another run of the stream is running; this is found before Spark starts.
     """
+    cfg = at_one_server(cfg, store, log)
+    if stream_cfg is not None and stream_cfg.connection_settings().alternatives:
+        stream_cfg = stream_cfg.at_server(cfg.connection_settings().host, cfg.connection_settings().port)
     require_durable_topics(cfg, log)
     if (request := finish_interrupted(cfg, store, owner, log)) is not None and not again:
         log(f"the rest of an interrupted snapshot ({request}) is read by windows of the drain")

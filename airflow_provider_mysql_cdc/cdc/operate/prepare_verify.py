@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason, other_active_run, prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
@@ -59,6 +60,7 @@ def prepare_verify(
         NoOffsetError: No snapshot was taken and nothing was drained.
         TopicChangedError: A topic was deleted, created again or given more partitions.
     """
+    cfg = at_one_server(cfg, store, log)
     if (active_run := other_active_run(cfg, owner)) is not None:
         reason = IdleReason(f"this verification gives way: {active_run}; nothing was compared", gave_way=True)
         log(reason.text)

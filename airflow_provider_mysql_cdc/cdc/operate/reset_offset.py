@@ -44,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
 
 MAX_TRIES = 5
@@ -74,6 +75,7 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
         SchemaError: The schema history does not cover the offset, and a captured table was changed after it.
         RunInProgressError: Another run of the stream is running.
     """
+    cfg = at_one_server(cfg, store, log)
     settings = cfg.connection_settings()
     with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock, connect(settings) as conn:
         with JobLedger(cfg) as job:

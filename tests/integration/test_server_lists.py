@@ -1,0 +1,160 @@
+"""Several servers in ``database.hostname``, and a proxy that leads to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kit.failover_rig import assert_exact, committed, insert
+from kit.replication import Node, Pair, running_pair
+from kit.sql import execute, rows
+from kit.tcp_proxy import tcp_proxy
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.model.finding import WARNING
+from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
+
+FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with running_pair(tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(servers: Pair, database: str) -> Pair:
+    """Return a primary with a table of two rows, and its replica."""
+    servers.reset()
+    execute(
+        servers.primary.root,
+        f"CREATE DATABASE `{database}`",
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(20))",
+        f"INSERT INTO `{database}`.t VALUES (1, 'a'), (2, 'a')",
+    )
+    servers.catch_up()
+    return servers
+
+
+def hosts(pair: Pair) -> dict[str, str]:
+    """Return the properties of both servers, the primary first."""
+    one, two = pair.primary.server.properties(), pair.replica.server.properties()
+    return one | {"database.hostname": f"127.0.0.1,127.0.0.1:{two['database.port']}"}
+
+
+def server_id(node: Node) -> str:
+    """Return a running server's id, which it is to have again after a crash."""
+    return str(rows(node.root, "SELECT @@server_id")[0][0])
+
+
+def lines_about(pipeline: Pipeline, text: str) -> list[str]:
+    return [line for line in pipeline.lines if text in line]
+
+
+def test_the_server_that_the_stream_was_read_from_is_kept_until_it_does_not_answer(
+    pair: Pair, properties: dict[str, str], database: str
+) -> None:
+    pipeline = Pipeline(properties | hosts(pair) | FLAT)
+    pipeline.snapshot()
+    pair.catch_up()
+    first, second = pair.primary, pair.replica
+    own_id = server_id(first)
+    first.crash()
+    second.promote()
+    insert(second.root, database, 10)
+    pipeline.drain()
+    assert committed(pipeline).server_uuid == second.uuid
+    (line,) = lines_about(pipeline, f"127.0.0.1:{second.server.port} (server {second.uuid}) answers")
+    assert f"127.0.0.1:{first.server.port} does not: " in line
+    first.restart(server_id=own_id)
+    first.follow(second)
+    insert(second.root, database, 11)
+    pair.primary, pair.replica = second, first
+    pair.catch_up()
+    pipeline.drain()
+    assert committed(pipeline).server_uuid == second.uuid, "it answers, although it is the second one"
+    assert lines_about(pipeline, f"(server {second.uuid}), from which the stream was read, answers")
+    assert len(lines_about(pipeline, "goes on at server")) == 1
+    assert_exact(pipeline, second.root, database)
+
+
+def test_all_tasks_of_a_job_read_the_server_that_was_chosen_for_it(
+    pair: Pair, properties: dict[str, str], database: str
+) -> None:
+    """The first server comes back between the choice and the tasks."""
+    first, second = pair.primary, pair.replica
+    pair.switch()
+    own_id = server_id(first)
+    first.crash()
+    pipeline = Pipeline(properties | first.server.properties() | FLAT)
+    pipeline.properties["database.hostname"] = f"127.0.0.1,127.0.0.1:{second.server.port}"
+    job = pipeline.prepare("snapshot")
+    first.restart(server_id=own_id)
+    first.follow(second)
+    settings = ConnectorConfig.from_properties(job.spec.properties).connection_settings()
+    assert (settings.port, settings.alternatives) == (second.server.port, ())
+    pipeline.snapshot()
+    assert committed(pipeline).server_uuid == second.uuid
+    insert(second.root, database, 20)
+    pipeline.drain()
+    assert_exact(pipeline, second.root, database)
+
+
+def test_a_server_that_is_refused_is_not_passed_over(pair: Pair, properties: dict[str, str], database: str) -> None:
+    first, second = pair.primary, pair.replica
+    pipeline = Pipeline(properties | hosts(pair) | FLAT)
+    pipeline.snapshot()
+    execute(second.root, "STOP REPLICA")
+    insert(first.root, database, 30)
+    pipeline.drain()
+    own_id = server_id(first)
+    first.crash()
+    with pytest.raises(ServerChangedError) as caught:
+        pipeline.drain()
+    assert "gtid_executed lacks" in caught.value.why
+    first.restart(server_id=own_id)
+    second.follow(first)
+
+
+def test_servers_none_of_which_answers_are_each_named(pair: Pair, properties: dict[str, str], database: str) -> None:
+    pipeline = Pipeline(properties | hosts(pair) | FLAT)
+    pipeline.properties["database.hostname"] = "127.0.0.1:1,127.0.0.1:2"
+    with pytest.raises(SourceConnectionError, match="none of the servers") as caught:
+        pipeline.drain()
+    assert "127.0.0.1:1: " in caught.value.why and "127.0.0.1:2: " in caught.value.why and caught.value.can_retry
+    reports = [report for report in check_setup(pipeline.cfg) if report.system.startswith("MySQL")]
+    assert [report.ok for report in reports] == [False, False]
+
+
+def test_a_preflight_checks_each_server(pair: Pair, properties: dict[str, str]) -> None:
+    pipeline = Pipeline(properties | hosts(pair) | FLAT)
+    pipeline.properties["database.hostname"] += ",127.0.0.1:1"
+    reports = [report for report in check_setup(pipeline.cfg) if report.system.startswith("MySQL")]
+    assert [report.ok for report in reports] == [True, True, True]
+    assert all("reachable at" in report.reached for report in reports[:2])
+    assert reports[2].system == "MySQL 127.0.0.1:1" and [f.level for f in reports[2].findings] == [WARNING]
+
+
+def test_a_proxy_that_leads_to_another_server_in_the_middle_of_a_batch(
+    pair: Pair, properties: dict[str, str], database: str
+) -> None:
+    first, second = pair.primary, pair.replica
+    with tcp_proxy("127.0.0.1", first.server.port) as proxy:
+        pipeline = Pipeline(properties | first.server.properties() | FLAT | {"commit.bytes": "2000"})
+        pipeline.properties |= {"database.port": str(proxy.port), "connect.max.attempts": "3"}
+        pipeline.snapshot()
+        insert(first.root, database, *range(100, 400))
+        pair.switch()
+        insert(second.root, database, *range(400, 420))
+        proxy.lead_to("127.0.0.1", second.server.port, after=40_000)
+        with pytest.raises(ServerChangedError) as caught:
+            pipeline.drain()
+        assert caught.value.can_retry and proxy.led_elsewhere
+        pipeline.drain()
+        assert committed(pipeline).server_uuid == second.uuid
+        assert lines_about(pipeline, "is moved there")
+        pipeline.drain()
+    assert_exact(pipeline, second.root, database)
