@@ -126,12 +126,15 @@ class LedgerState:
         # A plan that ends with an earlier binlog file has no GTID set for its end. The set of another one may lack
         # transactions that stand before its end and were being committed when it was planned (``position``); the
         # markers of its writers have all that they read.
-        reached = (m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch)
-        gtid_sets = {o.gtids for o in reached if o.gtids and same_position(o, plan.end)} - {plan.end.gtids}
+        reached = [m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch]
+        reached = [offset for offset in reached if same_position(offset, plan.end)]
+        last_commit = next((offset.last_commit for offset in reached), None)
+        end = plan.end if last_commit is None else replace(plan.end, last_commit=last_commit)
+        gtid_sets = {offset.gtids for offset in reached if offset.gtids} - {plan.end.gtids}
         if not gtid_sets:
-            return plan.end
+            return end
         end_gtids = GtidSet.parse(plan.end.gtids)
-        return replace(plan.end, gtids=str(reduce(GtidSet.union, map(GtidSet.parse, gtid_sets), end_gtids)))
+        return replace(end, gtids=str(reduce(GtidSet.union, map(GtidSet.parse, gtid_sets), end_gtids)))
 
     def prepared(self) -> tuple[PreparedXa, ...]:
         """Return the XA transactions that a complete drain left undecided; each of its writers has the same ones."""

@@ -222,6 +222,7 @@ class DrainWriter:
             self.position.resume = reached
         self.position.begin_transaction()
         self.position.begun = False
+        self.position.gtid, self.position.commit_us = self.position.last_commit
         self.xa.abandon()
         if self.signals is not None:
             self.signals.abandon_transaction()
@@ -248,15 +249,15 @@ class DrainWriter:
         position = self.position
         if position.events and not position.transaction_committed():
             self.output.counts.meter.add_torn()
-        position.gtid, position.commit_us = parsed.gtid, parsed.commit_us
-        position.thread, position.begun = 0, False
-        self.rows.begin_transaction(parsed, event)
-        position.last_transaction = event.server_id, parsed.gtid
         # A file that ended because the server stopped or crashed has no ROTATE event that names the next one.
         if event.file != position.file:
             position.move_to(event.file, FILE_START)
         else:
             position.begin_transaction()
+        position.gtid, position.commit_us = parsed.gtid, parsed.commit_us
+        position.thread, position.begun = 0, False
+        self.rows.begin_transaction(parsed, event)
+        position.last_transaction = event.server_id, parsed.gtid
 
     def _rows_query(self, event: Event) -> None:
         self.position.query = ev.parse_rows_query(event)

@@ -31,9 +31,10 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
+from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import start_file
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
@@ -96,7 +97,9 @@ def place_on_server(
         return offset
     stored = _stored_gtids(cfg, conn, offset)
     found = _find(cfg, conn, offset, stored, stored, note)
-    return with_fingerprint(conn, cfg.connection_settings(), replace(found.place, gtids=str(found.gtids.stored)))
+    _require_same_transaction(cfg, conn, offset, offset.last_commit)
+    place = replace(found.place, gtids=str(found.gtids.stored), last_commit=offset.last_commit)
+    return with_fingerprint(conn, cfg.connection_settings(), place)
 
 
 def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, reached: ResumePosition) -> ResumePosition:
@@ -116,8 +119,20 @@ def position_on_server(cfg: ConnectorConfig, conn: Any, start: BinlogOffset, rea
     found = _find(cfg, conn, start, reached_gtids, stored)
     if not reached.is_boundary and (reached.gtid is None or reached.gtid != found.gtids.next_gtid):
         raise _partly_committed_error(conn, start, stored, reached, found)
+    last_commit = reached.offset.last_commit
+    _require_same_transaction(cfg, conn, start, last_commit)
     boundary = found.place if reached_gtids == stored else found.boundary
-    return replace(reached, offset=replace(boundary, gtids=str(found.gtids.stored), origin=None))
+    offset = replace(boundary, gtids=str(found.gtids.stored), origin=None, last_commit=last_commit)
+    return replace(reached, offset=offset)
+
+
+def _require_same_transaction(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, last_commit: str | None) -> None:
+    """Refuse a server whose transaction of that GTID is another one: GTIDs come again after a RESET, or on a backup."""
+    if last_commit is None or not cfg.counts_gtid_source(gtid_source(last_commit)):
+        return
+    comparison = compare_transaction(cfg, conn, last_commit)
+    if comparison.is_other:
+        raise _no_gtids_error(conn, offset, f"{comparison.text}, so its GTIDs are not those of the stream")
 
 
 def _find(

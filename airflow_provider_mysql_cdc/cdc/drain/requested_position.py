@@ -71,7 +71,7 @@ def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogO
     """
     if not gtids_on(conn):
         return offset
-    executed = GtidTracker(str(_previous_gtids(conn, offset.file)))
+    executed = GtidTracker(str(previous_gtids_of(conn, offset.file)))
     if offset.pos > FILE_START:
         file_start = offset.with_position(offset.file, FILE_START)
         stream = open_stream(settings, file_start, server_id=_UNREGISTERED_SERVER_ID)
@@ -166,13 +166,13 @@ def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) 
     low, high, previous_gtids = 0, len(files), GtidSet()
     while low < high:
         middle = (low + high) // 2
-        previous = _previous_gtids(conn, files[middle])
+        previous = previous_gtids_of(conn, files[middle])
         if requested.contains(previous):
             low, previous_gtids = middle + 1, previous
         else:
             high = middle
     if low == 0:
-        missing = str(_previous_gtids(conn, files[0]).subtract(requested))[:_GTID_TEXT_LIMIT] if files else ""
+        missing = str(previous_gtids_of(conn, files[0]).subtract(requested))[:_GTID_TEXT_LIMIT] if files else ""
         raise BinlogPurgedError(
             "the server no longer holds transactions that the GTID set lacks",
             where=where,
@@ -182,8 +182,16 @@ def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) 
     return files[low - 1], previous_gtids
 
 
-def _previous_gtids(conn: Any, file: str) -> GtidSet:
-    """Return the GTID set that was executed before a binlog file."""
+def previous_gtids_of(conn: Any, file: str) -> GtidSet:
+    """Return the GTID set that was executed before a binlog file.
+
+    Args:
+        conn: An open connection.
+        file: The file's name.
+
+    Raises:
+        SourceError: The query fails.
+    """
     events = fetch_dicts(conn, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2")
     return GtidSet.parse(next((e["Info"] for e in events if e["Event_type"] == "Previous_gtids"), ""))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
@@ -26,6 +26,8 @@ class WriterPosition:
         statements: QUERY events seen in the transaction.
         row_bytes: Sum of the lengths of its row events' bodies.
         last_transaction: Server id and GTID of the last transaction whose GTID event was read.
+        last_commit: GTID and commit time of the transaction before the last boundary; None where it has no GTID, or
+            none was read.
         resume: The position up to which an earlier attempt committed the batch; None once the writer is past it.
         file: Binlog file of the last transaction boundary passed.
         pos: Position of that boundary.
@@ -42,6 +44,7 @@ class WriterPosition:
     row_bytes: int = 0
     last_transaction: tuple[int, str | None] = (0, None)
     resume: ResumePosition | None = None
+    last_commit: tuple[str | None, int] = (None, 0)
     file: str = field(init=False)
     pos: int = field(init=False)
     _boundary: BinlogOffset | None = field(init=False)
@@ -114,6 +117,7 @@ class WriterPosition:
         resume = self.resume
         if resume is not None and self.events < resume.events and compare_offsets(self.boundary, resume.offset) == 0:
             raise self._other_rows_error(f"it has {self.events} row events, and {resume.events} are committed")
+        self.last_commit = self.gtid, self.commit_us
         self.file, self.pos, self._boundary = file, pos, None
         self.events = self.statements = self.row_bytes = 0
         self.query = None
@@ -125,7 +129,9 @@ class WriterPosition:
             gtids: GTID set executed up to the boundary.
         """
         boundary = self.boundary
-        offset = boundary.with_position(boundary.file, boundary.pos, gtids)
+        gtid, commit_us = self.last_commit
+        last_commit = f"{gtid}@{commit_us}" if gtid is not None and commit_us > 0 else self.start.last_commit
+        offset = replace(boundary.with_position(boundary.file, boundary.pos, gtids), last_commit=last_commit)
         if not self.events and not self.statements:
             return ResumePosition(offset)
         return ResumePosition(offset, self.events, self.statements, self.last_transaction[1], self.row_bytes)

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, reset_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.failover import place_on_server
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids
 from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, schema_records
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -184,6 +185,7 @@ def signals_taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -
     if taken is None:
         return None
     try:
-        return replace(taken, offset=check_available(conn, cfg.connection_settings(), taken.offset))
+        place = place_on_server(cfg, conn, taken.offset)
+        return replace(taken, offset=check_available(conn, cfg.connection_settings(), place))
     except BinlogPurgedError:
         return None  # of another binlog, or of purged files: the stream is after it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -57,6 +57,9 @@ def binlog_file(record: Members, name: str) -> str:
 _SINGLE_GTID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[1-9][0-9]{0,17}")
 
 
+_LAST_COMMIT = re.compile(r"[0-9a-f-]{36}(?::[a-z_][a-z0-9_]{0,31})?:[1-9][0-9]{0,18}@[1-9][0-9]{0,18}")
+
+
 def _is_gtid_set(text: str) -> bool:
     return _SINGLE_GTID.fullmatch(text) is not None or _parses_as_gtid_set(text)
 
@@ -81,6 +84,9 @@ class BinlogOffset:
         server_uuid: The server that file and position belong to, or None when not known.
         origin: Which file of this name it is (``binlog.file_fingerprint``): names and positions come again after a
             RESET, on a restored backup and on a copied server, also under the same uuid. None when not known.
+        last_commit: GTID of the last transaction that was read before the place, ``@``, and the microseconds since the
+            epoch at which the server that executed it first committed it: a GTID that is used again after a RESET has
+            another time. None when not known.
     """
 
     file: str
@@ -88,6 +94,7 @@ class BinlogOffset:
     gtids: str | None = None
     server_uuid: str | None = None
     origin: str | None = None
+    last_commit: str | None = field(default=None, compare=False)
 
     def key(self) -> tuple[int, int]:
         """Return (file number, position); only ``compare_offsets`` and its kin may compare it, which ask whose it
@@ -97,7 +104,8 @@ class BinlogOffset:
 
     def with_position(self, file: str, pos: int, gtids: str | None = None) -> BinlogOffset:
         """Return this offset moved to another place of the same server."""
-        return replace(self, file=file, pos=pos, gtids=gtids, origin=self.origin if file == self.file else None)
+        origin = self.origin if file == self.file else None
+        return replace(self, file=file, pos=pos, gtids=gtids, origin=origin, last_commit=None)
 
     def covers(self, file: str, pos: int) -> bool:
         """Return whether a place of the stream in which this offset stands lies at or before it.
@@ -111,7 +119,8 @@ class BinlogOffset:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         data = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
-        return data if self.origin is None else {**data, "origin": self.origin}
+        optional = {"origin": self.origin, "last_commit": self.last_commit}
+        return data | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> BinlogOffset:
@@ -125,7 +134,10 @@ class BinlogOffset:
         if gtids is not None and not _is_gtid_set(gtids):
             raise record.member_error("gtids", "a GTID set")
         server, origin = record.text_or_none("server_uuid"), record.text_or_none("origin")
-        return cls(binlog_file(record, "file"), record.integer("pos"), gtids, server, origin)
+        last_commit = record.text_or_none("last_commit")
+        if last_commit is not None and _LAST_COMMIT.fullmatch(last_commit) is None:
+            raise record.member_error("last_commit", "a GTID and a time, as in uuid:1@1700000000000000")
+        return cls(binlog_file(record, "file"), record.integer("pos"), gtids, server, origin, last_commit)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.pos}"

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, ServerChangedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 # B begins a transaction, D is the structure of a CREATE TABLE ... SELECT, R a row event, E the end.
@@ -89,3 +89,26 @@ def test_a_marker_of_an_older_version_is_continued_on_its_server() -> None:
     position = _resumed(ResumePosition(BEFORE, 1, 1))
     position.add_row_event(_row_event(77))
     assert position.rows_committed()
+
+
+def test_the_last_transaction_is_the_one_before_the_boundary() -> None:
+    start = replace(BEFORE, last_commit=f"{GTID}@5")
+    position = WriterPosition(start)
+    assert position.reached(None).offset.last_commit == f"{GTID}@5", "nothing was read yet"
+    position.gtid, position.commit_us, position.events = f"{GTID}0", 7, 3
+    assert position.reached(None).offset.last_commit == f"{GTID}@5", "it has not ended"
+    position.move_to("b.000001", 200)
+    reached = position.reached(None)
+    assert reached.offset.last_commit == f"{GTID}0@7"
+    assert ResumePosition.from_json(reached.to_json()).offset.last_commit == f"{GTID}0@7"
+    position.gtid, position.commit_us = f"{GTID}1", 9
+    position.begin_transaction()
+    assert position.reached(None).offset.last_commit == f"{GTID}0@7"
+
+
+def test_a_place_has_no_last_transaction_of_another() -> None:
+    offset = replace(BEFORE, last_commit=f"{GTID}@5")
+    assert offset.with_position("b.000001", 101).last_commit is None
+    assert BinlogOffset.from_json(offset.to_json()).last_commit == f"{GTID}@5" and offset == BEFORE
+    with pytest.raises(DamagedRecordError, match="last_commit"):
+        BinlogOffset.from_json({**offset.to_json(), "last_commit": "soon"})

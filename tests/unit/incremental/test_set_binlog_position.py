@@ -91,6 +91,7 @@ def test_rows_of_the_signal_table_act_once_in_one_binlog(monkeypatch: pytest.Mon
     state, said = ledger(taken=END), list[str]()
     job: Any = None
     monkeypatch.setattr(moving, "check_available", lambda conn, settings, offset: offset)
+    monkeypatch.setattr(moving, "place_on_server", lambda cfg, conn, offset: offset)
 
     def acts(place: BinlogOffset | None, epoch: int = 2) -> bool:
         found = taking.SignalProcessor(CFG, None, job, state, said.append, IncrementalState())
@@ -209,12 +210,12 @@ FILES = {"b.000001": "", "b.000002": f"{UUID}:1-10", "b.000003": f"{UUID}:1-20"}
     ("wanted", "file"), [("1-5", "b.000001"), ("1-10", "b.000002"), ("1-19", "b.000002"), ("1-99", "b.000003")]
 )
 def test_the_last_file_before_which_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, wanted: str, file: str) -> None:
-    monkeypatch.setattr(named_place, "_previous_gtids", lambda conn, name: GtidSet.parse(FILES[name]))
+    monkeypatch.setattr(named_place, "previous_gtids_of", lambda conn, name: GtidSet.parse(FILES[name]))
     assert named_place.start_file(None, [*FILES], GtidSet.parse(f"{UUID}:{wanted}"), "w")[0] == file
 
 
 def test_what_the_server_has_purged_and_the_set_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_place, "_previous_gtids", lambda conn, name: GtidSet.parse(FILES[name]))
+    monkeypatch.setattr(named_place, "previous_gtids_of", lambda conn, name: GtidSet.parse(FILES[name]))
     with pytest.raises(BinlogPurgedError, match=f"begins after {UUID}:6-10"):
         named_place.start_file(None, ["b.000002", "b.000003"], GtidSet.parse(f"{UUID}:1-5"), "w")
 

@@ -1,0 +1,81 @@
+"""Tell whether a server's transaction of a GTID is the one that the stream has read.
+
+GTIDs are used again after RESET BINARY LOGS AND GTIDS, and by a server that takes writes behind a restored backup. What
+does not come again is the time of the commit in microseconds, which replicas copy and mysqlbinlog keeps (MySQL 8.0.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import previous_gtids_of
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMatch:
+    """Say whether a server has the transaction that was read last.
+
+    Args:
+        text: What was found.
+        is_other: Whether it has another one under this GTID; not where nothing tells.
+    """
+
+    text: str
+    is_other: bool = False
+
+
+def compare_transaction(cfg: ConnectorConfig, conn: Any, last_commit: str) -> TransactionMatch:
+    """Compare the last transaction that was read with the one that a server has under its GTID.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the server.
+        last_commit: GTID and commit time (``BinlogOffset.last_commit``).
+
+    Raises:
+        SourceError: The server refuses a query, or cannot be reached.
+    """
+    gtid, _, time = last_commit.partition("@")
+    found = _commit_time(cfg, conn, gtid)
+    if not found:
+        return TransactionMatch(f"its binlog does not have transaction {gtid}, or no time of its commit")
+    if found == int(time):
+        return TransactionMatch(f"its transaction {gtid} is the one that was read")
+    return TransactionMatch(
+        f"its transaction {gtid} is another one: it was committed {found} microseconds after 1970, and the one that "
+        f"was read {time}",
+        is_other=True,
+    )
+
+
+def _commit_time(cfg: ConnectorConfig, conn: Any, gtid: str) -> int:
+    """Return when a transaction was committed first, in microseconds; 0 where the binlog does not tell."""
+    files = [name for name, _ in binary_logs(conn)]
+    low, high = 0, len(files)
+    while low < high:
+        middle = (low + high) // 2
+        if previous_gtids_of(conn, files[middle]).contains(gtid):
+            high = middle
+        else:
+            low = middle + 1
+    if low == 0:
+        return 0
+    end = current_offset(conn)
+    start = end.with_position(files[low - 1], FILE_START)
+    until = end if low == len(files) else end.with_position(files[low], FILE_START)
+    stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
+    try:
+        for event in stream.events(until, unused=no_rows):
+            if event.type in c.GTID_EVENTS and (parsed := parse_gtid(event)).gtid == gtid:
+                return parsed.commit_us
+    finally:
+        stream.close()
+    return 0
