@@ -82,7 +82,7 @@ class ModelWriter:
         if resume_marker is not None:
             self._at.resume = resume_marker.reached
         self._tracker = GtidTracker(plan.start.gtids)
-        xa: Any = SimpleNamespace(prepared=())
+        xa: Any = SimpleNamespace(prepared=(), searched=False)
         side_records: list[SideRecord] = []
         self._shares = TopicShares(cfg, plan, index, side_records, context.recorded_topics)
         self._committer = Committer(
