@@ -13,7 +13,9 @@ from kit.repairs import LOGGED, REPAIR, UNLOGGED, verdict
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.verify import checksum_reader
+from airflow_provider_mysql_cdc.cdc.verify.row_records import RowRecords
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
 
@@ -187,3 +189,43 @@ def test_a_table_that_changes_between_the_rounds_is_compared_as_a_whole(
     monkeypatch.setattr(pipeline, "log", log_and_alter)
     result = pipeline.verify()
     assert later and described(pipeline.verify(BY_ROWS)) == described(result)
+
+
+def test_few_rows_are_read_again(pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(root, UNLOGGED, f"UPDATE `{database}`.orders SET price = 7 WHERE id = 5", LOGGED)
+    of_block, rows = RowRecords.of_block, list[str]()
+
+    def counted(self: RowRecords, block: RowBlock) -> Any:
+        rows.extend([self.columns[0].name] * block.rows)
+        return of_block(self, block)
+
+    monkeypatch.setattr(RowRecords, "of_block", counted)
+    result = pipeline.verify()
+    orders = verdict(result, "orders")
+    assert orders.findings == {DifferenceKind.DIFFERING: 1} and orders.rows == ROWS
+    assert 0 < rows.count("id") < ROWS / 5, "the rows of one bucket of eleven"
+    assert described(pipeline.verify(BY_ROWS)) == described(result)
+
+
+def test_an_event_whose_key_the_server_does_not_know_is_one_of_its_row(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(root, f"DELETE FROM `{database}`.orders WHERE id = 4")
+    pipeline.drain()
+    (*_, record) = [r for r in pipeline.records("orders") if r.key is not None and b'"id":5}' in r.key]
+    (deleted,) = [r for r in pipeline.records("orders") if r.value is not None and b'"op":"d"' in r.value]
+    assert record.key is not None and deleted.value is not None
+    key, value = record.key.replace(b'"id":5', b'"id": 5'), deleted.value.replace(b'"id":4', b'"id":5')
+    execute(root, UNLOGGED, f"UPDATE `{database}`.orders SET price = 7 WHERE id = 6", LOGGED)
+    log, places = pipeline.log, [record.partition]
+
+    def log_and_produce(line: str) -> None:
+        log(line)
+        if line.startswith("checksums at") and places:
+            produce(pipeline, (key, value, places.pop()))
+
+    monkeypatch.setattr(pipeline, "log", log_and_produce)
+    result = pipeline.verify()
+    assert verdict(result, "orders").findings == {DifferenceKind.MISSING: 1, DifferenceKind.DIFFERING: 1}
+    assert len(lines_about_parts(pipeline)) == 3
+    assert described(pipeline.verify(BY_ROWS)) == described(result)

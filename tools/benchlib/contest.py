@@ -12,7 +12,13 @@ from benchlib.earlier_sides import EarlierCommit
 from benchlib.flink_sides import FlinkDrain
 from benchlib.ground import BenchEnvironment, Contestant, WorkloadRun
 from benchlib.loading import load, make_database, make_tables
-from benchlib.our_sides import ProviderEachMinute, ProviderIncremental, ProviderSteadyLoad, ProviderStream
+from benchlib.our_sides import (
+    ProviderEachMinute,
+    ProviderIncremental,
+    ProviderSteadyLoad,
+    ProviderStream,
+    ProviderVerification,
+)
 from benchlib.run import Run
 from benchlib.sides import DEBEZIUM, EARLIER, FLINK, Side
 from benchlib.workload import Workload
@@ -38,6 +44,8 @@ RUNNERS = {
         ProviderStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain, EARLIER.name: EarlierCommit}
     ),
     "snapshot": WorkloadRunners(ProviderStream, {DEBEZIUM.name: DebeziumSnapshot, EARLIER.name: EarlierCommit}),
+    "verify": WorkloadRunners(ProviderVerification, {}),
+    "verify-rows": WorkloadRunners(ProviderVerification, {}),
     "incremental": WorkloadRunners(ProviderIncremental, {DEBEZIUM.name: DebeziumIncremental}),
     "run_for": WorkloadRunners(ProviderSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
     "each_minute": WorkloadRunners(ProviderEachMinute, {}),

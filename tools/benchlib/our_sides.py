@@ -12,6 +12,8 @@ from typing import Any
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from benchlib import ours
 from benchlib.figures import invalid_reasons
 from benchlib.ground import WorkloadRun
@@ -133,6 +135,48 @@ class ProviderStream:
         if found.native_rows and not self._entry.side.native:
             raise RuntimeError(f"{workload.name}: {found.side} decoded {found.native_rows} rows with the native kernel")
         return found
+
+
+class ProviderVerification:
+    """Compare a table with the topic that a snapshot has filled; only the comparison is measured.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: WorkloadRun) -> None:
+        self._entry = entry
+        self._request = VerifyRequest(checksums=entry.workload.kind == "verify")
+
+    def store_position(self) -> None:
+        """Do nothing: the snapshot before a run finds its position."""
+
+    def run(self, number: int) -> Run:
+        """Take a snapshot, and compare.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: It failed, found a difference, or compared another number of rows.
+        """
+        entry, workload = self._entry, self._entry.workload
+        found, native = pipeline(entry, number), entry.side.native
+        run_job(found.prepare("snapshot").spec, entry.ground.cores, native=native)
+        found.settle()
+        begun = time.process_time()
+        spec = found.verify_spec(self._request)
+        beside_s = time.process_time() - begun
+        samples, _ = run_job(spec, entry.ground.cores, native=native)
+        begun, load = time.process_time(), os.getloadavg()[0]
+        (verdict,) = found.verify_result(spec.run).tables
+        beside_s += time.process_time() - begun
+        delete_topics(found)
+        if not verdict.equal or (verdict.rows, verdict.records) != (workload.rows, workload.rows):
+            raise RuntimeError(f"{workload.name}: the verification found something: {verdict}")
+        encoded = not verdict.by_checksums and native and kernel().module is not None
+        used = usage(samples)
+        return Run(workload.name, entry.side.name, verdict.rows, used, beside_s, load, verdict.rows if encoded else 0)
 
 
 class ProviderIncremental:

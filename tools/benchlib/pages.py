@@ -201,6 +201,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "drains": _table_of("narrow", "wide", "one-transaction", "compressed"),
     "forms": _table_of("avro", "ticdc"),
     "snapshots": _table_of("snapshot", "incremental"),
+    "verify": _table_of("verify"),
     "tables": _table_of("tables-1"),
     "linear": _table_of("linear"),
     "writers": _table_of("tables-writers", "hot-writers", "tables-cores", "hot-cores"),

@@ -241,6 +241,8 @@ TARGETS: tuple[Target, ...] = (
     CpuRegression("wide-schemas", 0.37),
     CpuRegression("snapshot", 0.29),
     WorkloadRatio("avro", "narrow", 1.0),
+    WorkloadRatio("verify", "snapshot", 0.5),
+    WorkloadRatio("verify-rows", "snapshot", 1.5),
     *(MemoryShare(name, 1 / 5) for name in _COMPARED),
     *(Throughput(name, 4.0) for name in _COMPARED),
     LinearScaling([f"linear-{n}m" for n in (1, 2, 4, 8)], 0.10),

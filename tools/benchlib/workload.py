@@ -76,8 +76,11 @@ class Workload:
         Args:
             registry: Address of the schema registry.
         """
-        mode = "initial_only" if self.snapshot else "no_data"
-        return {"table.include.list": self.included, "snapshot.mode": mode, **self.form.properties(registry)}
+        return {
+            "table.include.list": self.included,
+            "snapshot.mode": _MODES.get(self.kind, "no_data"),
+            **self.form.properties(registry),
+        }
 
     @property
     def rows_as(self) -> tuple[object, ...]:
@@ -98,7 +101,9 @@ class Workload:
         return replace(self, rows=whole, tables=tables, seconds=max(20.0, self.seconds * scale) if self.seconds else 0)
 
 
-_SHARING = ("drain", "snapshot")
+_MODES = {"snapshot": "initial_only", "verify": "initial", "verify-rows": "initial"}
+"""``snapshot.mode`` of kinds that begin with the rows of tables."""
+_SHARING = ("drain", *_MODES)
 _M = 1_000_000
 _OLD_MYSQL = "8.0.15"
 _SLOW = 0.2
@@ -136,6 +141,8 @@ _ALL = (
     Workload("narrow", "7 columns, 100 rows in a transaction", NARROW, 5 * _M, 5 * _M),
     Workload("avro", "the same in Avro", NARROW, 5 * _M, 5 * _M, form=AVRO, peer=None),
     _SNAPSHOT,
+    Workload("verify", "as snapshot, compared by checksums", NARROW, 5 * _M, kind="verify", peer=None),
+    Workload("verify-rows", "as snapshot, compared row by row", NARROW, 5 * _M, kind="verify-rows", peer=None),
     Workload(
         "narrow-lz4",
         "as narrow, compressed for Kafka",

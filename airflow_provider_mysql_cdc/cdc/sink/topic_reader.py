@@ -44,6 +44,19 @@ class TopicRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+def to_record(message: Message) -> TopicRecord:
+    """Return what a message of the client holds, which is a record and not an error.
+
+    Args:
+        message: The message.
+    """
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None and offset is not None
+    return TopicRecord(
+        partition, offset, message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
+    )
+
+
 class HiddenByTransaction(Exception):
     """Raised inside the sink when an open transaction hides later records; becomes a SinkConnectionError."""
 
@@ -271,11 +284,8 @@ def _parse_message(message: Message, topic: str) -> tuple[tuple[int, int] | None
     error = message.error()
     partition, offset = message.partition(), message.offset()
     if error is None:
-        assert partition is not None and offset is not None
-        record = TopicRecord(
-            partition, offset, message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
-        )
-        return (partition, offset + 1), record
+        record = to_record(message)
+        return (record.partition, record.offset + 1), record
     if error.code() == KafkaError._PARTITION_EOF:
         assert partition is not None and offset is not None
         return (partition, offset), None

@@ -59,7 +59,7 @@ def readable_schema(text: str) -> ReadableSchema:
             raise ValueError(f"it is of type {record['type']}")
         after = next((_value_type(field["type"]) for field in record["fields"] if field["name"] == _AFTER), None)
         return ReadableSchema(
-            fastavro.parse_schema(_without_logical_types(schema)),
+            fastavro.parse_schema(without_logical_types(schema)),
             _converter(record),
             _field_forms(record),
             {} if after is None or after["type"] != "record" else _field_forms(after),
@@ -112,13 +112,18 @@ def _may_be_empty(resolved: Mapping[str, Any]) -> bool:
     return kind == "null" or (kind == "fixed" and not resolved["size"])
 
 
-def _without_logical_types(schema: Any) -> Any:
+def without_logical_types(schema: Any) -> Any:
+    """Return a schema whose values are read as they are in the bytes.
+
+    Args:
+        schema: The schema, as JSON.
+    """
     if isinstance(schema, list):
-        return [_without_logical_types(branch) for branch in schema]
+        return [without_logical_types(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     inner = ("type", "items", "values", "fields")
-    return {k: _without_logical_types(v) if k in inner else v for k, v in schema.items() if k != "logicalType"}
+    return {k: without_logical_types(v) if k in inner else v for k, v in schema.items() if k != "logicalType"}
 
 
 def _value_type(resolved: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.sql_literals import escapes_as_in_sql
@@ -36,6 +37,22 @@ def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> s
     digest = f"SHA2(CONCAT({texts.key_fields}, {texts.after}), 256)"
     checksum = f"CAST(CONV(LEFT({digest}, {2 * CHECKSUM_BYTES}), 16, 10) AS UNSIGNED)"
     return (
-        f"SELECT MOD(CRC32({texts.key_fields}), {buckets}) AS bucket, COUNT(*), SUM({checksum}) "
+        f"SELECT {_bucket(texts, buckets)} AS bucket, COUNT(*), SUM({checksum}) "
         f"FROM {table.quoted()} WHERE {condition} GROUP BY bucket"
     )
+
+
+def buckets_condition(texts: SqlTexts, buckets: int, chosen: Iterable[int]) -> str:
+    """Return the condition of the rows in some buckets, and of those whose bucket the server cannot tell.
+
+    Args:
+        texts: Expressions of the table's rows.
+        buckets: Buckets of its keys.
+        chosen: Some of them.
+    """
+    bucket = _bucket(texts, buckets)
+    return f"({bucket} IN ({', '.join(map(str, sorted(chosen)))}) OR {bucket} IS NULL)"
+
+
+def _bucket(texts: SqlTexts, buckets: int) -> str:
+    return f"MOD(CRC32({texts.key_fields}), {buckets})"

@@ -13,7 +13,8 @@ from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field
 
-_PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
+PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
+"""A value that only one text has."""
 
 
 class KeyTexts:
@@ -26,7 +27,7 @@ class KeyTexts:
 
     def __init__(self, prefix: bytes, fields: tuple[str, ...]) -> None:
         self.prefix, self._fields = prefix, fields
-        members = b",".join(re.escape(dumps(name).encode()) + b":" + _PLAIN_VALUE for name in fields)
+        members = b",".join(re.escape(dumps(name).encode()) + b":" + PLAIN_VALUE for name in fields)
         self._is_plain = re.compile(rb"\{" + members + rb"\}").fullmatch
 
     def fields_of(self, key: bytes) -> bytes | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import key_bucket
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumResult
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import buckets_condition
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 
@@ -29,16 +31,18 @@ class DifferingKeys:
     buckets: int
     differing: frozenset[int] | None = None
 
-    def filter_for(self, compared: ComparedTable, keys: KeyTexts) -> KeyFilter | None:
+    def filter_for(self, compared: ComparedTable, keys: KeyTexts, texts: SqlTexts | None) -> KeyFilter | None:
         """Return what tells the keys to look at; None for all.
 
         Args:
             compared: The table.
             keys: Takes the fields out of its keys.
+            texts: Expressions of its rows; None where the server cannot write them.
         """
         if self.differing is None or compared.table != self.table:
             return None
-        return KeyFilter(keys, self.buckets, self.differing)
+        condition = "" if texts is None else buckets_condition(texts, self.buckets, self.differing)
+        return KeyFilter(keys, self.buckets, self.differing, condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,13 @@ class KeyFilter:
         keys: Takes the fields out of keys.
         buckets: Buckets of keys.
         differing: Those that are looked at.
+        condition: The same in SQL; empty where the server cannot tell.
     """
 
     keys: KeyTexts
     buckets: int
     differing: frozenset[int]
+    condition: str = ""
 
     def has(self, key: bytes | None) -> bool:
         """Return whether a key is looked at; one that is none of the table's is.
@@ -61,8 +67,17 @@ class KeyFilter:
         Args:
             key: The record's key.
         """
+        bucket = self.bucket_of(key)
+        return bucket is None or bucket in self.differing
+
+    def bucket_of(self, key: bytes | None) -> int | None:
+        """Return the bucket of a key; None for one that is none of the table's.
+
+        Args:
+            key: The record's key.
+        """
         fields = None if key is None else self.keys.fields_of(key)
-        return fields is None or key_bucket(fields, self.buckets) in self.differing
+        return None if fields is None else key_bucket(fields, self.buckets)
 
 
 def may_use_checksums(request: VerifyRequest) -> bool:
@@ -113,3 +128,16 @@ def differing_keys(
         elif differing:
             found[compared.table.id] = DifferingKeys(compared.table, count, frozenset(differing))
     return found
+
+
+def keys_left(differing: Mapping[TableId, DifferingKeys], unread: Container[TableId]) -> dict[TableId, DifferingKeys]:
+    """Return the tables of which all rows have to be compared after all, because events have come with other keys.
+
+    The server does not know such keys, so it has left out their rows.
+
+    Args:
+        differing: What the comparison has looked at.
+        unread: Tables with such events.
+    """
+    left = {name: keys for name, keys in differing.items() if name in unread and keys.differing is not None}
+    return {name: replace(keys, differing=None) for name, keys in left.items()}

@@ -7,12 +7,13 @@ of one bucket, so the shuffle handles few large objects instead of many small on
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
+from zlib import crc32
 
-_HEADER = struct.Struct("<HBIQQII")
+HEADER = struct.Struct("<HBIQQII")
+"""What an entry begins with: table, kind, partition, offset, order, sizes of key and value (``FoldEntry``)."""
 BLOCK_BYTES = 1 << 16
 """Bytes from which on a block is handed on."""
 _SAMPLE_SEED = 0x5EED
@@ -98,7 +99,7 @@ def bucket_of(key: bytes, buckets: int) -> int:
         key: The row's identity.
         buckets: Number of buckets.
     """
-    return zlib.crc32(key) % buckets
+    return crc32(key) % buckets
 
 
 def is_sampled(key: bytes, sample_percent: float) -> bool:
@@ -108,7 +109,7 @@ def is_sampled(key: bytes, sample_percent: float) -> bool:
         key: The row's identity.
         sample_percent: Share of the keys, above 0 and at most 100.
     """
-    return zlib.crc32(key, _SAMPLE_SEED) % _SAMPLE_SHARES < sample_percent * (_SAMPLE_SHARES / 100)
+    return crc32(key, _SAMPLE_SEED) % _SAMPLE_SHARES < sample_percent * (_SAMPLE_SHARES / 100)
 
 
 class EntryBlocks:
@@ -121,6 +122,7 @@ class EntryBlocks:
 
     def __init__(self, buckets: int, sample_percent: float = 100.0) -> None:
         self._buckets, self._sample_percent = buckets, sample_percent
+        self._all = sample_percent >= 100
         self._pending = [bytearray() for _ in range(buckets)]
         # All pending blocks together are bounded, however many buckets there are.
         self._block_bytes = max(1024, min(BLOCK_BYTES, (64 << 20) // buckets))
@@ -130,16 +132,18 @@ class EntryBlocks:
         """Add an entry, unless its key does not belong to the sample."""
         if entry.kind in IN_EVERY_BUCKET:
             for bucket in range(self._buckets):
-                self._append(bucket, entry)
-        elif self._sample_percent >= 100 or is_sampled(entry.key, self._sample_percent):
-            self._append(bucket_of(entry.key, self._buckets), entry)
+                self._append(bucket, _packed(*entry))
+        else:
+            self.put(*entry)
 
-    def _append(self, bucket: int, entry: FoldEntry) -> None:
-        table, kind, partition, offset, order, key, value = entry
+    def put(self, table: int, kind: int, partition: int, offset: int, order: int, key: bytes, value: bytes) -> None:
+        """Add an entry that is in one bucket; arguments as of ``FoldEntry``."""
+        if self._all or is_sampled(key, self._sample_percent):
+            self._append(crc32(key) % self._buckets, _packed(table, kind, partition, offset, order, key, value))
+
+    def _append(self, bucket: int, entry: bytes) -> None:
         pending = self._pending[bucket]
-        pending += _HEADER.pack(table, kind, partition, offset, order, len(key), len(value))
-        pending += key
-        pending += value
+        pending += entry
         if len(pending) >= self._block_bytes:
             self._full.append((bucket, bytes(pending)))
             pending.clear()
@@ -156,17 +160,21 @@ class EntryBlocks:
         return rest
 
 
+def _packed(table: int, kind: int, partition: int, offset: int, order: int, key: bytes, value: bytes) -> bytes:
+    return HEADER.pack(table, kind, partition, offset, order, len(key), len(value)) + key + value
+
+
 def read_entries(blocks: Iterable[bytes]) -> Iterator[FoldEntry]:
     """Yield the entries of blocks.
 
     Args:
         blocks: Blocks of one bucket.
     """
-    size, kinds = _HEADER.size, tuple(EntryKind)
+    size, kinds = HEADER.size, tuple(EntryKind)
     for block in blocks:
         pos, end = 0, len(block)
         while pos < end:
-            table, kind, partition, offset, order, key_size, value_size = _HEADER.unpack_from(block, pos)
+            table, kind, partition, offset, order, key_size, value_size = HEADER.unpack_from(block, pos)
             pos += size
             key_end = pos + key_size
             value_end = key_end + value_size

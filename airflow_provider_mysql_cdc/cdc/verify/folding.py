@@ -171,6 +171,28 @@ class BucketFold:
         for entry in entries:
             self._add[entry.kind](entry)
 
+    def is_simple(self, table: int) -> Callable[[bytes], bool]:
+        """Return what tells of a key whether nothing was added of it; of no key where the table was truncated.
+
+        Args:
+            table: The table's number.
+        """
+        truncated, keys = table in self._truncates, self._keys
+        return lambda key: not truncated and (table, key) not in keys
+
+    def add_equal(self, table: int, rows: int, events: int) -> None:
+        """Count rows and events that are not added, because they are equal, or an equal one is behind them.
+
+        Args:
+            table: The table's number.
+            rows: Number of rows.
+            events: Number of events.
+        """
+        if rows or events:
+            counts = self._counts(table)
+            counts.rows += rows
+            counts.events += events
+
     def result(self) -> BucketResult:
         """Compare, and return what was found."""
         for (table, key), state in self._keys.items():

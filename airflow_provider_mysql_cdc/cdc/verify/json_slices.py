@@ -1,4 +1,4 @@
-"""Take the parts that a comparison needs out of an event's JSON text, without reading the text.
+"""Take the parts that a comparison needs out of an event's JSON text, without reading the rows in it.
 
 The bytes of ``after`` of two events of equal rows under one structure are equal, so they are compared as they are;
 where they differ, the comparison reads them. What has another layout is read as a whole (``event_readers``).
@@ -7,19 +7,30 @@ where they differ, the comparison reads them. What has another layout is read as
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
+
+import orjson
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.verify.event_tails import EventTails
 
-_BEFORE = b'{"before":'
-_NEW_ROW = b'{"before":null,"after":{'
+_BEFORE_ROW, _NEW_ROW = b'{"before":{', b'{"before":null,"after":{'
+_NO_ROW = b'{"before":null,"after":null,"source":{"version":'
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
-_OPERATION = re.compile(rb'"op":"([a-z])"')
 _FILE_AND_POS = re.compile(rb'"file":"[^"]*?\.?(\d+)","pos":(\d+)')
 _MEMBER_NAMES = frozenset({"before", "after", "source"})
+_BEHIND_BEFORE = len(_BEFORE_ROW) - 1
+OPERATIONS: Mapping[tuple[bool, bool], str] = {
+    (False, True): "cru",
+    (True, True): "u",
+    (True, False): "d",
+    (False, False): "d",
+}
+"""Operations of events with or without a row before and after them."""
 MAX_SLICE_BYTES = 4096
 """Longest text of a row that is carried as it is; a longer one is read, and long values become digests."""
 
@@ -28,16 +39,12 @@ class EventSlice(NamedTuple):
     """Hold the parts of an event's text.
 
     Args:
-        op: Its operation.
         after: Text of the row after it; empty when there is none.
-        file_number: Number of the binlog file; 0 where it is not known.
-        pos: Position in it.
+        order: Its place in the binlog (``source_place``).
     """
 
-    op: str
     after: bytes
-    file_number: int
-    pos: int
+    order: int
 
 
 def value_prefix(cfg: ConnectorConfig, table: Table) -> bytes | None:
@@ -66,37 +73,92 @@ def source_members(table: TableId) -> tuple[bytes, ...]:
     return f'"db":{dumps(table.db)}'.encode(), f'"table":{dumps(table.table)}'.encode()
 
 
-def slice_event(value: bytes, prefix: bytes, *, ordered: bool, members: tuple[bytes, ...] = ()) -> EventSlice | None:
-    """Return the parts of an event; None where the text has another layout.
+class JsonSlices:
+    """Take the parts out of the events of one table.
 
     A quote inside of a JSON string is escaped, so the names of members are found only where they are members.
 
     Args:
-        value: The record's value.
-        prefix: What values of the table's present structure begin with (``value_prefix``).
-        ordered: Whether the place in the binlog is wanted.
-        members: What the source block has to have.
+        table: The table.
+        prefix: What values of its present structure begin with (``value_prefix``).
+        row: Matches the text of a row that has its columns, and no others.
     """
-    start = len(prefix)
-    if not value.startswith(prefix) or not value.startswith(_BEFORE, start):
-        return None
-    source = value.find(_SOURCE, start)
-    if source < 0 or any(value.find(member, source) < 0 for member in members):
-        return None
-    if value.startswith(_NEW_ROW, start):
-        after = value[start + len(_NEW_ROW) - 1 : source]
-    elif value.endswith(_NO_AFTER, start, source):
-        after = b""
-    else:
-        begin = value.find(_AFTER_ROW, start, source)
-        if begin < 0:
+
+    def __init__(self, table: TableId, prefix: bytes, row: re.Pattern[bytes]) -> None:
+        self._has_own_members = row.fullmatch
+        self._start, self._new_row = len(prefix), prefix + _NEW_ROW
+        self._old_row, self._no_row = prefix + _BEFORE_ROW, prefix + _NO_ROW
+        self._tails = EventTails(table, b"}" if prefix else b"")
+
+    def slice(self, value: bytes) -> EventSlice | None:
+        """Return the parts of an event; None where its text has another layout than those that were learned.
+
+        Args:
+            value: The record's value.
+        """
+        source = value.find(_SOURCE, self._start)
+        if source < 0 or (facts := self._tails.read(value, source)) is None:
             return None
-        after = value[begin + len(_AFTER_ROW) - 1 : source]
-    operation = _OPERATION.search(value, source)
-    if operation is None or (after and not after.endswith(b"}")) or len(after) > MAX_SLICE_BYTES:
-        return None
-    file_number, pos = place_in_binlog(value, source) if ordered else (0, 0)
-    return EventSlice(operation[1].decode(), after, file_number, pos)
+        op, order = facts
+        after = self.row_of(value, source)
+        if after is None or len(after) > MAX_SLICE_BYTES or (after and self._has_own_members(after) is None):
+            return None
+        if op not in OPERATIONS[value.startswith(self._old_row), bool(after)]:
+            return None
+        return EventSlice(after, order)
+
+    def row_of(self, value: bytes, source: int) -> bytes | None:
+        """Return the text of the row after an event; empty where there is none, None for another layout.
+
+        Args:
+            value: The record's value.
+            source: Where the comma before its source block is.
+        """
+        if value.startswith(self._new_row):
+            return value[len(self._new_row) - 1 : source]
+        if value.startswith(self._no_row):
+            return b""
+        if not value.startswith(self._old_row):
+            return None
+        if value.endswith(_NO_AFTER, self._start, source):
+            row, after = source - len(_NO_AFTER), b""
+        else:
+            row = value.find(_AFTER_ROW, self._start, source)
+            after = value[row + len(_AFTER_ROW) - 1 : source]
+        before = value[self._start + _BEHIND_BEFORE : row]
+        return after if row >= 0 and self._has_own_members(before) is not None and _is_object(before) else None
+
+    def of_row(self, value: bytes) -> bytes | None:
+        """Return the text of a row of the table; None where its record has to be read.
+
+        Args:
+            value: The value of a record that the product's encoders have written.
+        """
+        source = value.find(_SOURCE, self._start)
+        after = self.row_of(value, source) if source >= 0 else None
+        return after if after and len(after) <= MAX_SLICE_BYTES else None
+
+    @property
+    def knows_none(self) -> bool:
+        """Return whether no event was learned."""
+        return self._tails.knows_none
+
+    def learn(self, value: bytes) -> None:
+        """Take an event as one that later ones may be like.
+
+        Args:
+            value: The value of an event that was read in full.
+        """
+        source = value.find(_SOURCE, self._start)
+        if source >= 0 and self.row_of(value, source) is not None:
+            self._tails.learn(value, source)
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def place_in_binlog(value: bytes, source: int = 0) -> tuple[int, int]:

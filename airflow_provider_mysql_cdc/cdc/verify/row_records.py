@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -72,8 +72,7 @@ class RowRecords:
         """
         decode_many = self._rows.decode.decode_many
         if block.large or decode_many is None or self._rows.record_format is not None:
-            for packet in block:
-                yield from self._of_row(packet)
+            yield from self._of_packets(block)
             return
         number, offset = 0, 0
         while number < block.rows:
@@ -83,20 +82,20 @@ class RowRecords:
             number += decoded
             if number < block.rows:  # a row that the kernel leaves to Python
                 packet, offset = block.row_at(offset)
-                yield from self._of_row(packet)
+                yield from self._of_packets((packet,))
                 number += 1
 
-    def _of_row(self, packet: bytes) -> Iterator[WrittenRow]:
-        records = list[RowRecord]()
-        try:
-            self._rows.decode(packet, 0, self._context, records)
-            written = list(self._written(records))
-        except ValueDecodeError as error:
-            self.errors.append(error)
-            return
-        finally:
-            NULLED.values.clear()
-        yield from written
+    def _of_packets(self, packets: Iterable[bytes]) -> Iterator[WrittenRow]:
+        records, decode, context = list[RowRecord](), self._rows.decode, self._context
+        for packet in packets:
+            count = len(records)
+            try:
+                decode(packet, 0, context, records)
+            except ValueDecodeError as error:
+                self.errors.append(error)
+                del records[count:]
+        NULLED.values.clear()
+        yield from self._written(records)
 
     def _written(self, records: list[RowRecord]) -> Iterator[WrittenRow]:
         record_format, id_headers, count = self._rows.record_format, self._rows.id_headers, self._partitions

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import Message
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter, has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 
 
 class TaskChecksums:
@@ -64,6 +67,30 @@ class TaskChecksums:
         """
         if compared.number not in self._filters:
             differing = self._differing.get(compared.table.id)
-            chosen = None if differing is None else differing.filter_for(compared, key_texts(self._cfg, compared.table))
-            self._filters[compared.number] = chosen
+            self._filters[compared.number] = None if differing is None else self._filter(compared, differing)
         return self._filters[compared.number]
+
+    def _filter(self, compared: ComparedTable, differing: DifferingKeys) -> KeyFilter | None:
+        table = compared.table
+        return differing.filter_for(compared, key_texts(self._cfg, table), sql_texts(self._cfg, table))
+
+    def left_messages(self, number: int, chosen: KeyFilter, messages: Sequence[Message]) -> list[Message]:
+        """Return the records whose keys are looked at, and count the events of the others.
+
+        Args:
+            number: The table's number.
+            chosen: Which keys are looked at.
+            messages: Records of its topic.
+        """
+        looked_at, skipped, bucket_of, differing = list[Message](), 0, chosen.bucket_of, chosen.differing
+        for message in messages:
+            bucket = bucket_of(message.key())
+            if bucket is None or bucket in differing:
+                looked_at.append(message)
+                if bucket is None and chosen.condition:
+                    self.blocks.add(SumKind.UNJUDGED_TABLE, number)
+            else:
+                skipped += message.value() is not None
+        if skipped:
+            self.blocks.add(SumKind.RECORDS, number, number=skipped)
+        return looked_at

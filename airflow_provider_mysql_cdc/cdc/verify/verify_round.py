@@ -44,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
 from airflow_provider_mysql_cdc.cdc.verify.bucket_comparison import ReduceBucket
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison
+from airflow_provider_mysql_cdc.cdc.verify.carried_rows import carried_row_schema
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import bucket_count
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     ChecksumResult,
@@ -54,6 +55,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
     has_checksums,
+    keys_left,
     may_use_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
@@ -187,6 +189,8 @@ class VerifyRound:
         self._transaction_topic = transactions.topic
         self._counts_of_parts = PartCounts.of_tables(context.cfg, tables.values(), placed)
         moving = frozenset(c.number for c in tables.values() if not chooses_partition_by_key(context.cfg, c))
+        schemas = {compared.number: carried_row_schema(context.cfg, compared.table) for compared in tables.values()}
+        row_schemas = {number: schema for number, schema in schemas.items() if schema}
         barrier = TaskBarrier(tasks, BARRIER_TIMEOUT_S)
 
         def lead(stage_ended: threading.Event) -> None:
@@ -205,6 +209,7 @@ class VerifyRound:
             self._checksum_buckets,
             self.differing or {},
             self._counts_of_parts.batches,
+            row_schemas,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -219,6 +224,7 @@ class VerifyRound:
                     CarriedRowComparison(columns),
                     moving,
                     transactions.tables,
+                    row_schemas,
                 ),
             ),
         )
@@ -388,6 +394,8 @@ class VerifyRound:
         assert batch is not None
         by_checksums = [c for c in self._tables.values() if c.number in self._checksum_buckets]
         differing = differing_keys(by_checksums, self._checksum_buckets, checksums, compared_by_rows=found.counts)
+        others = {name for name, c in self._tables.items() if c.number in checksums.unjudged}
+        differing |= keys_left(self.differing or {}, others)
         differing = {name: keys for name, keys in differing.items() if name not in self._unread}
         equal = frozenset(c.number for c in by_checksums if c.number not in found.counts)
         add_counts_of_checksums(found.counts, checksums)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -31,12 +31,13 @@ from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, open
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, to_record
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import CountedPart, PartCounter
+from airflow_provider_mysql_cdc.cdc.verify.carried_rows import carried_row_schema
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
@@ -47,13 +48,12 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_table import (
 )
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import history_entry
-from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.kept_batches import KeptBatch, KeptBatches
+from airflow_provider_mysql_cdc.cdc.verify.plain_entries import plain_entries
 from airflow_provider_mysql_cdc.cdc.verify.record_keys import RecordKeys
-from airflow_provider_mysql_cdc.cdc.verify.record_range import read_records
+from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages, read_records
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import ComparedColumns
@@ -94,6 +94,7 @@ class VerifyInputs:
         history_tables: Numbers of the tables whose events are also checked one after the other.
         transaction_topic: The topic with which the events of transactions are compared; empty if they are not.
         batches: The batches by which records are counted.
+        row_schemas: Avro schemas of rows, by the table's number, as those have them who compare the rows.
         columns: Columns of the tables, by number, as those have them who compare the rows.
         checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
         differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
@@ -112,6 +113,7 @@ class VerifyInputs:
     checksum_buckets: Mapping[int, int] = field(default_factory=dict)
     differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
     batches: tuple[KeptBatch, ...] = ()
+    row_schemas: Mapping[int, str] = field(default_factory=dict)
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -179,6 +181,7 @@ class _PartReader:
     inputs: VerifyInputs
     tables: dict[TableId, ComparedTable]
     unreadable: Mapping[TableId, str]
+    _formats: RecordFormats | None = field(init=False)
     _blocks: EntryBlocks = field(init=False)
     _by_topic: Mapping[str, TopicTables] = field(init=False)
     _entries: dict[int, TableEntries] = field(default_factory=dict)
@@ -192,6 +195,7 @@ class _PartReader:
     _topic_of: Callable[[TableId], str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._formats = RecordFormats.from_config(self.cfg, ask_driver(self.channel))
         self._blocks = EntryBlocks(self.inputs.buckets, self.inputs.sample_percent)
         self._checksums = TaskChecksums(
             self.cfg,
@@ -210,11 +214,10 @@ class _PartReader:
 
     def run(self) -> Iterator[Block]:
         """Yield the blocks of all parts that this task gets."""
-        formats = RecordFormats.from_config(self.cfg, ask_driver(self.channel))
         while True:
             part = self.channel.call(NEXT_PART, EMPTY)
             if part.chunk is not None:
-                yield from self._read_rows(part.chunk, formats)
+                yield from self._read_rows(part.chunk)
             elif part.records is not None and part.records.topic == self.inputs.transaction_topic:
                 yield from self._read_transactions(part.records)
             elif part.records is not None:
@@ -235,13 +238,14 @@ class _PartReader:
         # ones a TRUNCATE deletes.
         truncates = "t" not in table_options.decoder_options(self.cfg).skipped_ops
         several = self.plan.partitions.get(compared.topic, 1) > 1
-        prefix = value_prefix(self.cfg, compared.table)
         name = compared.table.id
         versions = self.channel.call(VERSIONS, TableName(name.db, name.table))
         written = WrittenStructures(self.cfg, compared.table, versions)
         compared, ordered = replace(compared, written=written), truncates or several or written.has_former_keys
-        layout = None if prefix is None else event_layout(self.cfg, compared.table, has_schema=bool(prefix))
-        return TableEntries(compared, self._reader(compared.topic), prefix=prefix, ordered=ordered, layout=layout)
+        carried = carried_row_schema(self.cfg, compared.table)
+        is_known = carried == self.inputs.row_schemas.get(compared.number, "")
+        plain = plain_entries(self.cfg, compared, self._formats, ordered=ordered) if is_known else None
+        return TableEntries(compared, self._reader(compared.topic), plain)
 
     def _reader(self, topic: str) -> EventReader:
         reader = self._readers.get(topic)
@@ -250,7 +254,7 @@ class _PartReader:
             self._readers[topic] = reader
         return reader
 
-    def _read_rows(self, chunk: SnapshotChunk, formats: RecordFormats | None) -> Iterator[Block]:
+    def _read_rows(self, chunk: SnapshotChunk) -> Iterator[Block]:
         compared = self.tables.get(chunk.table)
         if compared is None or chunk.table in self._unread:
             return
@@ -265,16 +269,24 @@ class _PartReader:
                 self._keep_rate(started, checksums.add_sums(fetch_all(self.conn, sql)))
             yield from self._checksums.blocks.take_full()
         else:
-            yield from self._encode_rows(chunk, compared, self._row_records(compared, formats))
+            yield from self._encode_rows(chunk, compared, self._row_records(compared))
 
     def _encode_rows(self, chunk: SnapshotChunk, compared: ComparedTable, records: RowRecords) -> Iterator[Block]:
-        sql = rows_sql(compared.table.id, records.columns, chunk_condition(chunk), ())
-        started, rows = time.monotonic(), 0
+        chosen, condition = self._checksums.filter_of(compared), chunk_condition(chunk)
+        started, rows, total = time.monotonic(), 0, 0
         with stored_dates_allowed(self.conn, chunk.kinds):
+            if chosen is not None and chosen.condition:
+                counted = f"SELECT COUNT(*) FROM {compared.table.id.quoted()} WHERE {condition}"
+                total = int(fetch_all(self.conn, counted)[0][0])
+                condition = f"{condition} AND {chosen.condition}"
+            sql = rows_sql(compared.table.id, records.columns, condition, ())
             for block in stream_blocks(self.conn, sql, f"verification of {chunk.id}"):
                 yield from self._add_rows(compared, records.of_block(block))
                 rows += block.rows
                 self._keep_rate(started, rows)
+        if total > rows:
+            self._checksums.blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=total - rows)
+            self._keep_rate(started, total)
         if not records.errors:
             return
         if (checksums := self._checksums.of_table(compared)) is not None:
@@ -284,26 +296,27 @@ class _PartReader:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(compared.topic, len(records.errors), examples))
         records.errors.clear()
 
-    def _add_rows(self, compared: ComparedTable, rows: Iterator[WrittenRow]) -> Iterator[Block]:
+    def _add_rows(self, compared: ComparedTable, rows: Iterable[WrittenRow]) -> Iterator[Block]:
         if (checksums := self._checksums.of_table(compared)) is not None:
             checksums.add_rows(rows)
             yield from self._checksums.blocks.take_full()
             return
         entries, chosen, skipped = self._entries_of(compared.number), self._checksums.filter_of(compared), 0
-        for row in rows:
-            if chosen is None or chosen.has(row[0]):
-                self._blocks.add(entries.of_row(row))
-            else:
-                skipped += 1
+        if chosen is not None and not chosen.condition:
+            given = list(rows)
+            rows = [row for row in given if chosen.has(row[0])]
+            skipped = len(given) - len(rows)
+        for row in rows if entries.plain is None else entries.plain.add_rows(rows, self._blocks):
+            self._blocks.add(entries.of_row(row))
         if skipped:
             self._checksums.blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=skipped)
         yield from self._blocks.take_full()
 
-    def _row_records(self, compared: ComparedTable, formats: RecordFormats | None) -> RowRecords:
+    def _row_records(self, compared: ComparedTable) -> RowRecords:
         records = self._rows.get(compared.number)
         if records is None:
             partitions = self.plan.partitions.get(compared.topic, 1)
-            records = RowRecords(self.cfg, compared.table, partitions, formats, self.plan.end)
+            records = RowRecords(self.cfg, compared.table, partitions, self._formats, self.plan.end)
             self._rows[compared.number] = records
         return records
 
@@ -333,36 +346,23 @@ class _PartReader:
             yield from self._read_events(part, None if others else self._checksums.filter_of(compared))
 
     def _read_events(self, part: TopicRange, chosen: KeyFilter | None) -> Iterator[Block]:
-        reader, only = self._reader(part.topic), self._only_table(part.topic)
-        unreadable, skipped, examples = 0, 0, list[tuple[str, str]]()
+        reader, unreadable, examples = self._reader(part.topic), 0, list[tuple[str, str]]()
         counter = PartCounter(self._batches, tombstones=self.cfg[F.TOMBSTONES_ON_DELETE])
-        bounds = {part.partition: (part.start, part.end)}
-        for record in read_records(self.cfg, part.topic, bounds):
-            if counter.first_ms is None:
-                counter.first_ms = record.timestamp_ms
-                self._add_start(part, record)
-            if chosen is not None and not chosen.has(record.key):
-                skipped += record.value is not None
-                continue
-            try:
-                if only is None or (entry := only.of_value(record)) is None:
+        for records in self._records_to_read(part, chosen, counter):
+            for record in records:
+                try:
                     event = reader.read(record.key, record.value, record.headers)
                     counter.add(event, record)
                     self._add_event(part.topic, event, record)
-                else:
-                    self._blocks.add(entry)
-            except UnreadableRecord as error:
-                counter.unreadable += 1
-                if (found := self._keys(part.topic).unreadable(record, str(error))) is not None:
-                    self._blocks.add(found)
-                else:
-                    unreadable += 1
-                    if len(examples) < MAX_EXAMPLES:
-                        examples.append((f"{part.topic}[{record.partition}]@{record.offset}", str(error)))
+                except UnreadableRecord as error:
+                    counter.unreadable += 1
+                    if (found := self._keys(part.topic).unreadable(record, str(error))) is not None:
+                        self._blocks.add(found)
+                    else:
+                        unreadable += 1
+                        if len(examples) < MAX_EXAMPLES:
+                            examples.append((f"{part.topic}[{record.partition}]@{record.offset}", str(error)))
             yield from self._blocks.take_full()
-        if skipped:
-            (number,) = self._by_topic[part.topic].tables.values()
-            self._checksums.blocks.add(SumKind.RECORDS, number, number=skipped)
         if self.inputs.batches and counter.first_ms is not None:
             counted = CountedPart(
                 part.topic, part.partition, part.start, counter.first_ms, counter.counts, counter.unreadable
@@ -370,6 +370,26 @@ class _PartReader:
             self.channel.call(RECORDS_COUNTED, counted)
         if unreadable:
             self.channel.call(RECORDS_UNREADABLE, UnreadableRecords(part.topic, unreadable, tuple(examples)))
+
+    def _records_to_read(
+        self, part: TopicRange, chosen: KeyFilter | None, counter: PartCounter
+    ) -> Iterator[list[TopicRecord]]:
+        """Yield the records that have to be read, of a part of a topic; add the entries of the plain ones."""
+        only = self._only_table(part.topic)
+        plain = None if only is None else only.plain
+        for messages in read_messages(self.cfg, part.topic, part.partition, (part.start, part.end)):
+            if counter.first_ms is None:
+                start = to_record(messages[0])
+                counter.first_ms = start.timestamp_ms
+                self._add_start(part, start)
+            looked_at = messages
+            if chosen is not None and only is not None:
+                looked_at = self._checksums.left_messages(only.compared.number, chosen, messages)
+            # An event that is read is what later ones are compared with.
+            first = 1 if plain is not None and plain.knows_none else len(looked_at)
+            for some in (looked_at[:first], looked_at[first:]):
+                left = some if plain is None else plain.add_events(some, part.partition, self._blocks)
+                yield [to_record(message) for message in left]
 
     def _add_start(self, part: TopicRange, record: TopicRecord) -> None:
         numbers = self._by_topic[part.topic].tables.values()

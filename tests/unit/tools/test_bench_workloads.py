@@ -20,7 +20,10 @@ from benchlib.workload import LEAST_ROWS, WORKLOADS
 def test_neighbours_on_the_same_rows_share_a_load() -> None:
     shared = [[w.name for w in some] for some in group_by_rows(list(WORKLOADS.values())) if len(some) > 1]
     assert shared == [
-        *(["narrow", "avro", "snapshot", "narrow-lz4", "ticdc"], ["wide-schemas", "snapshot-wide"]),
+        *(
+            ["narrow", "avro", "snapshot", "verify", "verify-rows", "narrow-lz4", "ticdc"],
+            ["wide-schemas", "snapshot-wide"],
+        ),
         *([f"{where}-{how}-{n}" for how in ("writers", "cores") for n in (1, 2)] for where in ("hot", "tables")),
     ]
     quick = [w.scaled(1.0, quick=True) for w in WORKLOADS.values() if w.quick]

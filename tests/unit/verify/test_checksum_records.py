@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
     has_checksums,
+    keys_left,
     may_use_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import layout_of
@@ -405,14 +406,33 @@ def test_what_differs_is_compared_row_by_row() -> None:
 def test_keys_are_chosen_by_their_bucket_while_the_structure_is_the_same() -> None:
     table, keys = compared(0), KeyTexts(b"", ("id",))
     differing = DifferingKeys(table.table, BUCKETS, frozenset({3}))
-    chosen = differing.filter_for(table, keys)
+    chosen = differing.filter_for(table, keys, None)
     assert chosen is not None
     assert {id_ for id_ in range(100) if chosen.has(b'{"id":%d}' % id_)} == {
         id_ for id_ in range(100) if key_bucket(b'{"id":%d}' % id_, BUCKETS) == 3
     }
     assert chosen.has(None) and chosen.has(b'{"id": 1}'), "records of other keys are looked at"
-    assert differing.filter_for(compared(0, "altered"), keys) is None
-    assert DifferingKeys(table.table, BUCKETS).filter_for(table, keys) is None
+    assert differing.filter_for(compared(0, "altered"), keys, None) is None
+    assert DifferingKeys(table.table, BUCKETS).filter_for(table, keys, None) is None
+
+
+def test_the_server_chooses_rows_by_the_buckets_of_their_keys() -> None:
+    table, keys = compared(0), KeyTexts(b"", ("id",))
+    chosen = DifferingKeys(table.table, BUCKETS, frozenset({5, 3})).filter_for(table, keys, SqlTexts("k", "a", "f"))
+    assert chosen is not None
+    bucket = f"MOD(CRC32(f), {BUCKETS})"
+    assert chosen.condition == f"({bucket} IN (3, 5) OR {bucket} IS NULL)"
+
+
+def test_all_rows_are_compared_where_events_come_with_keys_that_the_server_does_not_know() -> None:
+    names = [TableId("shop", name) for name in "abc"]
+    table = compared(0).table
+    differing = {
+        names[0]: DifferingKeys(table, BUCKETS, frozenset({3})),
+        names[1]: DifferingKeys(table, BUCKETS, frozenset({3})),
+        names[2]: DifferingKeys(table, BUCKETS),
+    }
+    assert keys_left(differing, {names[0], names[2]}) == {names[0]: DifferingKeys(table, BUCKETS)}
 
 
 @pytest.mark.parametrize(

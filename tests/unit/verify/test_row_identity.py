@@ -15,13 +15,13 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, read_entries
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord, UnreadableRecord
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, merge_results
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.plain_entries import plain_entries
 from airflow_provider_mysql_cdc.cdc.verify.row_comparison import RowDifference
 from airflow_provider_mysql_cdc.cdc.verify.row_identity import IdentitySource, row_identity
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes, row_values, stored_row
@@ -308,11 +308,14 @@ def test_a_row_is_read_where_another_structure_is_known_to_those_who_compare(pro
     for columns in (None, stale):
         compared = compared_table(new.cfg, 0, new.table, columns)
         reader = event_reader(new.cfg, new.topic, new.schemas.lookup)
-        entries = TableEntries(compared, reader, prefix=value_prefix(new.cfg, new.table), ordered=False)
         key, value, _ = new.row("1", "1.500", None)
-        entry = entries.of_row((key, value, 0, ()))
-        event = entries.of_value(TopicRecord(0, 7, key, value))
-        assert (event is None) is (columns is not None)
+        plain, blocks = plain_entries(new.cfg, compared, ordered=False), EntryBlocks(1)
+        assert (plain is None) is (columns is not None)
+        if plain is None:
+            entry = TableEntries(compared, reader).of_row((key, value, 0, ()))
+        else:
+            assert plain.add_rows([(key, value, 0, ())], blocks) == []
+            (entry,) = read_entries(block for _, block in blocks.take_rest())
         stored.append(stored_row(entry.value))
     (before,) = event_entries(compared, read(old, old.row("1", "1.50")), (0, 7))
     found = CarriedRowComparison({0: stale})(0, stored[1], stored_row(before.value))
@@ -323,11 +326,13 @@ def test_a_digest_equals_its_text() -> None:
     new = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, v TEXT, w INT)", SCHEMAS)
     old = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", SCHEMAS)
     compared = compared_table(new.cfg, 0, new.table)
-    reader = event_reader(new.cfg, new.topic, new.schemas.lookup)
-    entries = TableEntries(compared, reader, prefix=value_prefix(new.cfg, new.table), ordered=False)
+    plain = plain_entries(new.cfg, compared, ordered=False)
+    assert plain is not None
     compare = CarriedRowComparison({0: compared.columns})
     for text, differing in (("x" * 2000, ()), ("y" + "x" * 1999, ("v",))):
-        row = entries.of_row((*new.row("1", "x" * 2000, None)[:2], 0, ()))
+        blocks = EntryBlocks(1)
+        assert plain.add_rows([(*new.row("1", "x" * 2000, None)[:2], 0, ())], blocks) == []
+        (row,) = read_entries(block for _, block in blocks.take_rest())
         (event,) = event_entries(compared, read(old, old.row("1", text)), (0, 7))
         assert b"blake2b" in event.value and b"blake2b" not in row.value
         assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference(differing, lacking=("w",))
@@ -337,7 +342,7 @@ def test_a_digest_equals_its_text() -> None:
 def test_rows_without_a_key_are_not_judged_where_events_have_other_columns(properties: dict[str, str]) -> None:
     old, new = TableRecords(KEYLESS, properties), TableRecords(KEYLESS.replace("n INT", "n INT, more INT"), properties)
     compared = compared_table(new.cfg, 0, new.table)
-    entries = TableEntries(compared, event_reader(new.cfg, new.topic, new.schemas.lookup), prefix=None, ordered=False)
+    entries = TableEntries(compared, event_reader(new.cfg, new.topic, new.schemas.lookup))
     rows = [entries.of_row((*new.row("1", "a", "2", None)[:2], 0, ()))]
     events = [
         entry

@@ -1,0 +1,87 @@
+"""ReadField keys in Avro, whose fields are mostly one whole number or text, without a reader for any schema."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.verify.avro_schemas import readable_schema
+from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
+
+ReadField = Callable[[bytes, int], tuple[Any, int]]
+"""Reads a value at an offset; returns it, and the offset after it."""
+_MAX_LONG = 0xFFFF_FFFF_FFFF_FFFF
+
+
+class AvroKeys:
+    """Return the identities that keys in Avro name.
+
+    Args:
+        mark: What keys begin with that are written with the present schema.
+        text: That schema.
+        fields: The fields of the table's key.
+
+    Raises:
+        ValueError: It is no schema of a record.
+    """
+
+    def __init__(self, mark: bytes, text: str, fields: frozenset[str]) -> None:
+        self._mark, self._schema = mark, readable_schema(text)
+        parsed: Mapping[str, Any] = self._schema.parsed
+        names = [str(field["name"]) for field in parsed["fields"]]
+        readers = [_READERS.get(str(field["type"])) for field in parsed["fields"]]
+        self._fields = [(name, read) for name, read in zip(names, readers, strict=True) if read is not None]
+        self._is_simple = len(self._fields) == len(names) and self._schema.convert is None
+        self._has_fields = fields == set(names)
+
+    def identity_of(self, key: bytes) -> bytes | None:
+        """Return the canonical bytes of a key; None where it has to be read.
+
+        Args:
+            key: The record's key.
+        """
+        if not self._has_fields or not key.startswith(self._mark):
+            return None
+        try:
+            row, pos = self._read(key) if self._is_simple else self._decode(key)
+        except Exception:  # fastavro has many for damaged bytes
+            return None
+        return row_bytes(row) if pos == len(key) else None
+
+    def _read(self, key: bytes) -> tuple[dict[str, Any], int]:
+        row, pos = dict[str, Any](), len(self._mark)
+        for name, read in self._fields:
+            row[name], pos = read(key, pos)
+        return row, pos
+
+    def _decode(self, key: bytes) -> tuple[dict[str, Any], int]:
+        import fastavro
+
+        stream = io.BytesIO(key)
+        stream.seek(len(self._mark))
+        row: Any = fastavro.schemaless_reader(stream, self._schema.parsed, None)
+        return row if self._schema.convert is None else self._schema.convert(row), stream.tell()
+
+
+def _read_long(data: bytes, pos: int) -> tuple[int, int]:
+    byte = data[pos]
+    number, shift = byte & 0x7F, 7
+    while byte & 0x80:
+        pos += 1
+        byte = data[pos]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    if number > _MAX_LONG:
+        raise ValueError("a number is too large")
+    return (number >> 1) ^ -(number & 1), pos + 1
+
+
+def _read_string(data: bytes, pos: int) -> tuple[str, int]:
+    size, pos = _read_long(data, pos)
+    if size < 0 or pos + size > len(data):
+        raise ValueError("a text is too long")
+    return data[pos : pos + size].decode(), pos + size
+
+
+_READERS: Mapping[str, ReadField] = {"int": _read_long, "long": _read_long, "string": _read_string}

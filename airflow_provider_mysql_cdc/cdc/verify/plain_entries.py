@@ -1,0 +1,240 @@
+"""Make the entries of rows and events whose records need not be read: the row's text is taken out of them as it is.
+
+A record is plain if it is written as the encoders write an event of the table's present structure. All others are left,
+and read in full.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import orjson
+from confluent_kafka import Message
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.verify.avro_keys import AvroKeys
+from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices, FlatSlices
+from airflow_provider_mysql_cdc.cdc.verify.carried_rows import record_schemas
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import PLAIN_VALUE, key_texts
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.event_entries import key_bytes_of
+from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
+from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
+from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, JsonSlices, value_prefix
+from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
+from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
+from airflow_provider_mysql_cdc.cdc.verify.row_text import MAX_VALUE_CHARACTERS
+
+_ROW, _ALIVE, _DEAD = int(EntryKind.ROW), int(EntryKind.ALIVE), int(EntryKind.DEAD)
+
+
+class PlainKeys:
+    """Return the identities that keys in JSON name.
+
+    Args:
+        prefix: What keys of the table's present structure begin with; empty for keys without schemas.
+        fields: The fields of the key.
+    """
+
+    def __init__(self, prefix: bytes, fields: frozenset[str]) -> None:
+        self._prefix, self._fields = prefix, fields
+        members = b",".join(re.escape(orjson.dumps(name)) + b":" + PLAIN_VALUE for name in sorted(fields))
+        self._is_canonical = re.compile(rb"\{" + members + rb"\}").fullmatch
+
+    def identity_of(self, key: bytes) -> bytes | None:
+        """Return the canonical bytes of a key; None where it has to be read.
+
+        Args:
+            key: The record's key.
+        """
+        fields = key
+        if self._prefix:
+            if not key.startswith(self._prefix) or not key.endswith(b"}"):
+                return None
+            fields = key[len(self._prefix) : -1]
+        if self._is_canonical(fields) is not None and len(fields) <= MAX_VALUE_CHARACTERS:
+            return fields
+        try:
+            return key_bytes_of(key, self._fields)
+        except UnreadableRecord:
+            return None
+
+
+class Keys(Protocol):
+    """Tell the identities that keys name."""
+
+    def identity_of(self, key: bytes) -> bytes | None:
+        """Return the canonical bytes of a key; None where it has to be read."""
+
+
+class Slices(Protocol):
+    """Take the rows out of events."""
+
+    @property
+    def knows_none(self) -> bool:
+        """Return whether an event has to be read before others need not be."""
+
+    def learn(self, value: bytes) -> None:
+        """Take an event as one that later ones may be like."""
+
+    def slice(self, value: bytes) -> EventSlice | None:
+        """Return the parts of an event; None where it has to be read."""
+
+    def of_row(self, value: bytes) -> bytes | None:
+        """Return the row of a record that the product's encoders have written; None where it has to be read."""
+
+
+class PlainEntries:
+    """Make the entries of the plain records of one table.
+
+    Args:
+        number: The table's number.
+        keys: Returns the identities of its rows.
+        slices: Takes the rows out of its events.
+        is_older: Says of a place in the binlog whether the table may have had another structure there, which records
+            without schemas do not say; None where that is of no importance.
+        reads_events: Whether events are plain; otherwise only rows are.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        keys: Keys,
+        slices: Slices,
+        is_older: Callable[[int], bool] | None = None,
+        *,
+        reads_events: bool = True,
+    ) -> None:
+        self._number, self._keys, self._slices, self._is_older = number, keys, slices, is_older
+        self._reads_events = reads_events
+
+    @property
+    def knows_none(self) -> bool:
+        """Return whether no event was learned that others may be like."""
+        return self._reads_events and self._slices.knows_none
+
+    def learn(self, value: bytes) -> None:
+        """Take an event as one that later ones may be like; see ``JsonSlices.learn``."""
+        if self._reads_events:
+            self._slices.learn(value)
+
+    def add_rows(self, rows: Iterable[WrittenRow], blocks: EntryBlocks) -> list[WrittenRow]:
+        """Add the entries of rows, and return the rows that have to be read.
+
+        Args:
+            rows: The rows, as records that the product's encoders have written.
+            blocks: Takes the entries.
+        """
+        number, identity_of, row_of, put, left = (
+            self._number,
+            self._keys.identity_of,
+            self._slices.of_row,
+            blocks.put,
+            [],
+        )
+        for row in rows:
+            key, value, partition, _ = row
+            identity = None if key is None else identity_of(key)
+            after = None if value is None else row_of(value)
+            if identity is None or not after:
+                left.append(row)
+            else:
+                put(number, _ROW, partition, 0, 0, identity, after)
+        return left
+
+    def add_events(self, messages: Sequence[Message], partition: int, blocks: EntryBlocks) -> Sequence[Message]:
+        """Add the entries of events, and return the records that have to be read.
+
+        Args:
+            messages: Records of the table's topic.
+            partition: Their partition.
+            blocks: Takes the entries.
+        """
+        if not self._reads_events:
+            return messages
+        number, identity_of, slice_of = self._number, self._keys.identity_of, self._slices.slice
+        put, is_older, left = blocks.put, self._is_older, list[Message]()
+        for message in messages:
+            key, value = message.key(), message.value()
+            if (
+                key is None
+                or value is None
+                or (event := slice_of(value)) is None
+                or (is_older is not None and is_older(event[1]))
+                or (identity := identity_of(key)) is None
+                or is_repair(message.headers() or ())
+            ):
+                left.append(message)
+                continue
+            after, order = event
+            put(number, _ALIVE if after else _DEAD, partition, message.offset(), order, identity, after)
+        return left
+
+
+def plain_entries(
+    cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats | None = None, *, ordered: bool
+) -> PlainEntries | None:
+    """Return what makes the entries of a table's plain records; None where all records have to be read.
+
+    Args:
+        cfg: The connector's configuration.
+        compared: The table, with the structures that it has had where these are wanted.
+        formats: The formats of records; None when all of them are JSON.
+        ordered: Whether places in the binlog decide which of two events is later.
+    """
+    # A record that is not read carries no forms.
+    parts = plain_parts(cfg, compared, formats) if compared.own_key and compared.unchanged else None
+    if parts is None:
+        return None
+    written = compared.written
+    return PlainEntries(
+        compared.number,
+        *parts,
+        None if written is None or compared.columns.has_schemas or not written.has_changed else written.is_older,
+        # Positions of several binlogs do not order events, and a record that is not read does not say their times.
+        reads_events=not (ordered and written is not None and not written.one_binlog),
+    )
+
+
+def plain_parts(
+    cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats | None
+) -> tuple[Keys, Slices] | None:
+    """Return what reads the keys of a table, and what takes the rows out of its events; None where there is none.
+
+    Args:
+        cfg: The connector's configuration.
+        compared: The table.
+        formats: The formats of records; None when all of them are JSON.
+    """
+    fields = compared.identity.key_fields
+    if formats is not None:
+        return _avro_parts(cfg, compared, formats)
+    prefix = value_prefix(cfg, compared.table)
+    if prefix is None:
+        return None
+    row = event_layout(cfg, compared.table, has_schema=bool(prefix)).row
+    return PlainKeys(key_texts(cfg, compared.table).prefix, fields), JsonSlices(compared.table.id, prefix, row)
+
+
+def _avro_parts(cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats) -> tuple[Keys, Slices] | None:
+    options, schemas = table_options.table_options(cfg, compared.table), record_schemas(cfg, compared.table)
+    written = formats.table_format(compared.table, options, compared.topic)
+    prefixes = written.row_prefixes() if isinstance(written, TicdcFormat) else written.prefixes(keyed=True)
+    if schemas is None or prefixes is None or not all(prefixes):
+        return None
+    key_mark, value_mark = (prefix.encode("latin-1") for prefix in prefixes)
+    key, value = schemas
+    try:
+        keys = AvroKeys(key_mark, key, compared.identity.key_fields)
+        if cfg.is_ticdc:
+            return keys, FlatSlices(value_mark, extended=table_options.ticdc_modes(cfg).extension)
+        return keys, AvroSlices(compared.table.id, value_mark, json.loads(value))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,102 @@
+"""Which events in Avro need not be read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit.avro_rig import avro
+from kit.table_records import SOURCE, TICDC, TableRecords
+
+from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices, FlatSlices
+from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
+from airflow_provider_mysql_cdc.cdc.verify.plain_entries import Keys, Slices, plain_entries, plain_parts
+
+pytestmark = pytest.mark.quick
+TABLE = "CREATE TABLE t (id INT PRIMARY KEY, n INT)"
+ROW, OTHER = {"id": 1, "n": 5}, {"id": 1, "n": None}
+
+
+def parts(records: TableRecords) -> tuple[Keys, Slices]:
+    found = plain_parts(records.cfg, compared_table(records.cfg, 0, records.table), records.formats)
+    assert found is not None
+    return found
+
+
+def event(records: TableRecords, op: str, before: Any, after: Any, **source: Any) -> bytes:
+    value = records.event({"id": 1}, op=op, before=before, after=after, source=SOURCE | source, transaction=None)[1]
+    assert value is not None
+    return value
+
+
+def test_other_records_are_read() -> None:
+    records = TableRecords(TABLE, avro("http://registry:1"))
+    _, slices = parts(records)
+    assert isinstance(slices, AvroSlices)
+    sound = event(records, "c", None, ROW)
+    assert slices.slice(sound) is not None
+    for other in (
+        b"",
+        sound + b"\0",
+        sound[:-1],
+        b"\0\0\0\0\x63" + sound[5:],
+        event(records, "c", None, ROW, table="u"),
+        event(records, "c", None, ROW, db="other"),
+        event(records, "c", ROW, ROW),
+        event(records, "r", ROW, ROW),
+        event(records, "d", ROW, OTHER),
+        event(records, "u", ROW, None),
+        event(records, "u", None, None),
+        event(records, "t", None, None),
+        event(records, "x", None, ROW),
+    ):
+        assert slices.slice(other) is None
+    for op, before, after in (("r", None, ROW), ("u", OTHER, ROW), ("u", None, ROW), ("d", ROW, None)):
+        found = slices.slice(event(records, op, before, after))
+        assert found is not None and bool(found.after) is (after is not None)
+
+
+def test_flat_records_with_another_end_are_read() -> None:
+    records = TableRecords(TABLE, TICDC | {"enable-tidb-extension": "true"})
+    _, slices = parts(records)
+    assert isinstance(slices, FlatSlices)
+    value = records.row("1", "5")[1]
+    assert value is not None and slices.slice(value) is not None
+    for other in (
+        b"",
+        value[:-1],
+        value[:-1] + b"\x80",
+        value.replace(b"\x02c", b"\x02d"),
+        b"\0\0\0\0\x63" + value[5:],
+    ):
+        assert slices.slice(other) is None
+
+
+def test_keys_with_another_schema_are_read() -> None:
+    records = TableRecords(TABLE, avro("http://registry:1"))
+    keys, _ = parts(records)
+    key = records.row("-300", "5")[0]
+    assert key is not None and keys.identity_of(key) == b'{"id":-300}'
+    for other in (b"", key[:-1], key + b"\0", b"\0\0\0\0\x63" + key[5:], key[:5] + b"\xff" * 9 + b"\x7f"):
+        assert keys.identity_of(other) is None
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_tables_of_which_one_part_is_no_avro_are_read(part: str) -> None:
+    records = TableRecords(TABLE, avro("http://registry:1", part))
+    compared = compared_table(records.cfg, 0, records.table)
+    assert plain_entries(records.cfg, compared, records.formats, ordered=False) is None
+
+
+def test_what_is_no_schema_of_an_envelope_is_refused() -> None:
+    records = TableRecords(TABLE, avro("http://registry:1"))
+    parts(records)
+    text = next(text for text in records.schemas.texts.values() if "before" in text)
+    schema = json.loads(text)
+    for wrong in (
+        schema | {"fields": schema["fields"][1:]},
+        schema | {"fields": [schema["fields"][0], schema["fields"][1], schema["fields"][3]]},
+    ):
+        with pytest.raises((ValueError, KeyError)):
+            AvroSlices(records.table.id, b"m", wrong)
