@@ -206,6 +206,13 @@ class Gate:
         monkeypatch.setattr(writer_meter.WriterMeter, "add_rows", held)
         monkeypatch.setattr(committer, "PROGRESS_SECONDS", 0.0)
         monkeypatch.setattr(job_metrics, "PUBLISH_INTERVAL_S", 0.0)
+        publish = job_metrics.JobMetrics.publish_if_due
+
+        def published(metrics: Any) -> None:
+            publish(metrics)
+            metrics._publishing.join()  # the writer goes on when its report is in the ledger
+
+        monkeypatch.setattr(job_metrics.JobMetrics, "publish_if_due", published)
 
 
 def until(look: Callable[[], Any], seconds: float = 30) -> Any:
