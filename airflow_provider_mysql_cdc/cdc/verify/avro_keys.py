@@ -1,4 +1,4 @@
-"""ReadField keys in Avro, whose fields are mostly one whole number or text, without a reader for any schema."""
+"""Read keys in Avro, whose fields are mostly one whole number or text, without a reader for any schema."""
 
 from __future__ import annotations
 
