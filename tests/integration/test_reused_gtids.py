@@ -136,12 +136,10 @@ def test_a_signal_that_was_carried_out_before_the_stream_was_moved_back_is_not_r
     insert(pair.primary.root, database, 10)
     pipeline.drain()
     before = str(committed(pipeline).gtids)
-    data = json.dumps({"data-collections": [rf"{database}\.t"], "type": "incremental"})
     with pair.primary.root.cursor() as cursor:
-        cursor.execute(f"INSERT INTO `{database}`.sig VALUES ('ask-1', 'execute-snapshot', %s)", (data,))
+        cursor.execute(f"INSERT INTO `{database}`.sig VALUES ('ask-1', 'log', %s)", ('{"message": "said-it"}',))
     for _ in range(3):
         pipeline.drain()
-    read = [e for r in pipeline.records("t") if r.value and (e := payload(r.value))["op"] == "r"]
     pair.catch_up()
     reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=before)
     pair.switch()
@@ -149,6 +147,5 @@ def test_a_signal_that_was_carried_out_before_the_stream_was_moved_back_is_not_r
     follow(pipeline, pair)
     for _ in range(3):
         pipeline.drain()
-    events = [payload(record.value) for record in pipeline.records("t") if record.value]
-    assert [e for e in events if e["op"] == "r"] == read and read[-1]["source"]["snapshot"] == "incremental"
-    assert events[-1]["after"]["id"] == 11 and any("goes on at server" in line for line in pipeline.lines)
+    assert len([line for line in pipeline.lines if "said-it" in line]) == 1, "its id is not stored, as a snapshot's is"
+    assert any("goes on at server" in line for line in pipeline.lines)
