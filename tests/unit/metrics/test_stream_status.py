@@ -138,7 +138,7 @@ def test_everything_before_the_slowest_marker_is_in_kafka() -> None:
     assert found is not None and found.pos == 900
 
 
-@pytest.mark.req("MET-57", "MET-58", "MET-59")
+@pytest.mark.req("MET-34", "MET-57", "MET-58", "MET-59")
 def test_the_text_for_prometheus_is_what_a_scraper_reads() -> None:
     snapshot = {"SnapshotRunning": True, "SnapshotCompleted": False, "RowsScanned": {'d."a\\b"\n': 5, "d.b": 7}}
     metrics = StreamMetrics(
