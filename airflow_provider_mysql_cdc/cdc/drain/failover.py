@@ -32,8 +32,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_cas
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import start_file
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import previous_gtids_of, start_file
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -224,11 +224,24 @@ def _server_sets(conn: Any, stored: GtidSet) -> tuple[GtidSet, GtidSet]:
     return GtidSet.parse(str(executed)), GtidSet.parse(str(purged))
 
 
+def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet) -> tuple[str, GtidSet]:
+    """Return the file in which the last transaction of a set stands, or the first file; and the set before it.
+
+    In files that begin behind the whole set there may be transactions without a GTID (gtid_mode was off for a while).
+    """
+    file, previous = start_file(conn, names, wanted.union(purged), _shown(wanted))
+    index = names.index(file)
+    while index and previous.contains(wanted):
+        index -= 1
+        previous = previous_gtids_of(conn, names[index])
+    return names[index], previous
+
+
 def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -> _Search:
     """Read the binlog from the last file before which only transactions of the set stand, up to its last one."""
     end = current_offset(conn)
     names = [name for name, _ in binary_logs(conn)]
-    file, previous = start_file(conn, names, wanted.union(purged), _shown(wanted))
+    file, previous = _search_start(conn, names, wanted, purged)
     # With log_replica_updates=OFF, what was replicated is in no file and counts as purged.
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
     anonymous, last_file, gtid = None, "", None
@@ -249,6 +262,10 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
                 if search.add(gtid, (event.file, event.start_pos), file_start):
                     break
             last_file = event.file
+    except SourceSettingError as error:
+        if "anonymous" not in error.why:  # with gtid_mode=ON the server does not send them
+            raise
+        anonymous = error.where
     finally:
         stream.close()
     place = end if search.place is None else end.with_position(*search.place)

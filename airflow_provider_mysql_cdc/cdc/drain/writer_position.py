@@ -77,10 +77,10 @@ class WriterPosition:
             ServerChangedError: The row events that an earlier attempt has committed were others.
         """
         self.events += 1
+        held = event.end - event.body
         # A row event that nobody reads may be held only in part; one of a compressed transaction has no position.
-        self.row_bytes += (
-            event.end - event.body if event.inner else event.end_pos - event.start_pos - _HEADER_AND_CHECKSUM
-        )
+        # A server with another binlog_checksum has the same rows in a longer or shorter event.
+        self.row_bytes += held if event.inner else max(held, event.end_pos - event.start_pos - _HEADER_AND_CHECKSUM)
         resume = self.resume
         if resume is not None and self.events == resume.events and resume.gtid is not None:
             self._require_same_rows(resume)

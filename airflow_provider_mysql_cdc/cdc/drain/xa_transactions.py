@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
@@ -170,12 +170,14 @@ def find_prepared(
     """
     with connect(cfg.connection_settings()) as conn:
         first = binary_logs(conn)[0][0]
+        ((purged,),) = fetch_all(conn, "SELECT @@GLOBAL.gtid_purged")
     log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first} on")
     transactions, complete = XaTransactions(), False
     boundary = BinlogOffset(first, FILE_START, server_uuid=before.server_uuid)
     for event in _read_events(cfg, boundary, before, on_wait):
         if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
-            complete = file_number(first) == 1 and not str(ev.parse_previous_gtids(event))
+            # The tables of a copied server have transactions that its binlog never had: they count as purged.
+            complete = file_number(first) == 1 and not purged and not str(ev.parse_previous_gtids(event))
         elif event.type == c.QUERY_EVENT:
             statement = parse_xa(ev.parse_query(event).sql.strip())
             if statement is not None and statement[0] == "START":
@@ -185,7 +187,7 @@ def find_prepared(
         elif event.type == c.XA_PREPARE_LOG_EVENT:
             transactions.end(event)
         elif event.type in c.GTID_EVENTS:
-            boundary = BinlogOffset(event.file, event.start_pos)
+            boundary = boundary.with_position(event.file, event.start_pos)
     prepared = transactions.take_prepared(xid)
     if prepared is None and not complete:
         raise BinlogPurgedError(

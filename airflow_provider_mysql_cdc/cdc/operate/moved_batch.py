@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
+from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
 
@@ -82,12 +83,16 @@ def move_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, ledger: Ledger
 
     Raises:
         ServerChangedError: It cannot be continued there; nothing is written.
+        CdcError: The server or the account there is not fit for a drain (``check_source``); nothing is written.
         RunInProgressError: Another run is in progress.
         OffsetConflictError: The ledger holds another plan.
     """
     settings = cfg.connection_settings()
     with connect(settings) as conn:
-        _moved(cfg, conn, plan, _markers(plan, ledger))  # refused before anything is fenced
+        # Refused before anything is fenced.
+        warnings = check_source(conn, cfg, snapshot=False)
+        _moved(cfg, conn, plan, _markers(plan, ledger))
+        log_warnings(warnings, log)
         with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
             begun = job.begin(replace(plan, owner=owner))
             plan = begun.plan_in_force()

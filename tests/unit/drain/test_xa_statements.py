@@ -64,16 +64,22 @@ def test_a_commit_in_one_phase_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "previous", "lost"),
-    [("binlog.000001", "", False), ("binlog.000002", "", True), ("binlog.000001", "u:1-9", True)],
-    ids=["from the beginning", "a file is gone", "a restored backup"],
+    ("first", "previous", "purged", "lost"),
+    [
+        ("binlog.000001", "", "", False),
+        ("binlog.000002", "", "", True),
+        ("binlog.000001", "u:1-9", "", True),
+        ("binlog.000001", "", "u:1-9", True),
+    ],
+    ids=["from the beginning", "a file is gone", "a restored backup", "a copy of another server"],
 )
 def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
-    monkeypatch: pytest.MonkeyPatch, first: str, previous: str, lost: bool
+    monkeypatch: pytest.MonkeyPatch, first: str, previous: str, purged: str, lost: bool
 ) -> None:
     """In a complete binlog a transaction that is not found had no rows."""
     monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [(first, 9000)])
+    monkeypatch.setattr(xa_transactions, "fetch_all", lambda *_: [(purged,)])
     monkeypatch.setattr(ev, "parse_previous_gtids", lambda e: e.set)
     monkeypatch.setattr(ev, "parse_query", lambda e: e)
 
@@ -107,6 +113,7 @@ def test_rows_of_a_transaction_are_read_on_the_server_that_has_prepared_it(monke
     monkeypatch.setattr(xa_transactions, "open_stream", open_stream)
     monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [("binlog.000002", 9000)])
+    monkeypatch.setattr(xa_transactions, "fetch_all", lambda *_: [("",)])
     assert list(read_rows(config(), PreparedXa(XID, "binlog.000002", 198, 600), "one")) == []
     with pytest.raises(BinlogPurgedError):
         find_prepared(config(), XID, BinlogOffset("binlog.000002", 900, None, "two"), lambda line: None)
