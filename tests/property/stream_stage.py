@@ -353,6 +353,8 @@ def _failovers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moved_scans, "read_history", lambda _: ModelRangeWriter.world.source.history())
     patch.setattr(reset_offset, "with_executed_gtids", _with_gtids)
     patch.setattr(moved_batch, "fault_point", lambda *_: ModelRangeWriter.world.pause())
+    for name in ("check_source", "log_warnings"):
+        patch.setattr(moved_batch, name, _nothing)
 
 
 def _jobs(patch: pytest.MonkeyPatch) -> None:
@@ -372,6 +374,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(interrupted_snapshot, "require_recorded_history", _nothing)
     patch.setattr(drain_driver, "server_variables", _nothing)
     patch.setattr(drain_driver, "describe_if_due", _nothing)
+    patch.setattr(drain_driver, "check_structures", _nothing)
     for name in ("record_history_id", "require_recorded_history"):
         patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "history_difference", _nothing)
