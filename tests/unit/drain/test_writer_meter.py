@@ -109,7 +109,7 @@ def test_a_transaction_without_its_end_is_counted(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(row_events.RowEventHandler, "handle", lambda rows, event: rows.position.add_row_event(event))
 
     def event(kind: int) -> Any:
-        places = {"file": "b.000001", "start_pos": 10, "end_pos": 40, "inner": False}
+        places = {"file": "b.000001", "start_pos": 10, "end_pos": 40, "inner": False, "body": 0, "end": 7}
         return SimpleNamespace(type=kind, server_id=1, timestamp=1, **places)
 
     def events(_: Callable[[], None]) -> Iterator[Any]:
