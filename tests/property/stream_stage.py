@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, failover
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, driver_connection, failover
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
@@ -321,8 +321,9 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
     asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, moved_batch, reset_offset, one_binlog)
-    for module in (*asking, drain_driver, snapshot_driver, snapshot_task):
+    for module in (*asking, driver_connection, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
+    patch.setattr(driver_connection, "fetch_all", _nothing)  # connections of the model do not break
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
     patch.setattr(kafka_clients, "ledger", lambda _: ModelRangeWriter.world.ledger)
     for module in (job_ledger, topic_guard, topics_ahead):

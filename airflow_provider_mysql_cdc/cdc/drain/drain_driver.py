@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -28,12 +27,13 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.drain.history_description import describe_if_due
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas, shorten_batch
 from airflow_provider_mysql_cdc.cdc.drain.structure_check import check_skipped_tables, check_structures
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
@@ -147,36 +147,42 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
     planned = PlannedBatch(BatchPlan.from_json(spec.plan), offsets_checked=False)
     totals: dict[str, int] = {}
     settings = cfg.connection_settings()
-    with run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
-        run_lock.disable_idle_timeout(conn)
-        with JobLedger(cfg, spec.run or taskless_run_id()) as job:
-            heartbeats = Heartbeats(cfg, conn, job, lock.require)
+    attempts = cfg[F.CONNECT_MAX_ATTEMPTS]
+    with (
+        run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner, attempts) as lock,
+        contextlib.closing(DriverConnection(cfg, lock.require, log)) as source,
+        JobLedger(cfg, spec.run or taskless_run_id()) as job,
+    ):
+        heartbeats = Heartbeats(cfg, lambda: source.conn, job, lock.require)
 
-            def free_prefix() -> None:
-                lock.release_prefix()
+        def free_prefix() -> None:
+            lock.release_prefix()
 
-            def complete_batch(planned: PlannedBatch) -> dict[str, int]:
-                return _complete_batch(cfg, conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
+        def complete_batch(planned: PlannedBatch) -> dict[str, int]:
+            return _complete_batch(cfg, source.conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
 
-            while True:
-                lock.require()
-                earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
-                counts = complete_batch(planned)
-                drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
-                other_counts = other_work.run_after_batch(
-                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, free_prefix)
-                )
-                for topic, n in (*counts.items(), *other_counts.items()):
-                    totals[topic] = totals.get(topic, 0) + n
-                if other_work.ends_run:
-                    return totals
-                heartbeats.run_action()
-                with named_errors(cfg):
-                    times = (time.monotonic() if other_counts else earliest, deadline)
-                    next_plan = _next_plan(cfg, conn, job, spec, counts, times, other_work, heartbeats.while_waiting)
-                if next_plan is None:
-                    return totals
-                planned = PlannedBatch(next_plan, offsets_checked=True)
+        while True:
+            lock.require()
+            earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
+            counts = complete_batch(planned)
+            with contextlib.suppress(SourceConnectionError):  # the batch is complete; whoever needs a server says so
+                source.renew_if_broken(lambda: job.latest().end())
+            conn = source.conn
+            drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
+            other_counts = other_work.run_after_batch(
+                BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, free_prefix)
+            )
+            for topic, n in (*counts.items(), *other_counts.items()):
+                totals[topic] = totals.get(topic, 0) + n
+            if other_work.ends_run:
+                return totals
+            heartbeats.run_action()
+            with named_errors(cfg):
+                times = (time.monotonic() if other_counts else earliest, deadline)
+                next_plan = _next_plan(cfg, source, job, spec, counts, times, other_work, heartbeats.while_waiting)
+            if next_plan is None:
+                return totals
+            planned = PlannedBatch(next_plan, offsets_checked=True)
 
 
 def _complete_batch(
@@ -284,7 +290,7 @@ def _write_records(
 
 def _next_plan(
     cfg: ConnectorConfig,
-    conn: Any,
+    source: DriverConnection,
     job: JobLedger,
     spec: JobSpec,
     counts: dict[str, int],
@@ -292,7 +298,7 @@ def _next_plan(
     other_work: OtherWork,
     while_waiting: Callable[[], None],
 ) -> BatchPlan | None:
-    """Wait for new events or other work, and plan the next batch between two times.
+    """Wait for new events or other work, and plan the next batch between two times; a broken connection is renewed.
 
     Raises:
         RunInProgressError: The lock is lost, which also happens when a person ends this run.
@@ -308,19 +314,25 @@ def _next_plan(
         return None
     epoch = plan.epoch + 1
     while (now := time.monotonic()) < deadline:
-        while_waiting()
-        if now < earliest:
-            time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
+        try:
+            with named_errors(cfg):
+                while_waiting()
+                if now < earliest:
+                    time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
+                    continue
+                check_due, work_pending = time.monotonic() - checked_at >= CHECK_INTERVAL_S, False
+                if check_due:
+                    checked_at, work_pending = time.monotonic(), other_work.is_pending(cfg, job.read())
+                if check_due or not nothing_new(source.conn, start):
+                    next_plan = plan_drain(
+                        cfg, source.conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=work_pending
+                    )
+                    if next_plan is not None:
+                        return next_plan
+        except SourceConnectionError:
+            if not source.renew_if_broken(ledger.end):
+                raise
             continue
-        check_due, work_pending = time.monotonic() - checked_at >= CHECK_INTERVAL_S, False
-        if check_due:
-            checked_at, work_pending = time.monotonic(), other_work.is_pending(cfg, job.read())
-        if check_due or not nothing_new(conn, start):
-            next_plan = plan_drain(
-                cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=work_pending
-            )
-            if next_plan is not None:
-                return next_plan
         pause_s = min(_PAUSE_S, cfg[F.POLL_INTERVAL_MS] / 1000)
         time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     return None

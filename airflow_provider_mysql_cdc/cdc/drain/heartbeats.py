@@ -50,13 +50,15 @@ class Heartbeats:
 
     Args:
         cfg: The connector's configuration.
-        conn: An open connection.
+        connection: Returns an open connection.
         job: The ledger; its producer writes the records.
         require_lock: Raises an error when the run has lost its lock.
     """
 
-    def __init__(self, cfg: ConnectorConfig, conn: Any, job: JobLedger, require_lock: Callable[[], None]) -> None:
-        self._cfg, self._conn, self._job, self._require_lock = cfg, conn, job, require_lock
+    def __init__(
+        self, cfg: ConnectorConfig, connection: Callable[[], Any], job: JobLedger, require_lock: Callable[[], None]
+    ) -> None:
+        self._cfg, self._connection, self._job, self._require_lock = cfg, connection, job, require_lock
         interval_s = cfg[F.HEARTBEAT_INTERVAL_MS] / 1000
         self.timer = HeartbeatTimer(interval_s)
         self._action_timer = HeartbeatTimer(interval_s if cfg[F.HEARTBEAT_ACTION_QUERY] else 0)
@@ -82,7 +84,7 @@ class Heartbeats:
         if not self._action_timer.take():
             return
         try:
-            with named_errors(self._cfg), self._conn.cursor() as cursor:
+            with named_errors(self._cfg), self._connection().cursor() as cursor:
                 cursor.execute(self._cfg[F.HEARTBEAT_ACTION_QUERY])
         except SourceConnectionError:
             raise

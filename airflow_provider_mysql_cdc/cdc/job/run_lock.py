@@ -6,6 +6,9 @@ holder sends heartbeats, and the server closes a connection that has sent none f
 (``wait_timeout``). The lock needs no privilege. Kafka's fencing remains the guarantee; this lock refuses a second run
 early, before it produces anything, and a run that has lost it stops before its next step.
 
+The lock goes with a restart of the server, too. A drain, whose writers go on then, takes it again if nobody else has it
+(``lock_recovery``).
+
 A second lock has the owner in its name: by it others know whose run it is, and that its driver runs. A driver that only
 compares any more frees the first one and keeps the second.
 """
@@ -19,12 +22,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.job.lock_recovery import LockRecovery, server_start
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
@@ -47,23 +52,30 @@ class RunLock:
         prefix: topic.prefix.
         lease_s: Seconds without a heartbeat after which the server frees it.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
+        recovery: Takes the lock again when the server has restarted; None if it is lost then.
     """
 
-    def __init__(self, conn: Any, prefix: str, lease_s: float, owner: str = "") -> None:
+    def __init__(
+        self, conn: Any, prefix: str, lease_s: float, owner: str = "", recovery: LockRecovery | None = None
+    ) -> None:
+        self._recovery = recovery
         self._conn, self._prefix, self._interval_s = conn, prefix, lease_s / HEARTBEATS_PER_LEASE
         self._owner_lock = _owner_lock(prefix, owner)
         self._checked_lock = lock_name(prefix)
         self._lost_reason: str | None = None
         self._stopped, self._sharing, self._shared, self._woken = (threading.Event() for _ in range(4))
+        self._settled = threading.Event()
+        self._settled.set()
         self._thread = threading.Thread(target=self._send_heartbeats, name="cdc-run-lock", daemon=True)
         self._thread.start()
 
     def require(self) -> None:
-        """Check that the lock was still held at the last heartbeat.
+        """Check that the lock was still held at the last heartbeat; wait where it is being taken again.
 
         Raises:
             RunInProgressError: The lock is lost.
         """
+        self._settled.wait()
         if self._lost_reason is not None:
             raise RunInProgressError(
                 LOCK_LOST,
@@ -109,10 +121,26 @@ class RunLock:
                     continue
                 self._lost_reason = "the server no longer counts it as the holder"
             except (CdcError, pymysql.MySQLError, OSError, ValueError) as error:
-                self._lost_reason = getattr(error, "why", "") or str(error)
+                reason = getattr(error, "why", "") or str(error)
+                if self._take_again():
+                    continue
+                self._lost_reason = reason
+            self._settled.set()
             return
         with contextlib.suppress(CdcError, pymysql.MySQLError, OSError, ValueError):
             fetch_all(self._conn, "SELECT RELEASE_ALL_LOCKS()")
+
+    def _take_again(self) -> bool:
+        """Return whether the lock is held again; a driver that has freed the prefix does not need it any more."""
+        if self._recovery is None or self._sharing.is_set():
+            return False
+        self._settled.clear()
+        conn = self._recovery.take_again(self._stopped.wait)
+        if conn is None:
+            return False
+        self._conn = conn
+        self._settled.set()
+        return True
 
     def _await_next(self) -> bool:
         """Wait for the next heartbeat; return whether there is none, because the run has ended."""
@@ -122,13 +150,14 @@ class RunLock:
 
 
 @contextlib.contextmanager
-def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iterator[RunLock]:
+def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str, max_attempts: int = 0) -> Iterator[RunLock]:
     """Hold the lock of a prefix on a connection of its own.
 
     Args:
         settings: How to reach the source server; its ``silence_timeout_s`` is the lease.
         prefix: topic.prefix.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
+        max_attempts: Attempts to take the lock again after a restart of the server; 0 if it is lost then.
 
     Raises:
         RunInProgressError: Another owner holds the lock.
@@ -136,12 +165,29 @@ def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iter
     """
     lease_s = max(settings.silence_timeout_s, 1.0)
     with connect(settings) as conn:
+        recovery = None
+        if max_attempts:
+            again = partial(_acquire_free, prefix=prefix, owner=owner, lease_s=lease_s)
+            recovery = LockRecovery(settings, max_attempts, again, server_start(conn))
         acquire(conn, prefix, owner, lease_s)
-        lock = RunLock(conn, prefix, lease_s, owner)
+        lock = RunLock(conn, prefix, lease_s, owner, recovery)
         try:
             yield lock
         finally:
             lock.close()
+            if recovery is not None:
+                recovery.close()
+
+
+def _set_lease(conn: Any, lease_s: float) -> None:
+    fetch_all(conn, "SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
+
+
+def _acquire_free(conn: Any, prefix: str, owner: str, lease_s: float) -> bool:
+    """Take the locks if nobody holds them, and end nobody; return whether they are held."""
+    _set_lease(conn, lease_s)
+    names = lock_name(prefix), _owner_lock(prefix, owner)
+    return all(fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1 for name in names)
 
 
 def wait_as_owner(settings: ConnectionSettings, prefix: str, owner: str, seconds: float) -> None:
@@ -278,7 +324,7 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
         SourceError: The server refuses or does not answer.
     """
     name, own_name = lock_name(prefix), _owner_lock(prefix, owner)
-    fetch_all(conn, "SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
+    _set_lease(conn, lease_s)
     # Other runs recognize the owner by a second lock whose name contains it. The server frees the locks of a
     # closed connection one after the other, some time after the client has closed it; the first one is awaited.
     for wait_s in (0, _RELEASE_WAIT_S):

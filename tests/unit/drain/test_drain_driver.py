@@ -55,6 +55,21 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
         run_batch(PlannedBatch(plan(), offsets_checked=False), job, runner)
 
 
+class Source:
+    """A connection that does not break."""
+
+    conn = None
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def renew_if_broken(self, reached: Any) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
 def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
 
@@ -69,9 +84,8 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
         return {}
 
     monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(Lock()))
-    monkeypatch.setattr(drain_driver.run_lock, "disable_idle_timeout", lambda conn: None)
-    for name in ("connect", "JobLedger"):
-        monkeypatch.setattr(drain_driver, name, lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(drain_driver, "DriverConnection", Source)
+    monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(drain_driver, "_complete_batch", batch)
     monkeypatch.setattr(drain_driver, "_next_plan", lambda *_: plan(2, END, END.with_position(END.file, 900)))
     spec = JobSpec("drain", CFG.properties(), plan().to_json(), "dag/run/task/-1", 60)
@@ -135,8 +149,7 @@ def batches_of(
     there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
     job = SimpleNamespace(latest=lambda: there, read=lambda: there)
     monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(lock))
-    monkeypatch.setattr(drain_driver.run_lock, "disable_idle_timeout", lambda conn: None)
-    monkeypatch.setattr(drain_driver, "connect", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(drain_driver, "DriverConnection", Source)
     monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
     monkeypatch.setattr(drain_driver, "time", clock)
     monkeypatch.setattr(drain_driver, "_complete_batch", batch)

@@ -51,7 +51,7 @@ def test_a_job_that_waits_writes_heartbeats_and_runs_the_statement() -> None:
     job: Any = SimpleNamespace(commit=written.extend)
     conn: Any = SimpleNamespace(cursor=lambda: Cursor(statements))
     cfg = config(**{"heartbeat.interval.ms": "600000", "heartbeat.action.query": "INSERT INTO d.beat VALUES (1)"})
-    heartbeats = Heartbeats(cfg, conn, job, lambda: None)
+    heartbeats = Heartbeats(cfg, lambda: conn, job, lambda: None)
     heartbeats.run_action()
     heartbeats.while_waiting()
     heartbeats.while_waiting()
@@ -65,7 +65,7 @@ def test_a_run_without_its_lock_writes_no_heartbeat() -> None:
 
     job: Any = SimpleNamespace(commit=lambda records: pytest.fail("another run may be at work"))
     with pytest.raises(RunInProgressError):
-        Heartbeats(config(**{"heartbeat.interval.ms": "1"}), None, job, require_lock).while_waiting()
+        Heartbeats(config(**{"heartbeat.interval.ms": "1"}), lambda: None, job, require_lock).while_waiting()
 
 
 class Cursor:

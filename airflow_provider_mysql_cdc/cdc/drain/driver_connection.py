@@ -1,0 +1,74 @@
+"""The connection of a drain's driver, opened again where it breaks while writers work or nothing is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+
+class DriverConnection:
+    """Hold the connection.
+
+    Args:
+        cfg: The connector's configuration.
+        require_lock: Raises an error when the run has lost its lock.
+        log: Takes one line of text.
+
+    Raises:
+        SourceError: The server cannot be reached.
+    """
+
+    def __init__(self, cfg: ConnectorConfig, require_lock: Callable[[], None], log: Log) -> None:
+        self._cfg, self._require_lock, self._log = cfg, require_lock, log
+        self._settings = cfg.connection_settings()
+        self.conn = self._open()
+
+    def _open(self) -> Any:
+        conn = connect(self._settings)
+        run_lock.disable_idle_timeout(conn)
+        return conn
+
+    def close(self) -> None:
+        """Close it."""
+        self.conn.close()
+
+    def renew_if_broken(self, reached: Callable[[], BinlogOffset | None]) -> bool:
+        """Open the connection again if it does not answer any more, with backoff; return whether it did not.
+
+        Args:
+            reached: Returns where the stream stands; the server has to hold what follows.
+
+        Raises:
+            SourceConnectionError: The server does not come back within ``connect.max.attempts``.
+            ServerChangedError: Another server answers.
+            RunInProgressError: The lock is lost.
+        """
+        try:
+            fetch_all(self.conn, "SELECT 1")
+            return False
+        except SourceConnectionError as error:
+            broken = error
+        self.close()
+        reconnects = Reconnects(self._cfg[F.CONNECT_MAX_ATTEMPTS], lambda: None, self._log)
+        while True:
+            reconnects.wait(broken, None)
+            try:
+                self.conn = self._open()
+                break
+            except SourceConnectionError as refused:
+                broken = refused
+        self._require_lock()
+        offset = reached()
+        if offset is not None:
+            check_available(self.conn, self._settings, offset)
+        return True
