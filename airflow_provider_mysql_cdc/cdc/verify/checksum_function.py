@@ -26,6 +26,8 @@ def checksum_of(text: bytes) -> bytes:
 def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> str:
     """Return a SELECT of bucket, number and sum of checksums of rows.
 
+    The column is named by its place: GROUP BY takes a name for a column of the table first, which may have it.
+
     A text that is NULL, because the server cannot write it, has no checksum but is counted, so it equals no event.
 
     Args:
@@ -37,8 +39,8 @@ def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> s
     digest = f"SHA2(CONCAT({texts.key_fields}, {texts.after}), 256)"
     checksum = f"CAST(CONV(LEFT({digest}, {2 * CHECKSUM_BYTES}), 16, 10) AS UNSIGNED)"
     return (
-        f"SELECT {_bucket(texts, buckets)} AS bucket, COUNT(*), SUM({checksum}) "
-        f"FROM {table.quoted()} WHERE {condition} GROUP BY bucket"
+        f"SELECT {_bucket(texts, buckets)}, COUNT(*), SUM({checksum}) "
+        f"FROM {table.quoted()} WHERE {condition} GROUP BY 1"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -130,6 +131,7 @@ class BucketFold:
     ) -> None:
         self._compare, self._max_found, self._rules, self._moving = compare, max_found, rules, moving
         self._steps: dict[tuple[int, bytes], list[KeyStep]] = {}
+        self._more_rows: dict[tuple[int, bytes], list[bytes]] = {}
         self._keys: dict[tuple[int, bytes], KeyState] = {}
         self._keyless_rows: dict[tuple[int, bytes], int] = {}
         self._keyless_events: dict[tuple[int, bytes], list[EqualRowEvent]] = {}
@@ -213,7 +215,10 @@ class BucketFold:
     def _add_row(self, entry: FoldEntry) -> None:
         self._counts(entry.table).rows += 1
         state = self._state(entry)
-        state.row, state.row_partition = entry.value, entry.partition
+        if state.row is None:
+            state.row, state.row_partition = entry.value, entry.partition
+        else:
+            self._more_rows.setdefault((entry.table, entry.key), []).append(entry.value)
 
     def _add_event(self, entry: FoldEntry) -> None:
         self._counts(entry.table).events += 1
@@ -269,6 +274,8 @@ class BucketFold:
         event = state.last_event()
         event_row = state.row_after(event, self._truncates.get(table))
         record = None if event is None else event[:2]
+        if state.row is not None and (more_rows := self._more_rows.get((table, key))):
+            state.row = self._judge_row_of_several(table, key, [state.row, *more_rows], event_row)
         found = FoundDifference(table, DifferenceKind.DIFFERING, key, (), state.row, event_row, record, record)
         for partition, offset, reason in state.left_unreadable():
             place = (partition, offset)
@@ -289,6 +296,26 @@ class BucketFold:
             self._note(replace(found, kind=DifferenceKind.MISSING))
         elif state.row != event_row:
             self._judge_values(found, state.row, event_row)
+
+    def _judge_row_of_several(self, table: int, key: bytes, rows: list[bytes], event_row: bytes | None) -> bytes:
+        """Return the row that the last event of a key is about, where several have that key in records.
+
+        Records keep one row of a key, so consumers miss the others.
+        """
+        rows.sort()
+        chosen = rows.pop(next((i for i, row in enumerate(rows) if self._is_said_by(table, row, event_row)), 0))
+        for row in rows:
+            reason = f"{len(rows) + 1} rows of the table have this key in records"
+            self._note(FoundDifference(table, DifferenceKind.MISSING, key, (), row, reason=reason))
+        return chosen
+
+    def _is_said_by(self, table: int, row: bytes, event_row: bytes | None) -> bool:
+        """Return whether a row has the values after an event."""
+        if event_row is None or row == event_row:
+            return row == event_row
+        with suppress(ValueError):
+            return not self._compare(table, stored_row(row), stored_row(event_row)).columns
+        return False
 
     def _judge_history(self, table: int, key: bytes, steps: list[KeyStep]) -> None:
         """Check the records of a key behind the last repair of each partition."""

@@ -176,6 +176,8 @@ class _RepairTask:
             name = suspects.table
             compared = tables.get(name)
             reason = self._unreadable_reason(compared, suspects.structure, unreadable.get(name, ""))
+            if compared is not None and not reason:
+                reason = judge.hidden_reason(compared.topic)
             if compared is None or reason:
                 outcomes[name] = TableOutcome(reasons=(reason,))
                 continue

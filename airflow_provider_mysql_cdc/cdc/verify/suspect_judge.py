@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import SnapshotRoute, make_snapshot_route
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_rows
@@ -109,6 +109,7 @@ class SuspectJudge:
     formats: RecordFormats | None
     reader_of: Callable[[str], EventReader]
     _bounds: dict[str, Bounds] = field(default_factory=dict)
+    _hidden: dict[str, str] = field(default_factory=dict)
 
     def judge(self, compared: ComparedTable, suspects: TableSuspects, tables: TopicTables) -> JudgedTable:
         """Return what is to be repaired in a table.
@@ -129,9 +130,15 @@ class SuspectJudge:
         known = self._bounds.get(topic)
         if known is None:
             partitions = range(self.plan.partitions.get(topic, 1))
-            admin = make_admin(self.cfg.kafka_settings())
-            known = self._bounds[topic] = end_offsets(admin, topic, partitions, stable=True)
+            ends = committed_ends(make_admin(self.cfg.kafka_settings()), {topic: partitions})
+            known = self._bounds[topic] = ends.bounds[topic]
+            self._hidden[topic] = ends.hidden.get(topic, "")
         return known
+
+    def hidden_reason(self, topic: str) -> str:
+        """Return why records of a topic cannot be seen, which say whether its suspects are to be repaired; or none."""
+        self.bounds(topic)
+        return self._hidden[topic]
 
     def read(self, topic: str, bounds: Bounds) -> Iterator[TopicRecord]:
         """Yield records of a topic."""

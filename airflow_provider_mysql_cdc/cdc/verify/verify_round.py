@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError, StateError
 from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
     OPENED,
@@ -39,6 +39,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.committed_ends import committed_ends
 from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets_of_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 from airflow_provider_mysql_cdc.cdc.verify.batch_counts import PartCounts
@@ -254,10 +255,33 @@ class VerifyRound:
 
     def _bounds(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """Return first offset and end of topics' partitions; none of those that the stream has not written to yet."""
-        recorded, topics = self.context.job.latest().topics, sorted(topics)
-        partitions = {topic: range(recorded[topic].partitions) for topic in topics if topic in recorded}
-        found = end_offsets_of_topics(make_admin(self.context.cfg.kafka_settings()), partitions, stable=True)
+        topics = sorted(topics)
+        admin, partitions = make_admin(self.context.cfg.kafka_settings()), self._partitions(topics)
+        found = end_offsets_of_topics(admin, partitions, stable=True)
         return {topic: found.get(topic, {}) for topic in topics}
+
+    def _partitions(self, topics: Iterable[str]) -> dict[str, range]:
+        recorded = self.context.job.latest().topics
+        return {topic: range(recorded[topic].partitions) for topic in topics if topic in recorded}
+
+    def _require_committed_bounds(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return the bounds of all topics to read; tables of which records are hidden are not compared.
+
+        Raises:
+            SinkConnectionError: Records of the transaction topic are hidden.
+        """
+        by_topic: dict[str, list[TableId]] = {topic: [] for topic in [self._transaction_topic] if topic}
+        for name, compared in self._tables.items():
+            by_topic.setdefault(compared.topic, []).append(name)
+        admin = make_admin(self.context.cfg.kafka_settings())
+        ends = committed_ends(admin, self._partitions(sorted(by_topic)))
+        if (reason := ends.hidden.get(self._transaction_topic)) is not None:
+            where = f"topic {self._transaction_topic}"
+            raise SinkConnectionError("a topic cannot be read to its end", where=where, why=reason)
+        for topic, reason in ends.hidden.items():
+            self._unread.update(dict.fromkeys(by_topic[topic], reason))
+            self.context.log(f"verification: tables of topic {topic} are not compared: {reason}")
+        return {topic: ends.bounds.get(topic, {}) for topic in by_topic}
 
     def _bounds_of(self, topic: str) -> dict[int, tuple[int, int]]:
         return self._bounds([topic])[topic]
@@ -340,16 +364,17 @@ class VerifyRound:
         for name in self._gone:
             context.log(f"verification: {name} was dropped or renamed meanwhile")
         ranges = []
-        self._compared.update(self._bounds({compared.topic for compared in self._tables.values()}))
+        bounds_of = self._require_committed_bounds()
+        for topic, bounds in bounds_of.items():
+            hidden = any(c.topic == topic and name in self._unread for name, c in self._tables.items())
+            ranges += [] if hidden else topic_ranges(topic, bounds)
+        self._compared.update({c.topic: bounds_of[c.topic] for c in self._tables.values()})
         for topic, bounds in self._compared.items():
             has_other_keys = any(c.topic == topic and not c.own_key and not c.keyless for c in self._tables.values())
             self._facts[topic] = self._topic_facts(topic, bounds, has_other_keys=has_other_keys)
-            ranges += topic_ranges(topic, bounds)
-        if self._transaction_topic:
-            ranges += topic_ranges(self._transaction_topic, self._bounds_of(self._transaction_topic))
         chunk_rows = rows_per_query(context.cfg, self._tasks)
         with connect_views(context.cfg) as conn, time_limit(context.cfg, conn):
-            tables = (compared.table for compared in self._tables.values())
+            tables = (compared.table for name, compared in self._tables.items() if name not in self._unread)
             chunks = split_tables(conn, tables, chunk_rows, context.log)
         context.log(
             f"verification at {plan.end}: {len(self._tables)} table(s) in {len(chunks)} chunk(s), "

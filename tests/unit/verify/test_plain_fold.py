@@ -106,7 +106,7 @@ ROW = FoldEntry(0, EntryKind.ROW, 0, 0, 0, b"{}", A)
         ),
         ([alive(1, DAMAGED)], {Kind.UNREADABLE: 1}, 0),
         ([ROW, alive(1, A, 1)], {Kind.WRONG_PARTITION: 1}, 1),
-        ([ROW, ROW, alive(1, A)], {}, 1),
+        ([ROW, ROW, alive(1, A)], {Kind.MISSING: 1}, 1),
         ([ROW, alive(1, A), FoldEntry(0, EntryKind.TRUNCATE, 0, 5, 5, b"", b"")], {Kind.MISSING: 1}, 1),
     ],
 )

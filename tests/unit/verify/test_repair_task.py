@@ -48,6 +48,7 @@ def run(
     deletes = (DeleteRepair({GHOST: 1}, TopicRecord(0, 1, b"", b"")),)
     judged = JudgedTable(TableRepair(RECORDS.table, None, deletes, rows), 2, ("a reason",))  # type: ignore[arg-type]
     monkeypatch.setattr(repair_task.SuspectJudge, "judge", lambda *_: judged)
+    monkeypatch.setattr(repair_task.SuspectJudge, "hidden_reason", lambda *_: "")
     monkeypatch.setattr(repair_task._RepairTask, "_writer", lambda self: writer)
     monkeypatch.setattr(repair_task, "difference_in_view", lambda conn, table: difference)
     suspects = TableSuspects(RECORDS.table, RECORDS.topic, (Suspect({MISSING: 1}, b"{}"),), {})

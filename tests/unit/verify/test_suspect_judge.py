@@ -12,6 +12,7 @@ from kit.decode_builder import packet
 from kit.store_contract import plan
 from kit.table_records import TableRecords
 
+from airflow_provider_mysql_cdc.cdc.sink.committed_ends import CommittedEnds
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify import record_range, suspect_judge
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table, tables_by_topic
@@ -51,7 +52,9 @@ class World:
         self.monkeypatch.setattr(record_range, "read_between", self._read_between)
         self.monkeypatch.setattr(suspect_judge, "make_admin", lambda settings: None)
         self.monkeypatch.setattr(
-            suspect_judge, "end_offsets", lambda admin, topic, partitions, stable: {0: (0, len(self.records))}
+            suspect_judge,
+            "committed_ends",
+            lambda admin, topics: CommittedEnds({topic: {0: (0, len(self.records))} for topic in topics}),
         )
 
     def _stream_rows(self, conn: Any, sql: str, where: str) -> Iterator[bytes]:
