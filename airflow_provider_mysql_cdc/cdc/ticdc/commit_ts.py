@@ -1,13 +1,13 @@
 """Commit timestamps of MySQL's transactions in TiDB's format.
 
 TiDB's timestamp oracle gives each transaction a number: milliseconds since the epoch in the upper 46 bits, a counter
-in the lower 18 (TiDB documentation, "TSO in TiDB"). MySQL has no such number. Here it is computed from
-values of a transaction in the binlog that every replica repeats: the original commit time in microseconds, and the
-transaction's number in its binlog file. A transaction that another server committed, or one after the clock was set
-back, may have an earlier time than the transactions before it in the binlog. Its number is then the next one after
-theirs, so numbers rise in the order of the binlog, from batch to batch: plans and markers hold the last one
-(``BatchPlan.commit_ts``). Rows of a snapshot have the number of their place in that order. Each writer reads all
-transactions of a batch, so all compute the same numbers, however often they read it.
+in the lower 18 (TiDB documentation, "TSO in TiDB"). MySQL has no such number. Here it is computed from values of a
+transaction in the binlog: the original commit time in microseconds, which every replica repeats, and the
+transaction's number in its binlog file, which is each server's own. A transaction that another server committed, or
+one after the clock was set back, may have an earlier time than the transactions before it in the binlog. Its number
+is then the next one after theirs, so numbers rise in the order of the binlog, from batch to batch: plans and markers
+hold the last one (``BatchPlan.commit_ts``). Rows of a snapshot have the number of their place in that order. Each
+writer reads all transactions of a batch, so all compute the same numbers, however often they read it.
 """
 
 from __future__ import annotations
