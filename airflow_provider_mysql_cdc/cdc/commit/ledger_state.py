@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY, PROGRESS_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
@@ -183,11 +183,15 @@ class LedgerState:
         )
 
     def has_commits(self) -> bool:
-        """Return whether anything of the newest plan is committed: a marker, a snapshot's view or a chunk of it."""
+        """Return whether anything of the newest plan is committed: a marker, a snapshot's view or a chunk of it.
+
+        Metrics of a job that is running are not: they are written outside of its transactions.
+        """
         plan = self.plan
         if plan is None:
             return False
-        records = (*self.done_chunks(plan.epoch).values(), *self.other_records.values())
+        others = (record for key, record in self.other_records.items() if key != PROGRESS_KEY)
+        records = (*self.done_chunks(plan.epoch).values(), *others)
         return any(m.epoch == plan.epoch for m in self.markers.values()) or any(
             r.get("epoch") == plan.epoch for r in records
         )

@@ -243,6 +243,7 @@ def test_a_plan_is_begun_by_a_marker_a_chunk_or_a_view_of_its_epoch() -> None:
     assert LedgerState(plan=plan({}), chunks={"d.t/0": {"epoch": 3, "offset": place.to_json()}}).has_commits()
     assert LedgerState(plan=plan({}), other_records={"view": {"epoch": 3}}).has_commits()
     assert not LedgerState(plan=plan({}), other_records={"view": {"epoch": 2}}).has_commits()
+    assert not LedgerState(plan=plan({}), other_records={"progress": {"epoch": 3}}).has_commits()  # only metrics
 
 
 def test_what_the_form_of_the_records_stands_for() -> None:
