@@ -199,12 +199,14 @@ class Gate:
         def held(meter: Any, *args: Any) -> None:
             add_rows(meter, *args)
             self._left -= 1
+            if self._left == 10:  # each report until then is written, one after the other
+                monkeypatch.setattr(committer, "PROGRESS_SECONDS", 0.0)
             if self._left == 0:
                 self.reached.set()
                 assert self.open.wait(60)
+                monkeypatch.setattr(committer, "PROGRESS_SECONDS", 60.0)
 
         monkeypatch.setattr(writer_meter.WriterMeter, "add_rows", held)
-        monkeypatch.setattr(committer, "PROGRESS_SECONDS", 0.0)
         monkeypatch.setattr(job_metrics, "PUBLISH_INTERVAL_S", 0.0)
         publish = job_metrics.JobMetrics.publish_if_due
 
