@@ -61,16 +61,22 @@ class HistoryRules:
 
     Args:
         tombstones: Whether a tombstone follows each delete event.
-        complete: Whether every event is still there, and those of a key are in one partition; a compacted topic has
-            lost some, and so gaps mean nothing.
+        complete: Whether every event is still there; a compacted topic has lost some, and so gaps mean nothing.
         rows_only: Whether records say nothing but the row after a change (``row_history``).
         whole_rows: Of these, whether they have all columns as they are, so that each change makes another record.
+        together: Whether all events of a key are in one partition; nothing else orders them.
     """
 
     tombstones: bool
     complete: bool
     rows_only: bool = False
     whole_rows: bool = False
+    together: bool = True
+
+    @property
+    def gapless(self) -> bool:
+        """Whether the events of a key follow each other without a gap."""
+        return self.complete and self.together
 
 
 def step_bytes(
@@ -143,7 +149,7 @@ def _kind_of_break(last: KeyStep, step: KeyStep, seen: set[int], rules: HistoryR
     comparable = (known and step.before_columns == last.after_columns) or _UNKNOWN in (step.before, last.after)
     # A row that is inserted although it is there was deleted by TRUNCATE or with its table, which have no row events.
     is_known = step.before != _UNKNOWN
-    return DifferenceKind.GAP if rules.complete and comparable and is_known else None
+    return DifferenceKind.GAP if rules.gapless and comparable and is_known else None
 
 
 def _has_tombstone(ordered: Sequence[KeyStep], index: int) -> bool:

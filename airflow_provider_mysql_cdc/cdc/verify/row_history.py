@@ -44,7 +44,7 @@ def _kind_of_break(
     last: KeyStep, step: KeyStep, latest: int, seen: set[tuple[int, str, int]], rules: HistoryRules
 ) -> DifferenceKind | None:
     if step.op == _DELETE:
-        return DifferenceKind.DUPLICATE if rules.complete and last.op == _DELETE else None
+        return DifferenceKind.DUPLICATE if rules.gapless and last.op == _DELETE else None
     if step.order == _UNKNOWN:
         return None
     if step.order < latest:
@@ -53,4 +53,4 @@ def _kind_of_break(
     # A change that the record does not show, of a column that is left out or masked, leaves an equal record.
     if rules.whole_rows and (step.order, step.op, step.after) == (last.order, last.op, last.after):
         return DifferenceKind.DUPLICATE
-    return DifferenceKind.GAP if rules.complete and step.op == _UPDATE and last.op == _DELETE else None
+    return DifferenceKind.GAP if rules.gapless and step.op == _UPDATE and last.op == _DELETE else None

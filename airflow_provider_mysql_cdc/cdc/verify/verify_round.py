@@ -392,9 +392,8 @@ class VerifyRound:
             compacted = config is None or "compact" in config.get("cleanup.policy", "")
             # A tombstone does not name its table.
             tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
-            complete = not compacted and chooses_partition_by_key(cfg, compared)
-            whole = shows_whole_rows(cfg, compared.table)
-            rules[compared.number] = HistoryRules(bool(tombstones), complete, cfg.is_ticdc, whole)
+            whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
+            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
         return rules
 
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.quick
 
 RULES = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True)
 PARTS = HistoryRules(tombstones=False, complete=True, rows_only=True)
-SPREAD = HistoryRules(tombstones=False, complete=False, rows_only=True, whole_rows=True)
+SPREAD = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True, together=False)
 
 
 def steps(*told: tuple[str, int, int], partition: int = 0) -> list[KeyStep]:
