@@ -231,9 +231,10 @@ def test_a_network_that_is_dead_is_named_in_bounded_time(
 
 @pytest.mark.req("FAULT-06")
 def test_a_run_that_waits_for_changes_learns_of_a_silent_server(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
-    """It asks for new changes, and in the signal table, for a minute; its connection is half open after a second."""
+    """It asks for new changes while its connection is half open; its attempts to connect again are counted."""
     assert pipeline.snapshot().complete
     quick(pipeline)
+    pipeline.properties["connect.max.attempts"] = "2"
     execute(root, "UPDATE t SET v = 'z' WHERE id < 50")
     job = pipeline.prepare("drain")
     began = time.monotonic()

@@ -47,6 +47,26 @@ def test_rows_of_an_interrupted_snapshot_are_not_missing(
     assert all(v.unknown == () for v in found.values())
 
 
+def test_rows_without_a_key_that_went_before_a_window_read_their_table_are_not_missing(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The topic has their deletes and never had the rows."""
+    for table in TABLES:
+        execute(root, f"CREATE TABLE `{database}`.{table} (v INT)")
+        execute(root, f"INSERT INTO `{database}`.{table} VALUES " + ",".join(f"({i // 2})" for i in range(30)))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired", 1)
+    pipeline.prepare("snapshot")
+    assert unfinished_request(pipeline.cfg) is not None
+    for table in TABLES:
+        name = f"`{database}`.{table}"
+        execute(root, f"DELETE FROM {name} WHERE v = 3", f"DELETE FROM {name} WHERE v = 4 LIMIT 1")
+        execute(root, f"UPDATE {name} SET v = 50 WHERE v = 5", f"INSERT INTO {name} VALUES (3)")
+    for _ in range(5):
+        pipeline.snapshot()
+    assert unfinished_request(pipeline.cfg) is None
+    assert all(verdict.clean for verdict in verdicts(pipeline).values()), verdicts(pipeline)
+
+
 def test_rows_of_a_table_that_a_signal_has_asked_for_are_not_missing(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:

@@ -39,8 +39,9 @@ class DriverConnection:
         return conn
 
     def close(self) -> None:
-        """Close it."""
-        self.conn.close()
+        """Close it, unless it is closed: the error that it has broken with counts, not that of closing it twice."""
+        if self.conn.open:
+            self.conn.close()
 
     def renew_if_broken(self, reached: Callable[[], BinlogOffset | None]) -> bool:
         """Open the connection again if it does not answer any more, with backoff; return whether it did not.

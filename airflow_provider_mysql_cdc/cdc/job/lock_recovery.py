@@ -94,6 +94,6 @@ class LockRecovery:
 
     def close(self) -> None:
         """Close the connection that holds the locks since they were taken again."""
-        if self._conn is not None:
+        if self._conn is not None and self._conn.open:
             self._conn.close()
-            self._conn = None
+        self._conn = None

@@ -169,8 +169,14 @@ def _without_repeats(ordered: Sequence[EqualRowEvent]) -> list[EqualRowEvent]:
 def count_rows(events: Iterable[EqualRowEvent], *, has_view: bool = False) -> int:
     """Return how many equal rows there are after all events.
 
+    An event that takes away a row which the topic never had takes nothing: the row went before a snapshot that was
+    interrupted came to read its table.
+
     Args:
         events: The events of equal rows, in any order.
         has_view: As for ``events_since_last_view``.
     """
-    return sum(1 if event.added else -1 for event in events_since_last_view(events, has_view=has_view))
+    count = 0
+    for event in events_since_last_view(events, has_view=has_view):
+        count = count + 1 if event.added else max(0, count - 1)
+    return count

@@ -45,5 +45,12 @@ def test_a_change_that_the_view_contains_counts_only_where_the_view_has_not_read
     view = EqualRowEvent(0, 5, True, b"10/7")
     again = [change(9, 12, 9)._replace(repeated=True), change(10, 13, 9)]
     assert count_rows([view, *again], has_view=True) == 2 and count_rows([view, *again]) == 3
-    gone = [change(2, 12, 9, added=False)._replace(repeated=True)]
-    assert count_rows(gone, has_view=True) == 0 and count_rows(gone) == -1
+    here = [change(1, 11), change(2, 12, 9, added=False)._replace(repeated=True)]
+    assert count_rows(here, has_view=True) == 1 and count_rows(here) == 0
+
+
+def test_a_row_that_the_topic_never_had_is_not_taken_from_those_that_it_has() -> None:
+    gone, again = EqualRowEvent(0, 1, False, b""), EqualRowEvent(0, 2, True, b"")
+    assert count_rows([gone]) == 0
+    assert count_rows([gone, gone._replace(offset=3), again._replace(offset=4)]) == 1
+    assert count_rows([again, gone._replace(offset=3)]) == 0

@@ -82,10 +82,14 @@ def test_a_truncate_deletes_what_was_written_before_it() -> None:
 
 
 def test_rows_without_a_key_are_counted() -> None:
-    def keyless(kind: EntryKind, key: bytes, times: int = 1) -> list[FoldEntry]:
-        return [FoldEntry(0, kind, 0, offset, 0, key, b"") for offset in range(times)]
+    def keyless(kind: EntryKind, key: bytes, times: int = 1, first: int = 0) -> list[FoldEntry]:
+        return [FoldEntry(0, kind, 0, first + offset, 0, key, b"") for offset in range(times)]
 
-    equal = [*keyless(EntryKind.ADDED, A, 3), *keyless(EntryKind.REMOVED, A), *keyless(EntryKind.KEYLESS_ROW, A, 2)]
+    equal = [
+        *keyless(EntryKind.ADDED, A, 3),
+        *keyless(EntryKind.REMOVED, A, 1, 3),
+        *keyless(EntryKind.KEYLESS_ROW, A, 2),
+    ]
     assert kinds(fold(equal)) == {}
     assert kinds(fold([*equal, *keyless(EntryKind.KEYLESS_ROW, B, 2)])) == {Kind.MISSING: 2}
     assert kinds(fold([*equal, *keyless(EntryKind.ADDED, B, 2)])) == {Kind.GHOST: 2}
