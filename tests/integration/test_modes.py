@@ -345,7 +345,9 @@ def test_what_the_binlog_still_holds_decides(
             pipeline.properties["snapshot.mode"] = "when_needed"
             assert pipeline.snapshot_is_refused()
             execute(conn, f"INSERT INTO `{database}`.a VALUES (3, 3)", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-            execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")
+            # A file that a dump still reads is not purged; the server ends a dump some time after its client has.
+            while len(files := rows(conn, "SHOW BINARY LOGS")) > 1:
+                execute(conn, f"PURGE BINARY LOGS TO '{files[-1][0]}'")
             with pytest.raises(BinlogPurgedError):
                 pipeline.drain()
             pipeline.properties["snapshot.mode"] = "initial"

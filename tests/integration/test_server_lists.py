@@ -150,7 +150,7 @@ def test_a_proxy_that_leads_to_another_server_in_the_middle_of_a_batch(
         pair.switch()
         insert(second.root, database, *range(400, 420))
         proxy.lead_to("127.0.0.1", second.server.port, after=40_000)
-        with pytest.raises(ServerChangedError) as caught:
+        with pytest.raises((ServerChangedError, SourceConnectionError)) as caught:  # whichever connection is cut first
             pipeline.drain()
         assert caught.value.can_retry and proxy.led_elsewhere
         pipeline.drain()

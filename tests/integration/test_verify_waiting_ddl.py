@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit.sql import execute
+from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.verify import split_tables
@@ -33,7 +33,9 @@ def test_ddl_between_the_views_and_the_chunks(
         if not waiting:
             waiting.append(threading.Thread(target=alter))
             waiting[0].start()
-            time.sleep(1)
+            locks = "SELECT 1 FROM performance_schema.metadata_locks WHERE LOCK_STATUS = 'PENDING'"
+            while not rows(root, f"{locks} AND OBJECT_SCHEMA = '{database}'"):
+                time.sleep(0.05)
         return split_table(*args, **kwargs)
 
     monkeypatch.setattr(split_tables, "split_table", split_behind_an_alter)
