@@ -268,6 +268,8 @@ class Source:
 class Connection:
     """Answer what the product asks a server."""
 
+    open = True
+
     def __init__(self, server: Server, on_close: Callable[[Connection], None] = lambda _: None) -> None:
         self.server, self.view, self._on_close = server, 0, on_close
 
