@@ -149,7 +149,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         shared = [name for name in ("metadata_db", "spark_cluster", "registry") if name in names]
         if shared:
             item.add_marker(pytest.mark.xdist_group(shared[0]))
-        elif _module_fixtures(item.path).intersection(names):
+        elif (_module_fixtures(item.path) | _module_fixtures(Path(__file__))).intersection(names):
             # A module's servers are started once when one worker has all the tests that use them.
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=_place)
@@ -224,6 +224,15 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     with running_cluster(options(ROOT / ".stack" / "classes", spark_home())) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield two private servers as ``kit.replication.Pair``; ``begin`` makes one the replica of the other."""
+    from kit.replication import running_pair
+
+    with running_pair(tmp_path_factory) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

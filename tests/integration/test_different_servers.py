@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from kit.failover_rig import assert_exact, follow, insert, refused
 from kit.private_mysql import PrivateServer, running_server
 from kit.records import payload
-from kit.replication import Pair, running_pair, start_replica, wait_for_gtids
+from kit.replication import Pair, start_replica, wait_for_gtids
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -31,23 +30,13 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with an empty table, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}`",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(200), a INT, b INT)",
     )
-    servers.catch_up()
-    return servers
 
 
 @pytest.fixture

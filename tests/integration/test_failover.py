@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
 from kit.records import compacted, payload
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -23,24 +22,14 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, Ver
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with a table of five rows, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(20))",
         f"INSERT INTO `{database}`.t VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'a'), (5, 'a')",
     )
-    servers.catch_up()
-    return servers
 
 
 @pytest.fixture

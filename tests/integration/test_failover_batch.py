@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.failover_rig import assert_exact, carry_out, follow, insert, refused
 from kit.records import compacted, payload
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -34,23 +33,13 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with an empty table, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(200))",
     )
-    servers.catch_up()
-    return servers
 
 
 @pytest.fixture

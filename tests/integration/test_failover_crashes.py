@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
 
 import pytest
 from kit.failover_rig import assert_exact, follow, insert
 from kit.records import payload
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
 
@@ -27,22 +26,13 @@ FLAT = {
 ROUNDS = 3
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pipeline(servers: Pair, properties: dict[str, str], database: str) -> Pipeline:
     """Return a stream of a primary with a replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    servers.begin(
         f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(200))",
     )
-    servers.catch_up()
     made = Pipeline(properties | servers.primary.server.properties() | FLAT)
     made.snapshot()
     return made

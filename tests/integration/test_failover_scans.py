@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from kit import incremental_rig, table_rig
 from kit.failover_rig import follow
 from kit.incremental_rig import ask_for, books, unfinished_request
 from kit.records import compacted
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute, rows
 from kit.table_rig import changes, filled, interrupt
 from pipelinelib.pipeline import Pipeline
@@ -19,23 +18,13 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with two filled tables, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4",
         *filled(database, "aa", "bb", count=50),
     )
-    servers.catch_up()
-    return servers
 
 
 def require_equal(pipeline: Pipeline, pair: Pair, database: str, *tables: str) -> None:

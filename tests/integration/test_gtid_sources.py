@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kit.failover_rig import committed, follow, insert, refused
 from kit.records import compacted, payload
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -17,24 +16,14 @@ FOREIGN = "aaaaaaaa-0000-0000-0000-000000000001"
 EXCLUDED = {"gtid.source.excludes": "AAAAAAAA-.*"}
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with a table of one row, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}`",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(20))",
         f"INSERT INTO `{database}`.t VALUES (1, 'a')",
     )
-    servers.catch_up()
-    return servers
 
 
 def stream(pair: Pair, properties: dict[str, str], **more: str) -> Pipeline:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from kit.failover_rig import assert_exact, committed, follow, insert, refused
 from kit.records import payload
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -18,25 +17,15 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with a table of two rows and a signal table, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}`",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(20))",
         f"CREATE TABLE `{database}`.sig (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
         f"INSERT INTO `{database}`.t VALUES (1, 'a'), (2, 'a')",
     )
-    servers.catch_up()
-    return servers
 
 
 @pytest.mark.parametrize("flushed", [False, True])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from kit.failover_rig import assert_exact, committed, insert
-from kit.replication import Node, Pair, running_pair
+from kit.replication import Node, Pair
 from kit.sql import execute, rows
 from kit.tcp_proxy import tcp_proxy
 from pipelinelib.pipeline import Pipeline
@@ -19,24 +17,14 @@ from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with a table of two rows, and its replica."""
-    servers.reset()
-    execute(
-        servers.primary.root,
+    return servers.begin(
         f"CREATE DATABASE `{database}`",
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(20))",
         f"INSERT INTO `{database}`.t VALUES (1, 'a'), (2, 'a')",
     )
-    servers.catch_up()
-    return servers
 
 
 def hosts(pair: Pair) -> dict[str, str]:

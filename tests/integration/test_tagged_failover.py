@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
 from kit.records import payload
-from kit.replication import Pair, running_pair
+from kit.replication import Pair
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
@@ -31,20 +31,15 @@ PROPERTIES = {
 TAGGED, UNTAGGED = "SET gtid_next='AUTOMATIC:blue'", "SET gtid_next='AUTOMATIC'"
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with running_pair(tmp_path_factory) as made:
-        yield made
-
-
 @pytest.fixture
 def pair(servers: Pair, database: str) -> Pair:
     """Return a primary with a table, which a tagged transaction has created, and its replica."""
-    servers.reset()
-    execute(servers.primary.root, f"CREATE DATABASE `{database}`", TAGGED)
-    execute(servers.primary.root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(200))", UNTAGGED)
-    servers.catch_up()
-    return servers
+    return servers.begin(
+        f"CREATE DATABASE `{database}`",
+        TAGGED,
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(200))",
+        UNTAGGED,
+    )
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ PLAIN = {
 
 
 @pytest.fixture
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[PrivateServer]]:
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[PrivateServer]]:
     from stacklib.ports import any_free
 
     first = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
@@ -37,11 +37,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[PrivateSe
         server.discard()
 
 
-def promote(servers: list[PrivateServer], folder: Any) -> Any:
+def promote(copies: list[PrivateServer], folder: Any) -> Any:
     """Return a connection to a copy of the server with another uuid and a binlog of its own."""
     from stacklib.ports import any_free
 
-    old = servers[-1]
+    old = copies[-1]
     with old.connect() as conn:
         ((gtids,),) = rows(conn, "SELECT @@gtid_executed")
     old.stop()
@@ -50,7 +50,7 @@ def promote(servers: list[PrivateServer], folder: Any) -> Any:
         for path in folder.rglob(name):
             path.unlink()
     new = PrivateServer(folder, any_free(), old.version, old.password)
-    servers.append(new)
+    copies.append(new)
     new.start(gtid_mode="ON", enforce_gtid_consistency="ON")
     conn = new.connect()
     execute(conn, "RESET BINARY LOGS AND GTIDS", f"SET GLOBAL gtid_purged = '{gtids}'")
@@ -64,11 +64,11 @@ def found(pipeline: Pipeline, request: VerifyRequest | None = None) -> list[dict
 
 
 def test_truncates_on_both_sides_of_a_failover_are_no_differences(
-    servers: list[PrivateServer], properties: dict[str, str], database: str, tmp_path: Any
+    copies: list[PrivateServer], properties: dict[str, str], database: str, tmp_path: Any
 ) -> None:
-    pipeline = Pipeline(properties | PLAIN | servers[0].properties())
+    pipeline = Pipeline(properties | PLAIN | copies[0].properties())
     values = ",".join(f"({i}, {i}, 1.5)" for i in range(30))
-    with servers[0].connect() as conn:
+    with copies[0].connect() as conn:
         execute(conn, f"CREATE DATABASE `{database}`", f"USE `{database}`")
         for table in ("t", "u"):
             execute(conn, f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, d DECIMAL(10,2))")
@@ -77,10 +77,10 @@ def test_truncates_on_both_sides_of_a_failover_are_no_differences(
         execute(conn, *["FLUSH BINARY LOGS"] * 20)
         execute(conn, "TRUNCATE TABLE u", f"INSERT INTO u VALUES {values}", "UPDATE t SET v = 1")
         pipeline.drain()
-    conn = promote(servers, tmp_path / "promoted")
+    conn = promote(copies, tmp_path / "promoted")
     with conn:
         execute(conn, f"USE `{database}`")
-        moved = replace(pipeline, properties=pipeline.properties | servers[1].properties())
+        moved = replace(pipeline, properties=pipeline.properties | copies[1].properties())
         reset_offset(moved.cfg, moved.store, moved.owner, moved.log, to="current")
         execute(conn, "UPDATE u SET v = 2 WHERE id < 15", "DO SLEEP(1.1)")
         execute(conn, "TRUNCATE TABLE t", "INSERT INTO t VALUES (1, 5, 1.5), (2, 5, 1.5), (3, 5, 1.5)")
@@ -91,10 +91,10 @@ def test_truncates_on_both_sides_of_a_failover_are_no_differences(
 
 
 def test_structures_on_both_sides_of_a_failover(
-    servers: list[PrivateServer], properties: dict[str, str], database: str, tmp_path: Any
+    copies: list[PrivateServer], properties: dict[str, str], database: str, tmp_path: Any
 ) -> None:
-    pipeline = Pipeline(properties | PLAIN | servers[0].properties())
-    with servers[0].connect() as conn:
+    pipeline = Pipeline(properties | PLAIN | copies[0].properties())
+    with copies[0].connect() as conn:
         execute(conn, f"CREATE DATABASE `{database}`", f"USE `{database}`")
         execute(conn, "CREATE TABLE t (id INT PRIMARY KEY, v INT, d DECIMAL(10,2))")
         execute(conn, "INSERT INTO t VALUES (1, 1, 1.5), (2, 2, 2.5), (3, 3, 3.5)")
@@ -102,10 +102,10 @@ def test_structures_on_both_sides_of_a_failover(
         execute(conn, *["FLUSH BINARY LOGS"] * 20)
         execute(conn, "ALTER TABLE t MODIFY d DECIMAL(10,4)", "UPDATE t SET v = 9 WHERE id = 1")
         pipeline.drain()
-    conn = promote(servers, tmp_path / "promoted")
+    conn = promote(copies, tmp_path / "promoted")
     with conn:
         execute(conn, f"USE `{database}`")
-        moved = replace(pipeline, properties=pipeline.properties | servers[1].properties())
+        moved = replace(pipeline, properties=pipeline.properties | copies[1].properties())
         reset_offset(moved.cfg, moved.store, moved.owner, moved.log, to="current")
         execute(conn, "UPDATE t SET v = 10 WHERE id = 2")
         assert found(moved, VerifyRequest(history=True)) == [{}]

@@ -146,6 +146,17 @@ class Pair:
         self.replica.reset()
         self.replica.follow(self.primary)
 
+    def begin(self, *statements: str) -> Pair:
+        """Let both begin anew with what statements make; return them when both have it.
+
+        Args:
+            statements: What the primary executes.
+        """
+        self.reset()
+        execute(self.primary.root, *statements)
+        self.catch_up()
+        return self
+
     def catch_up(self) -> None:
         """Wait until the replica has executed what the primary has."""
         self.replica.catch_up(self.primary.gtids)
