@@ -57,15 +57,11 @@ def write_report_files(folder: str, result: VerifyResult) -> list[str]:
 
 
 def _write(path: Path, text: str) -> str:
-    """Write a file as a whole; what reads it at the same time sees the old file or the new one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    from airflow_provider_mysql_cdc.cdc.replaced_file import replace_file
+
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "wb") as out:
-            # A name with half of a surrogate pair has no UTF-8.
-            out.write(text.encode("utf-8", "backslashreplace"))
-        part.replace(path)
+        replace_file(path, text, _FILE_MODE)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise _folder_error(str(path.parent), error.strerror or str(error)) from error
     return str(path)
 

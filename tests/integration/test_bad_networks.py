@@ -15,8 +15,9 @@ from kit.tcp_proxy import TcpProxy, tcp_proxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
+from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.drain import drain_writer, reconnects
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
@@ -49,7 +50,7 @@ def proxy(stack: Any) -> Iterator[TcpProxy]:
 def pipeline(
     properties: dict[str, str], root: Any, database: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> Pipeline:
-    monkeypatch.setattr(reconnects, "FIRST_DELAY_S", 0.05)
+    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.05)
     execute(root, f"USE `{database}`", "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(200))")
     execute(root, "INSERT INTO t VALUES " + ", ".join(f"({n}, REPEAT('a', 100))" for n in range(ROWS)))
     return Pipeline(properties | FLAT | {"database.port": str(proxy.port)})

@@ -17,6 +17,7 @@ from kit.table_rig import filled
 from kit.tcp_proxy import tcp_proxy
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
 from airflow_provider_mysql_cdc.cdc.drain import committer, reconnects, writer_meter
@@ -134,7 +135,7 @@ def test_what_a_status_says_is_in_the_table(pipeline: Pipeline, root: Any, datab
 def test_a_connection_that_breaks_is_counted(
     properties: dict[str, str], stack: Any, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnects, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.01)
     seen = list[bool]()
     wait = reconnects.Reconnects.wait
 

@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_cas
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import previous_gtids_of, start_file
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -230,11 +230,10 @@ def _search_start(conn: Any, names: list[str], wanted: GtidSet, purged: GtidSet)
     In files that begin behind the whole set there may be transactions without a GTID (gtid_mode was off for a while).
     """
     file, previous = start_file(conn, names, wanted.union(purged), _shown(wanted))
-    index = names.index(file)
-    while index and previous.contains(wanted):
-        index -= 1
-        previous = previous_gtids_of(conn, names[index])
-    return names[index], previous
+    if not previous.contains(wanted):
+        return file, previous
+    earlier = last_file(conn, names[: names.index(file)], lambda before: not before.contains(wanted))
+    return earlier or (names[0], previous_gtids_of(conn, names[0]))
 
 
 def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -> _Search:

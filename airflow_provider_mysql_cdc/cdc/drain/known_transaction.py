@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import previous_gtids_of
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,12 @@ def compare_transaction(cfg: ConnectorConfig, conn: Any, last_commit: str) -> Tr
 def _commit_time(cfg: ConnectorConfig, conn: Any, gtid: str) -> int:
     """Return when a transaction was committed first, in microseconds; 0 where the binlog does not tell."""
     files = [name for name, _ in binary_logs(conn)]
-    low, high = 0, len(files)
-    while low < high:
-        middle = (low + high) // 2
-        if previous_gtids_of(conn, files[middle]).contains(gtid):
-            high = middle
-        else:
-            low = middle + 1
-    if low == 0:
+    found = last_file(conn, files, lambda before: not before.contains(gtid))
+    if found is None:
         return 0
-    end = current_offset(conn)
-    start = end.with_position(files[low - 1], FILE_START)
-    until = end if low == len(files) else end.with_position(files[low], FILE_START)
+    end, after = current_offset(conn), files.index(found[0]) + 1
+    start = end.with_position(found[0], FILE_START)
+    until = end if after == len(files) else end.with_position(files[after], FILE_START)
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
         for event in stream.events(until, unused=no_rows):

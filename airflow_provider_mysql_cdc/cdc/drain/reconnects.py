@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 
-FIRST_DELAY_S = 0.5
-MAX_DELAY_S = 30.0
 _CHECK_S = 0.25
 
 
@@ -43,7 +42,7 @@ class Reconnects:
             self._broken_at, self._attempts = place, 0
         if self._attempts >= self.max_attempts:
             raise error
-        delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2**self._attempts)
+        delay_s = reconnect_delay_s(self._attempts)
         self._attempts += 1
         self.note(
             f"the connection to the source broke ({error}); attempt {self._attempts} of {self.max_attempts} to go on "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -163,15 +163,8 @@ def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) 
     Raises:
         BinlogPurgedError: The first file begins after a transaction that the set lacks.
     """
-    low, high, previous_gtids = 0, len(files), GtidSet()
-    while low < high:
-        middle = (low + high) // 2
-        previous = previous_gtids_of(conn, files[middle])
-        if requested.contains(previous):
-            low, previous_gtids = middle + 1, previous
-        else:
-            high = middle
-    if low == 0:
+    found = last_file(conn, files, requested.contains)
+    if found is None:
         missing = str(previous_gtids_of(conn, files[0]).subtract(requested))[:_GTID_TEXT_LIMIT] if files else ""
         raise BinlogPurgedError(
             "the server no longer holds transactions that the GTID set lacks",
@@ -179,7 +172,30 @@ def start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) 
             why=f"its first binlog file begins after {missing}",
             remedy="add them to the set to leave them out of the stream",
         )
-    return files[low - 1], previous_gtids
+    return found
+
+
+def last_file(conn: Any, files: Sequence[str], holds: Callable[[GtidSet], bool]) -> tuple[str, GtidSet] | None:
+    """Return the last binlog file of which something holds, and the set executed before it; None for no file.
+
+    Args:
+        conn: An open connection.
+        files: Binlog files, in order.
+        holds: Says it of the set that was executed before a file. Sets only grow, and where it does not hold it does
+            not hold of larger ones.
+
+    Raises:
+        SourceError: A query fails.
+    """
+    low, high, previous_gtids = 0, len(files), GtidSet()
+    while low < high:
+        middle = (low + high) // 2
+        previous = previous_gtids_of(conn, files[middle])
+        if holds(previous):
+            low, previous_gtids = middle + 1, previous
+        else:
+            high = middle
+    return (files[low - 1], previous_gtids) if low else None
 
 
 def previous_gtids_of(conn: Any, file: str) -> GtidSet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicSha
 from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import bounded_text
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import EventPlace, WriterMetrics
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.records import NEW_KEY, TOMBSTONE, RowRecord
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class WriterMeter:
             statement: Its text.
             earlier: Whether an earlier attempt has counted it.
         """
-        self._schema_change = bounded_text(statement), _now_ms()
+        self._schema_change = bounded_text(statement), now_ms()
         if self.first and not earlier:
             self.schema_changes += 1
 
@@ -217,7 +217,7 @@ class WriterMeter:
             gtid or "",
             position.last_transaction[0],
             commit_us // 1000 or written_s * 1000,
-            _now_ms(),
+            now_ms(),
         )
 
 
@@ -230,7 +230,3 @@ def _own_records(records: Sequence[RowRecord], share: TopicShare) -> Iterable[Ro
         for record in records
         if (partition_of(record[0], share.partitions) if record[5] is None else record[5]) in share.assigned
     ]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -43,8 +43,9 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
     signals_taken_before,
     signals_taken_records,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.state_records import now_ms, state_records
+from airflow_provider_mysql_cdc.cdc.incremental.state_records import state_records
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, state_changes
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -33,8 +31,3 @@ def state_records(
         for key, value in state_changes(before, after)
     ]
     return records + notification_record.notification_records(cfg, notifications)
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

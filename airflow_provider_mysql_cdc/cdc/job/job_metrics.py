@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import Attributes, StreamMetrics, bounded_text
 from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import QueueLimits, streaming_metrics
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
@@ -184,11 +185,6 @@ class JobMetrics:
         return replace(
             metrics, snapshot=self.snapshot(), streaming=streaming, history={**metrics.history, **own, **applied}
         )
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970 by this host's clock."""
-    return time.time_ns() // 1_000_000
 
 
 def _publish(cfg: ConnectorConfig, records: list[SideRecord]) -> None:

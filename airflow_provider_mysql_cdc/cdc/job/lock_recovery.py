@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
-_FIRST_DELAY_S, _MAX_DELAY_S = 0.5, 30.0
 _SAME_START_S = 2.0
 """Difference of two start times that come from one: a server tells how long it runs in whole seconds."""
 
@@ -47,7 +47,7 @@ def server_start(conn: Any) -> ServerStart:
         SourceError: The server refuses or does not answer.
     """
     uptime_s = float(fetch_all(conn, "SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
-    return ServerStart(str(fetch_all(conn, "SELECT @@GLOBAL.server_uuid")[0][0]), time.monotonic() - uptime_s)
+    return ServerStart(answering_server(conn), time.monotonic() - uptime_s)
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class LockRecovery:
             stopped: Waits some seconds; returns whether the run has ended meanwhile.
         """
         for attempt in range(self.max_attempts):
-            if stopped(min(_MAX_DELAY_S, _FIRST_DELAY_S * 2**attempt)):
+            if stopped(reconnect_delay_s(attempt)):
                 return None
             self.close()
             try:

@@ -243,6 +243,19 @@ def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
         raise _in_progress(prefix, holder)
 
 
+def is_held(conn: Any, prefix: str) -> bool:
+    """Return whether a run of any owner holds the lock of a prefix.
+
+    Args:
+        conn: An open connection.
+        prefix: topic.prefix.
+
+    Raises:
+        SourceError: The server refuses or does not answer.
+    """
+    return fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (lock_name(prefix),))[0][0] is not None
+
+
 def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
     """Return the id of the connection with which a run's driver holds the owner's lock; None when no driver runs.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.replaced_file import replace_file
 
 _FILE_MODE = 0o644
 """The collector runs as another account; metrics contain no secrets."""
@@ -21,14 +21,9 @@ def write_metrics_file(path: str, text: str) -> None:
     Raises:
         ConfigError: It cannot be written.
     """
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "wb") as out:
-            out.write(text.encode("utf-8", "backslashreplace"))
-        part.replace(target)
+        replace_file(Path(path), text, _FILE_MODE)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise ConfigError(
             "the file with the metrics cannot be written",
             where=path,

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
-from airflow_provider_mysql_cdc.cdc.job.run_lock import require_sole_run
+from airflow_provider_mysql_cdc.cdc.job.run_lock import is_held
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.operate.lag import (
@@ -21,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.operate.lag import (
     DrainedOffset,
     Lag,
     Thresholds,
+    binlog_state,
     measure_lag,
-    read_binlog_state,
 )
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
 
@@ -83,15 +83,11 @@ def read_stream_state(cfg: ConnectorConfig) -> StreamState:
     Raises:
         CdcError: Kafka or the server cannot be read, or the ledger is damaged.
     """
-    settings = cfg.connection_settings()
-    running = False
-    try:
-        require_sole_run(settings, cfg.topic_prefix, owner="")
-    except RunInProgressError:
-        running = True
-    ledger = peek_ledger(cfg)
-    drained = DrainedOffset.from_state(reconcile(None, ledger).state)
-    return StreamState(drained, read_binlog_state(settings), frozenset(ledger.signals), running)
+    with connect(cfg.connection_settings()) as conn:
+        running = is_held(conn, cfg.topic_prefix)
+        ledger = peek_ledger(cfg)
+        drained = DrainedOffset.from_state(reconcile(None, ledger).state)
+        return StreamState(drained, binlog_state(conn), frozenset(ledger.signals), running)
 
 
 def next_request(

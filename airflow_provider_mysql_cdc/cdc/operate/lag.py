@@ -7,7 +7,6 @@ drain reports what is wrong.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_be
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import purged_without_loss
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
@@ -158,11 +158,23 @@ def read_binlog_state(settings: ConnectionSettings) -> BinlogState:
         SourceError: The subclass that fits the server's error, for example when binary logging is off.
     """
     with connect(settings) as conn:
-        end = current_offset(conn)
-        # The files come first: should one be purged in between, gtid_purged says what went with it.
-        files = tuple(binary_logs(conn))
-        mode, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
-        return BinlogState(end, files, str(mode), time.time_ns() // 1_000_000, str(purged))
+        return binlog_state(conn)
+
+
+def binlog_state(conn: Any) -> BinlogState:
+    """Return the state of the server's binlog.
+
+    Args:
+        conn: An open connection (REPLICATION CLIENT).
+
+    Raises:
+        SourceError: As for ``read_binlog_state``.
+    """
+    end = current_offset(conn)
+    # The files come first: should one be purged in between, gtid_purged says what went with it.
+    files = tuple(binary_logs(conn))
+    mode, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
+    return BinlogState(end, files, str(mode), now_ms(), str(purged))
 
 
 def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Thresholds) -> Lag:

@@ -20,15 +20,14 @@ from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROGRESS_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import SIDE_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_metrics import now_ms
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample, family_samples, render_text
 from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag, lag_samples, own_sample
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.operate.first_change import find_first_change
@@ -118,7 +117,7 @@ def read_status(cfg: ConnectorConfig) -> StreamStatus:
     ledger = kafka_clients.ledger(cfg).peek()
     try:
         with connect(cfg.connection_settings()) as conn:
-            active = _is_active(conn, cfg.topic_prefix)
+            active = run_lock.is_held(conn, cfg.topic_prefix)
             lag = _measure_lag(cfg, conn, ledger)
     except CdcError as error:
         active, lag = None, StreamLag(why=error.message())
@@ -155,10 +154,6 @@ def _batch(ledger: LedgerState) -> dict[str, Any]:
         batch |= {"ok": bool(outcome["ok"]), "ended_ms": int(outcome["ts_ms"]), "outcome_of": outcome["epoch"]}
         batch |= {} if error is None else {"error": error}
     return batch
-
-
-def _is_active(conn: Any, prefix: str) -> bool:
-    return fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (run_lock.lock_name(prefix),))[0][0] is not None
 
 
 def committed_start(ledger: LedgerState) -> BinlogOffset | None:
@@ -207,14 +202,7 @@ def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> Stream
         end = current_offset(conn)
         if compare_offsets(end, start) <= 0:
             return StreamLag(0, 0, position=position)
-        with contextlib.closing(
-            open_stream(
-                settings,
-                start,
-                server_id=SIDE_SERVER_ID,
-                silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
-            )
-        ) as stream:
+        with contextlib.closing(open_stream(settings, start, server_id=SIDE_SERVER_ID)) as stream:
             change = find_first_change(stream.events(end), cfg.captures, cfg.writes_rows_of)
         files = binary_logs(conn)
         server_ms = int(fetch_all(conn, "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS UNSIGNED)")[0][0])

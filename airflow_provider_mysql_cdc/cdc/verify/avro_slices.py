@@ -48,7 +48,19 @@ def decoder_of(schema: Any) -> Decode:
     return lambda stream: read(stream, parsed, None)
 
 
-class AvroSlices:
+class _KnownForm:
+    """Slices of a form that the schema tells; no event has to be read as an example of it."""
+
+    @property
+    def knows_none(self) -> bool:
+        """Return whether an event has to be read before others need not be: never."""
+        return False
+
+    def learn(self, value: bytes) -> None:
+        """Do nothing; see ``knows_none``."""
+
+
+class AvroSlices(_KnownForm):
     """Take the parts out of the events of one table, in Debezium's envelope.
 
     Args:
@@ -65,14 +77,6 @@ class AvroSlices:
         self._read_row, self._read_tail, self._read_event = map(decoder_of, (*_parts(schema), schema))
         self._heads: list[bytes] = []
         self._tries = 0
-
-    @property
-    def knows_none(self) -> bool:
-        """Return whether an event has to be read before others need not be: never, as it is read here."""
-        return False
-
-    def learn(self, value: bytes) -> None:
-        """Do nothing; see ``knows_none``."""
 
     def slice(self, value: bytes) -> EventSlice | None:
         """Return the parts of an event; None where it has to be read.
@@ -145,7 +149,7 @@ class AvroSlices:
         return found if found >= 0 else None
 
 
-class FlatSlices:
+class FlatSlices(_KnownForm):
     """Take the parts out of the events of one table in TiCDC's protocol: the row's bytes, and the extension's.
 
     Args:
@@ -155,14 +159,6 @@ class FlatSlices:
 
     def __init__(self, mark: bytes, *, extended: bool) -> None:
         self._mark, self._extended = mark, extended
-
-    @property
-    def knows_none(self) -> bool:
-        """Return whether an event has to be read before others need not be: never."""
-        return False
-
-    def learn(self, value: bytes) -> None:
-        """Do nothing; see ``knows_none``."""
 
     def slice(self, value: bytes) -> EventSlice | None:
         """Return the parts of an event; None where it has to be read.
