@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from demolib import family
-from demolib.airflow_run import Airflow, AirflowError, connection
-from kit.spark_cluster import command
+from demolib.airflow_run import Airflow
+from demolib.airflow_server import AirflowError, connection
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")
@@ -85,11 +85,6 @@ except CdcError as error:
         sys.exit("Exception in thread main org.apache.spark.SparkException: Application application_1 has failed")
     sys.exit(75 if error.can_retry else 78)
 """
-
-
-def shown(pid: int) -> str:
-    """Return a process's command line, or the title that it has given itself."""
-    return command(pid).replace(b"\0", b" ").decode(errors="replace")
 
 
 class LiveAirflow(Airflow):
@@ -162,7 +157,7 @@ class LiveAirflow(Airflow):
         family_of_all = family.members(None, self._tag())
         # What they leave has neither a parent that is known nor an environment that can be read (setproctitle).
         self._orphans |= family_of_all
-        found = [process.pid for process in family_of_all if any(word in shown(process.pid) for word in words)]
+        found = [process.pid for process in family_of_all if any(word in family.shown(process.pid) for word in words)]
         for pid in found:
             os.kill(pid, signal.SIGKILL)
         return found
@@ -173,22 +168,9 @@ class LiveAirflow(Airflow):
         for process in filter(family.alive, self._orphans):
             os.kill(process.pid, signal.SIGKILL)
 
-    def begin(self, part: str) -> None:
-        """Start a part again, for example ``scheduler``.
-
-        Args:
-            part: A subcommand of ``airflow``.
-        """
-        command = [str(Path(sys.executable).with_name("airflow")), part]
-        with (self.home / f"{part}.log").open("ab") as log:
-            subprocess.Popen(
-                command,
-                env={**self.environment, **QUICKLY},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    def begin(self, part: str, more: Mapping[str, str] | None = None) -> None:
+        """Start a part again that soon takes the one before it for dead."""
+        super().begin(part, {**QUICKLY, **(more or {})})
 
     def trigger(self, dag_id: str, **form: Any) -> str:
         """Trigger a DAG and return the run's id."""
@@ -288,6 +270,16 @@ class LiveAirflow(Airflow):
         """Wait until a function returns something."""
         deadline = time.monotonic() + seconds
         while not (found := look()):
-            assert time.monotonic() < deadline, f"{what} did not come; {self.tail()}"
+            assert time.monotonic() < deadline, f"{what} did not come\n{self.state()}"
+            self.revive_scheduler()
             time.sleep(1)
         return found
+
+    def state(self) -> str:
+        """Return what there is to know about a wait in vain: health, tasks at work, the last lines of each part."""
+        health = self.call("GET", "monitor/health")
+        tasks = self.call("GET", "dags/~/dagRuns/~/taskInstances?limit=100&order_by=-start_date")["task_instances"]
+        ours = [
+            f"{t['dag_id']} {t['dag_run_id']} {t['task_id']}: {t['state']}" for t in tasks if t["state"] != "success"
+        ]
+        return "\n".join([str(health), *ours, self.tail("scheduler", "triggerer", "dag-processor")])

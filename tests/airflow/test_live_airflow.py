@@ -16,11 +16,12 @@ from typing import Any
 
 import pymysql
 import pytest
+from demolib import family
 from kit.incremental_rig import FLAT, books
 from kit.records import payload
 from kit.signals import send
 from kit.sql import execute
-from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, WATCHED, LiveAirflow, shown
+from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, WATCHED, LiveAirflow
 from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
 
@@ -224,6 +225,13 @@ def logs_of(live: LiveAirflow, run_id: str) -> str:
     return "".join(path.read_text() for path in files)
 
 
+def test_a_scheduler_that_ends_is_begun_again(live: LiveAirflow) -> None:
+    """SQLite ends one now and then; no test waits for it in vain."""
+    assert live.kill("airflow scheduler")
+    run_id = live.trigger("mysql_cdc_snapshot")
+    assert live.end_of("mysql_cdc_snapshot", run_id) == "success", live.log_of(run_id)
+
+
 BACKFILL = "mysql_cdc_backfill"
 
 
@@ -298,7 +306,7 @@ def test_a_driver_outlives_the_deaths_of_its_tasks_the_triggerer_and_the_schedul
     values = [payload(record.value) for record in pipeline.records("customers")]
     assert sorted(v["after"]["id"] for v in values if v and v["op"] == "c" and v["after"]["id"] in (60, 61)) == [60, 61]
     (driver,) = live.drivers()[before:]
-    assert live.jobs()[-1] == f"{RETRIED}/{run_id}/drain/-1" and not shown(driver)
+    assert live.jobs()[-1] == f"{RETRIED}/{run_id}/drain/-1" and not family.shown(driver)
 
 
 def kill_task(live: LiveAirflow, run_id: str) -> None:
@@ -306,7 +314,7 @@ def kill_task(live: LiveAirflow, run_id: str) -> None:
     title = f"airflow worker -- {live.tasks(RETRIED, run_id)[0]['id']}"
 
     def found() -> list[int]:
-        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and title in shown(int(p.name))]
+        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and title in family.shown(int(p.name))]
 
     for pid in live.wait_for(found, "the task's process"):
         os.kill(pid, signal.SIGKILL)

@@ -49,6 +49,14 @@ def _tagged(pid: int, tag: bytes) -> bool:
         return False
 
 
+def shown(pid: int) -> str:
+    """Return a process's command line, or the title that it has given itself; empty when it is gone."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def started(pid: int) -> Process | None:
     """Return a living process by its id."""
     stat = _stat(pid)

@@ -23,7 +23,8 @@ from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
 
 from demolib import report, shop, writer
-from demolib.airflow_run import USER, Airflow, AirflowError, RunResult, connection
+from demolib.airflow_run import Airflow, RunResult
+from demolib.airflow_server import USER, AirflowError, connection
 from demolib.verify import VerifyError, verify
 
 FOLDER = REPOSITORY / ".stack" / "demo"
