@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_message
 
 # The line in which ``spark.main`` names the job's error.
 _ERROR_LINE = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
+TAIL_LINES = 50
+"""Lines of a driver's output that one look brings at most: the newest ones."""
+TAIL_BYTES = 1 << 16
+"""Bytes of it that one look reads at most."""
+LINE_CHARS = 1000
+"""Characters of a line that a look brings at most."""
+LEFT_OUT = "(lines of the driver were left out)"
 
 
 class DriverOutput:
@@ -42,3 +52,39 @@ class DriverOutput:
                 self._debug(line)
             else:
                 yield line
+
+
+@dataclass(slots=True)
+class OutputTail:
+    """Read the output of a running driver little by little, as much of it as a log can bear.
+
+    Args:
+        path: File with the output; it may not exist.
+        position: Bytes of it that were read.
+    """
+
+    path: Path
+    position: int = 0
+
+    def new_lines(self) -> list[str]:
+        """Return the lines that were written since the last look, without the one that names the job's error.
+
+        At most ``TAIL_LINES`` of the last ``TAIL_BYTES`` are returned, behind a note if there were more. A line that is
+        still being written comes with the next look.
+        """
+        try:
+            with self.path.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                start = max(self.position, end - TAIL_BYTES)
+                file.seek(start)
+                block = file.read(end - start)
+        except OSError:
+            return []
+        cut = start > self.position
+        if cut:  # it begins inside a line
+            start, block = start + block.find(b"\n") + 1, block[block.find(b"\n") + 1 :]
+        whole = block[: block.rfind(b"\n") + 1]
+        self.position = start + len(whole)
+        lines = list(DriverOutput().other_lines(whole.decode(errors="replace").splitlines()))
+        shown = [line[:LINE_CHARS] for line in lines[-TAIL_LINES:]]
+        return [LEFT_OUT, *shown] if cut or len(lines) > TAIL_LINES else shown

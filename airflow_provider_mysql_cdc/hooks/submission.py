@@ -6,11 +6,12 @@ The triggerer imports this module, so it must not import Spark's provider, which
 from __future__ import annotations
 
 import socket
+import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput
@@ -39,6 +40,7 @@ class Submission:
         at: When it was stored, in seconds since 1970 by the source server's clock, because hosts' clocks may differ.
         worked: Whether its driver has held the lock.
         cluster: What identifies its driver on a cluster (``CdcSparkSubmitHook.cluster_driver``).
+        shown: Bytes of the output that the task's log already has.
     """
 
     job: str
@@ -50,6 +52,7 @@ class Submission:
     at: float = 0.0
     worked: bool = False
     cluster: Mapping[str, str] = field(default_factory=dict)
+    shown: int = 0
 
     @classmethod
     def from_context(cls, context: Any) -> Submission | None:
@@ -121,20 +124,28 @@ class Submission:
     def relay_output(self, log: Callable[..., None]) -> CdcError | None:
         """Copy the driver's last lines to the task log and remove the file; return the error that the driver named.
 
+        Lines that the trigger has already written into the task log are not repeated.
+
         Args:
             log: Takes a line.
         """
         path = Path(self.output)
-        if not self.on_this_host or not path.is_file():
+        if not path.is_file():
             log("The driver's output is on host %s, file %s.", self.host, self.output)
             return None
         output = DriverOutput()
-        with path.open(errors="replace") as lines:
-            tail = deque(output.other_lines(lines), LOG_TAIL_LINES)
+        with path.open("rb") as file:
+            deque(output.other_lines(_lines_until(file, self.shown)), 0)  # one of them may name the error
+            tail = deque(output.other_lines(_lines_until(file, sys.maxsize)), LOG_TAIL_LINES)
         for line in tail:
             log("%s", line.rstrip("\n"))
         path.unlink(missing_ok=True)
         return output.error()
+
+
+def _lines_until(file: BinaryIO, position: int) -> Iterator[str]:
+    while file.tell() < position and (line := file.readline()):
+        yield line.decode(errors="replace")
 
 
 def _command_line(pid: int) -> list[bytes]:

@@ -127,21 +127,24 @@ class DetachedDriver:
         return AirflowException(f"spark-submit ended. Error code is: {exit_code}.") if exit_code else None
 
 
-def follow_again(cfg: ConnectorConfig, context: Any, spark: SparkJobActions, log: Callable[..., None]) -> None:
+def follow_again(
+    cfg: ConnectorConfig, owner: str, submission: Submission | None, spark: SparkJobActions, log: Callable[..., None]
+) -> None:
     """Defer a task again whose driver runs after all: that of a verification holds no lock between two groups.
 
     Args:
         cfg: The connector's configuration.
-        context: Airflow's context.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        submission: What is known about the driver.
         spark: The operator's part.
         log: Takes a line with its arguments.
 
     Raises:
         TaskDeferred: The driver runs.
     """
-    if _is_driver_running(cfg, owner_of(context)):
+    if _is_driver_running(cfg, owner):
         log("The driver compares further tables, so this task follows it on.")
-        spark.defer(Submission.from_context(context))
+        spark.defer(submission)
 
 
 def end_earlier_driver(cfg: ConnectorConfig, context: Any, log: Callable[..., None]) -> None:

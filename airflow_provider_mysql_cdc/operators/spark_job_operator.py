@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -250,9 +251,11 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
 
         try:
             run = self._job_run(*self._config_and_store(context), context)
-            if self.job_kind.mode == "verify":
-                follow_again(run.cfg, context, run.spark, self.log.info)
             earlier = Submission.from_context(context)
+            if earlier is not None:
+                earlier = replace(earlier, shown=int(event.get("shown", 0)))
+            if self.job_kind.mode == "verify":
+                follow_again(run.cfg, run.owner, earlier, run.spark, self.log.info)
             if earlier is not None:
                 self._driver_handle.output_error = earlier.relay_output(self.log.info)
             job = earlier.job if earlier is not None else ""

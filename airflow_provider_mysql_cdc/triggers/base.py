@@ -84,11 +84,15 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         """
         raise NotImplementedError
 
+    async def report(self) -> None:
+        """Write into the task's log what there is to say beside the polled state; called before each ``evaluate``."""
+
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, then yield one event: ``{"status": "ready", ...}`` or ``{"status": "failed", "error": {...}}``."""
         try:
             self._subscription = Subscription(self._poll_key(), self._read, self.poll_interval)
             async for result in self._subscription.results():
+                await self.report()
                 if (event := self.evaluate(result)) is not None:
                     yield TriggerEvent({"status": "ready", **event})
                     return

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.log import redact
+
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.driver_output import OutputTail
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
@@ -29,6 +33,9 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
     The trigger keeps no state that it needs, so it may be restarted on another host. However the driver ends, the
     server frees the lock with the driver's connection. The task reads from the ledger how the driver ended.
 
+    Meanwhile the driver's lines go into the task's log, if its output is a file that this host can read; a trigger that
+    starts again repeats the last ones.
+
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
         submission: What is known about the driver (``hooks.submission.Submission``); None when nothing is known.
@@ -41,6 +48,8 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         self.submission = dict(submission or {})
         self._free_polls = self._unknown_polls = 0
         self._holder: int | None = None
+        made = Submission.from_json(self.submission) if self.submission else None
+        self._output = OutputTail(Path(made.output), made.shown) if made is not None and not made.cluster else None
 
     def extra_arguments(self) -> dict[str, Any]:
         """Return the arguments that only this kind of trigger has."""
@@ -69,7 +78,16 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         self._unknown_polls = self._unknown_polls + 1 if result is None else 0
         if result is not None:
             self._free_polls = 0 if result else self._free_polls + 1
-        return {"ended": True} if self._free_polls >= FREE_POLLS or self._unknown_polls >= UNKNOWN_POLLS else None
+        if self._free_polls < FREE_POLLS and self._unknown_polls < UNKNOWN_POLLS:
+            return None
+        return {"ended": True, "shown": self._output.position if self._output is not None else 0}
+
+    async def report(self) -> None:
+        """Write the driver's new lines into the task's log, without secrets."""
+        if self._output is None:
+            return
+        for line in await asyncio.to_thread(self._output.new_lines):
+            self.log.info("%s", redact(line))
 
     async def on_kill(self) -> None:
         """End the driver when the task was ended: marked failed, succeeded or skipped, cleared or deleted.

@@ -8,13 +8,13 @@ from airflow.sdk import DAG
 
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
-PARAMS = {"seconds": 3, "fault": ""}
+PARAMS = {"seconds": 3, "fault": "", "says": ""}
 COMMON = {
     "task_id": "drain",
     "deferrable": True,
     "poll_interval": 1,
     "run_for": "{{ params.seconds }}",
-    "env_vars": {"MYSQL_CDC_FAULT": "{{ params.fault }}"},
+    "env_vars": {"MYSQL_CDC_FAULT": "{{ params.fault }}", "SAYS": "{{ params.says }}"},
     "run_arguments": ["env_vars"],
 }
 

@@ -74,6 +74,8 @@ def key():
 on_cluster = "--files" in sys.argv
 file = sys.argv[sys.argv.index("--files") + 1] if on_cluster else sys.argv[-1]
 spec = JobSpec.read(Path(file), key)
+if says := os.environ.get("SAYS"):
+    log(says + " " + spec.properties["database.password"])
 with open({started!r}, "a") as started:
     print(spec.owner, file=started)
 try:
@@ -243,6 +245,11 @@ class LiveAirflow(Airflow):
     def log_of(self, run_id: str) -> str:
         """Return the log of a run's last task."""
         return "\n".join(self.task_lines(run_id))
+
+    def shown_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> list[str]:
+        """Return the lines that Airflow's pages show of a try: those of the task and of its triggers."""
+        path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}?full_content=true"
+        return [str(record["event"]) for record in self.call("GET", path)["content"]]
 
     def backfill(self, *arguments: str) -> None:
         """Run ``airflow backfill create`` beside the running Airflow."""

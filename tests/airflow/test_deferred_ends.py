@@ -273,11 +273,11 @@ def trigger(made: Any = None) -> MySqlCdcJobTrigger:
 def test_the_trigger_fires_when_the_lock_stays_free_or_is_unknown_for_long() -> None:
     found = trigger()
     assert [found.evaluate(look) for look in (7, NO_HOLDER, 7, None, NO_HOLDER)] == [None] * 5
-    assert found.evaluate(NO_HOLDER) == {"ended": True}
+    assert found.evaluate(NO_HOLDER) == {"ended": True, "shown": 0}
     assert FREE_POLLS == 2
     found = trigger()
     assert [found.evaluate(None) for _ in range(UNKNOWN_POLLS - 1)] == [None] * (UNKNOWN_POLLS - 1)
-    assert found.evaluate(None) == {"ended": True}
+    assert found.evaluate(None) == {"ended": True, "shown": 0}
 
 
 def test_the_trigger_goes_on_while_the_server_cannot_be_asked_and_ends_when_it_never_can(

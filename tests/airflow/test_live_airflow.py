@@ -196,13 +196,23 @@ def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
         jobs = len(live.jobs())
         go = live.spark / f"go-{number}"
         fault = {"point": "writer.mid_batch", "action": "wait", "until": str(go), "fired": f"{go}-fired"}
-        run_id = live.trigger(DEFERRED, seconds=seconds, fault=json.dumps(fault))
+        says = "logged in with" if seconds == 3 else ""
+        run_id = live.trigger(DEFERRED, seconds=seconds, fault=json.dumps(fault), says=says)
         live.wait_deferred(DEFERRED, run_id)
+        if says:
+            line = f"[mysql-cdc] {says} ***"
+            live.wait_for(
+                lambda run=run_id, line=line: line in live.shown_log(DEFERRED, run, "drain"), "the driver's line"
+            )
+            assert live.tasks(DEFERRED, run_id)[0]["state"] == "deferred"
         go.touch()
         owner = f"{DEFERRED}/{run_id}/drain/-1"
         if seconds == 3:
             assert live.end_of(DEFERRED, run_id) == "success", live.log_of(run_id)
             assert live.result(DEFERRED, run_id, "drain")["tables"] == {CUSTOMERS: 1}
+            lines = [line for line in live.shown_log(DEFERRED, run_id, "drain") if "[mysql-cdc]" in line]
+            assert lines.count(line) == 1 and len(set(lines)) == len(lines) > 2
+            assert " done: 1 records" in lines[-1]
         else:
             live.wait_for(lambda owner=owner: driver_running(pipeline.cfg, owner), "the driver")
             # Airflow tells a trigger of it that runs, not one that waits for a triggerer.
