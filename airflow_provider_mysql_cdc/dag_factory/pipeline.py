@@ -61,7 +61,8 @@ def cdc_pipeline(
 
     The ids are ``<name>_snapshot``, ``<name>_drain``, ``<name>_adhoc_snapshot``, ``<name>_backfill``, ``<name>_verify``
     and ``<name>_reset_offset``. Connections and properties are those of the call: whoever triggers a run chooses what
-    it does, not where. Only drain, verification and backfill have schedules.
+    it does, not where. Only drain, verification and backfill have schedules. The tasks' asset events come through the
+    alias ``mysql_cdc_<name>``, so that Airflow shows each DAG with the assets of its own stream.
 
     Args:
         name: What the ids begin with.
@@ -107,6 +108,7 @@ def cdc_pipeline(
         "schema_registry_conn_id": schema_registry_conn_id,
         "offset_conn_id": offset_conn_id,
         "offset_asset": offset_asset or f"mysql_cdc_offsets_{name}",
+        "asset_alias": f"mysql_cdc_{name}",
     }
     stream = Stream(
         name=name,

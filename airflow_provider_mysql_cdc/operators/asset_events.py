@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri, verification_uri
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
-EVENT_ALIAS = AssetAlias("mysql_cdc")
-"""Outlet of every task that can move an offset. Airflow creates an event for each asset among the outlets whenever a
-task succeeds, also when it did nothing. For an alias it creates only the events that the task adds, and their assets
-need not be known before the task runs."""
+DEFAULT_ALIAS = "mysql_cdc"
+"""Name of the alias that is an outlet of every task that can move an offset, unless it names another. Airflow creates
+an event for each asset among the outlets whenever a task succeeds, also when it did nothing. For an alias it creates
+only the events that the task adds, and their assets need not be known before the task runs. Airflow shows all assets
+that ever had events through an alias behind all tasks that have the alias, so each stream needs one of its own."""
 
 MAX_EVENT_TABLES = 100
 """Names of tables with differences in the event of a verification."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamAssets:
+    """Name the assets of a task: where the offset is, and through which alias its events come.
+
+    Args:
+        offset: The asset whose state stores the offset.
+        alias: The alias among the task's outlets.
+    """
+
+    offset: Asset
+    alias: AssetAlias
+
+
 def add_run_events(
-    context: Any, cfg: ConnectorConfig, offset_asset: Asset, offset: Mapping[str, Any] | None, tally: RunTally
+    context: Any,
+    cfg: ConnectorConfig,
+    assets: StreamAssets,
+    offset: Mapping[str, Any] | None,
+    tally: RunTally,
 ) -> None:
     """Add the events for what a run has written; they replace the events of its earlier jobs and include their counts.
 
     The asset of the offset gets an event when a batch is complete, the asset of the pipeline when records were written,
-    and the asset of a table when records of its rows were written. Each event names its batches: ``batches`` of them,
-    from the offset ``from`` to ``offset``.
+    and the asset of a table when records of its rows were written. Each event has the range of its batches and their
+    times (``_batch_range``); docs/airflow.md describes the members.
 
     Args:
         context: Airflow's context.
         cfg: The connector's configuration.
-        offset_asset: The asset that keeps the offset.
+        assets: The assets of the task.
         offset: The stored offset as JSON.
         tally: What the run has written.
     """
@@ -43,44 +65,81 @@ def add_run_events(
 
     if not tally.batches:
         return
-    context["outlet_events"][EVENT_ALIAS].asset_alias_events.clear()
-    start_offset = tally.start.to_json() if tally.start is not None else None
-    batch_range = {"from": start_offset, "offset": None if offset is None else dict(offset), "batches": tally.batches}
-    add_asset_event(context, offset_asset, {**batch_range, "counts": dict(tally.counts)})
+    context["outlet_events"][assets.alias].asset_alias_events.clear()
+    batch_range = _batch_range(cfg, offset, tally)
+    totals = {**batch_range, "counts": dict(tally.counts), "tables": dict(tally.tables)}
+    add_asset_event(context, assets.alias, assets.offset, totals)
     if not any(tally.counts.values()):
         return
     settings = cfg.connection_settings()
     pipeline = pipeline_uri(settings.host, cfg.topic_prefix, settings.port)
-    add_asset_event(context, pipeline, {**batch_range, "counts": dict(tally.counts)})
+    add_asset_event(context, assets.alias, pipeline, totals)
     for table, rows in tally.tables.items():
         if rows and table != OTHERS_LABEL:
-            add_asset_event(context, f"{pipeline}/{table}", {**batch_range, "records": rows})
+            extra = {**batch_range, **_table_members(cfg, table), "records": rows}
+            add_asset_event(context, assets.alias, f"{pipeline}/{table}", extra)
 
 
-def add_verification_event(context: Any, cfg: ConnectorConfig, summary: Mapping[str, Any]) -> None:
+def _batch_range(cfg: ConnectorConfig, offset: Mapping[str, Any] | None, tally: RunTally) -> dict[str, Any]:
+    """Return what all events of a run have: the stream, its batches with both offsets, and their times."""
+    streaming = tally.metrics.streaming
+    last_event_ms, delay_ms = streaming.get("last_event_ms"), streaming.get("MilliSecondsBehindSource")
+    changed_ms = None if last_event_ms is None or delay_ms is None else last_event_ms - delay_ms
+    return {
+        "stream": cfg.topic_prefix,
+        "from": tally.start.to_json() if tally.start is not None else None,
+        "offset": None if offset is None else dict(offset),
+        "batches": tally.batches,
+        "last_batch": tally.epoch,
+        "started": _time_text(tally.started_ms),
+        "ended": _time_text(tally.metrics.at_ms),
+        "last_change": _time_text(changed_ms),
+    }
+
+
+def _table_members(cfg: ConnectorConfig, path: str) -> dict[str, Any]:
+    """Return the names of a table and of the topic that has its events."""
+    from airflow_provider_mysql_cdc.cdc.formats.record_topics import table_topic_name
+    from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+    table, topic = TableId.from_path(path), None
+    with suppress(ConfigError):  # of an earlier run, before a dispatcher of TiCDC was removed
+        topic = table_topic_name(cfg, table)
+    return {"database": table.db, "table": table.table, "topic": topic}
+
+
+def _time_text(time_ms: int | None) -> str | None:
+    """Return a time in ISO 8601, in UTC; None when it is not known."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds") if time_ms else None
+
+
+def add_verification_event(context: Any, cfg: ConnectorConfig, alias: AssetAlias, summary: Mapping[str, Any]) -> None:
     """Add the event of a verification; its extra has the verdict and the totals.
 
     Args:
         context: Airflow's context.
         cfg: The connector's configuration.
+        alias: The task's alias.
         summary: Counts of the verification (``verify_outcome.verify_summary``).
     """
     settings = cfg.connection_settings()
     uri = verification_uri(settings.host, cfg.topic_prefix, settings.port)
     different = [table for table, counts in summary["tables"].items() if counts["findings"]]
     totals = {name: value for name, value in summary.items() if name not in ("tables", "tables_omitted")}
-    add_asset_event(context, uri, {**totals, "different": different[:MAX_EVENT_TABLES]})
+    extra = {"stream": cfg.topic_prefix, **totals, "different": different[:MAX_EVENT_TABLES]}
+    add_asset_event(context, alias, uri, extra)
 
 
-def add_asset_event(context: Any, asset: Asset | str, extra: Mapping[str, Any]) -> None:
+def add_asset_event(context: Any, alias: AssetAlias, asset: Asset | str, extra: Mapping[str, Any]) -> None:
     """Add an event of an asset.
 
     Args:
         context: Airflow's context.
+        alias: The task's alias.
         asset: The asset, or its URI; the event reaches each DAG that uses the URI, whatever asset name it uses.
         extra: The event's extra.
     """
-    events = context["outlet_events"][EVENT_ALIAS]
+    events = context["outlet_events"][alias]
     if isinstance(asset, Asset):
         events.add(asset, extra=dict(extra))
         return

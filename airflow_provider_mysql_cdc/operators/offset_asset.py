@@ -1,19 +1,19 @@
-"""The asset whose state stores the offset, also for mapped tasks."""
+"""The asset whose state stores the offset, and the alias of a task's asset events; also for mapped tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
+from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS
 
 DEFAULT_ASSET = "mysql_cdc_offsets"
 
 
-def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, emits_events: bool = True) -> Asset:
+def reference_asset(asset: Asset | str, arguments: dict[str, Any]) -> Asset:
     """Return the asset that stores the offset, and make it an inlet of a task.
 
     Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
@@ -22,7 +22,6 @@ def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, emits_even
     Args:
         asset: The asset or its name.
         arguments: The operator's arguments, which are changed.
-        emits_events: Whether the task adds asset events, for which it gets the outlet ``EVENT_ALIAS``.
 
     Raises:
         TypeError: It is neither; Airflow must know the asset when it parses the DAG.
@@ -33,10 +32,33 @@ def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, emits_even
             f"offset_asset is a {type(offset_asset).__name__}; use an Asset or an asset's name that is known when the "
             "DAG is parsed, neither a template nor the result of a task"
         )
-    for argument, entry in (("inlets", offset_asset), ("outlets", EVENT_ALIAS))[: 2 if emits_events else 1]:
-        entries = list(arguments.get(argument) or [])
-        arguments[argument] = entries if entry in entries else [*entries, entry]
+    _add_entry(arguments, "inlets", offset_asset)
     return offset_asset
+
+
+def reference_alias(alias: AssetAlias | str, arguments: dict[str, Any]) -> AssetAlias:
+    """Return the alias of a task's asset events, and make it an outlet of the task.
+
+    Args:
+        alias: The alias or its name.
+        arguments: The operator's arguments, which are changed.
+
+    Raises:
+        TypeError: It is neither; Airflow must know the alias when it parses the DAG.
+    """
+    asset_alias = AssetAlias(alias) if isinstance(alias, str) else alias
+    if not isinstance(asset_alias, AssetAlias):
+        raise TypeError(
+            f"asset_alias is a {type(asset_alias).__name__}; use an AssetAlias or an alias's name that is known when "
+            "the DAG is parsed, neither a template nor the result of a task"
+        )
+    _add_entry(arguments, "outlets", asset_alias)
+    return asset_alias
+
+
+def _add_entry(arguments: dict[str, Any], argument: str, entry: Asset | AssetAlias) -> None:
+    entries = list(arguments.get(argument) or [])
+    arguments[argument] = entries if entry in entries else [*entries, entry]
 
 
 def accessor_of(context: Any, asset: Asset) -> Any:
@@ -61,21 +83,22 @@ def accessor_of(context: Any, asset: Asset) -> Any:
 
 
 def with_offset_asset(arguments: Mapping[str, Any], *, emits_events: bool = True) -> dict[str, Any]:
-    """Return the arguments of ``partial()`` with the asset that keeps the offset among inlets and outlets.
+    """Return the arguments of ``partial()`` with the asset that keeps the offset, and the alias of the events.
 
     Airflow reads inlets and outlets of a mapped task from the arguments of ``partial()``: when the scheduler and the
     worker read them, ``__init__`` has not run.
 
     Args:
         arguments: Arguments of the operator that are the same for all mapped tasks.
-        emits_events: As for ``reference_asset``.
+        emits_events: Whether the task adds asset events.
     """
     complete, defaults = dict(arguments), _default_args(arguments)
     for argument in ("inlets", "outlets"):
         if argument in defaults:
             complete.setdefault(argument, defaults[argument])
-    asset = complete.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET))
-    reference_asset(asset, complete, emits_events=emits_events)
+    reference_asset(complete.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET)), complete)
+    if emits_events:
+        reference_alias(complete.get("asset_alias", defaults.get("asset_alias", DEFAULT_ALIAS)), complete)
     return complete
 
 

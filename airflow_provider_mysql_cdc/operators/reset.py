@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset, AssetAlias, BaseOperator
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties
-from airflow_provider_mysql_cdc.operators.asset_events import add_asset_event
+from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS, add_asset_event
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
     merge_properties,
@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.operators.common import (
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
     accessor_of,
+    reference_alias,
     reference_asset,
     with_offset_asset,
 )
@@ -44,6 +45,7 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
         run_properties: As for ``MySqlCdcSparkOperator``.
         offset_asset: Asset whose state stores the offset.
+        asset_alias: As for ``MySqlCdcSparkOperator``.
         offset_conn_id: Connection of a database that stores the offset instead. (templated)
         kwargs: Arguments of ``BaseOperator``.
 
@@ -74,10 +76,12 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         properties: Properties | Sequence[Properties] | None = None,
         run_properties: Sequence[str] = (),
         offset_asset: Asset | str = DEFAULT_ASSET,
+        asset_alias: AssetAlias | str = DEFAULT_ALIAS,
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         self.offset_asset = reference_asset(offset_asset, kwargs)
+        self.asset_alias = reference_alias(asset_alias, kwargs)
         super().__init__(**kwargs)
         self.offset = offset
         self.confirm = confirm
@@ -120,5 +124,6 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
             offset = reset_offset(cfg, store, owner_of(context), self.log.info, to=self.offset)
         except CdcError as error:
             raise airflow_error(error) from error
-        add_asset_event(context, self.offset_asset, {"offset": offset.to_json(), "reset": True})
+        extra = {"stream": cfg.topic_prefix, "offset": offset.to_json(), "reset": True}
+        add_asset_event(context, self.asset_alias, self.offset_asset, extra)
         return offset.to_json()

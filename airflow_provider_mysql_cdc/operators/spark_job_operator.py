@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import TaskDeferralTimeout
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.operators.arguments import (
     parse_text_map,
     reject_arguments,
 )
+from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS, StreamAssets
 from airflow_provider_mysql_cdc.operators.common import (
     MaskedPropertiesMixin,
     merge_properties,
@@ -45,6 +46,7 @@ from airflow_provider_mysql_cdc.operators.metrics_output import publishing_metri
 from airflow_provider_mysql_cdc.operators.offset_asset import (
     DEFAULT_ASSET,
     accessor_of,
+    reference_alias,
     reference_asset,
     with_offset_asset,
 )
@@ -88,6 +90,8 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             decide where the job runs: master, conf, env_vars ... (``run_arguments.AUTHOR_SPARK_ARGUMENTS``).
         offset_asset: Asset whose state stores the offset; it becomes an inlet of the task. When records were written
             there are events of this asset, of the pipeline's and of the tables' (``assets.mysql_cdc``).
+        asset_alias: Alias of these events, an outlet of the task; streams whose lineage Airflow is to show apart need
+            one each (docs/airflow.md).
         offset_conn_id: Connection of a database that stores the offset instead. (templated)
         run_for: How long to drain batch after batch, as timedelta or seconds; 0 drains one batch. (templated)
         writers: Number of writers (Spark tasks that write to Kafka); None uses the properties. (templated)
@@ -155,6 +159,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         run_properties: Sequence[str] = (),
         run_arguments: Sequence[str] = (),
         offset_asset: Asset | str = DEFAULT_ASSET,
+        asset_alias: AssetAlias | str = DEFAULT_ALIAS,
         offset_conn_id: str | None = None,
         run_for: timedelta | float | str = 0,
         writers: int | str | None = None,
@@ -168,6 +173,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         **kwargs: Any,
     ) -> None:
         self.offset_asset = reference_asset(offset_asset, kwargs)
+        self.asset_alias = reference_alias(asset_alias, kwargs)
         reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
         reject_unknown_arguments(run_arguments)
         # An argument may be the result of another task, which cannot be read before it is rendered.
@@ -310,7 +316,8 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             should_defer=self._should_defer,
             defer=partial(self._defer, context=context),
         )
-        task_result = TaskResult(context, self.offset_asset, self.log.info)
+        assets = StreamAssets(self.offset_asset, self.asset_alias)
+        task_result = TaskResult(context, assets, self.log.info)
         return JobRun(cfg, store, context, spark, self._driver_handle, task_result, self.log)
 
     def _read_arguments(self, context: Any) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset
-
-from airflow_provider_mysql_cdc.operators.asset_events import add_run_events
+from airflow_provider_mysql_cdc.operators.asset_events import StreamAssets, add_run_events
 from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
 from airflow_provider_mysql_cdc.operators.metrics_output import result_metrics
 
@@ -22,12 +20,12 @@ class TaskResult:
 
     Args:
         context: Airflow's context.
-        offset_asset: The asset that keeps the offset.
+        assets: The task's assets.
         log: Takes a line with its arguments.
     """
 
-    def __init__(self, context: Any, offset_asset: Asset, log: Callable[..., None]) -> None:
-        self._context, self._offset_asset, self._log = context, offset_asset, log
+    def __init__(self, context: Any, assets: StreamAssets, log: Callable[..., None]) -> None:
+        self._context, self._assets, self._log = context, assets, log
         self._reported: tuple[ConnectorConfig, RunTally] | None = None
 
     def result(
@@ -48,7 +46,7 @@ class TaskResult:
         result: dict[str, Any] = {"complete": True, "offset": offset, "counts": counts}
         if tally is None:
             return result
-        add_run_events(self._context, cfg, self._offset_asset, offset, tally)
+        add_run_events(self._context, cfg, self._assets, offset, tally)
         self._reported = (cfg, tally)
         result |= {"batches": tally.batches, "tables": dict(tally.tables), **tally.native.members()}
         return result | result_metrics(tally.metrics)

@@ -106,7 +106,7 @@ def report_verification(task: MySqlCdcVerifyOperator, run: JobRun, result: dict[
         run.log("The report was written to %s.", " and ".join(paths))
     if error is not None:
         raise error
-    add_verification_event(run.context, run.cfg, summary)
+    add_verification_event(run.context, run.cfg, task.asset_alias, summary)
     return complete
 
 

@@ -61,7 +61,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.offset_asset = reference_asset(offset_asset, kwargs, emits_events=False)
+        self.offset_asset = reference_asset(offset_asset, kwargs)
         super().__init__(**kwargs)
         self.bytes_behind = bytes_behind
         self.transactions_behind = transactions_behind

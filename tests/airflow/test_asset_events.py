@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators import offset_updates as following
@@ -36,7 +37,21 @@ TALLY = RunTally(
     start=START,
     counts={"shop.db.orders": 42, "shop.db.items": 1, "shop": 1},
     tables={"db.orders": 42, "db.it%2Eems": 1, OTHERS_LABEL: 9, "db.quiet": 0},
+    metrics=StreamMetrics(
+        streaming={"last_event_ms": 1_764_201_600_250, "MilliSecondsBehindSource": 250}, at_ms=1_764_201_601_000
+    ),
+    started_ms=1_764_201_599_000,
 )
+RANGE = {
+    "stream": "shop",
+    "from": START.to_json(),
+    "offset": OFFSET,
+    "batches": 2,
+    "last_batch": 5,
+    "started": "2025-11-26T23:59:59.000+00:00",
+    "ended": "2025-11-27T00:00:01.000+00:00",
+    "last_change": "2025-11-27T00:00:00.000+00:00",
+}
 
 
 @pytest.fixture
@@ -70,9 +85,12 @@ def test_offset_pipeline_and_the_tables_that_were_written_have_events(fakes: Any
     assert run.state == "success"
     told = events(run)
     assert set(told) == {"mysql_cdc_offsets", PIPELINE, f"{PIPELINE}/db.orders", f"{PIPELINE}/db.it%2Eems"}
-    stretch = {"from": START.to_json(), "offset": OFFSET, "batches": 2}
-    assert told["mysql_cdc_offsets"] == told[PIPELINE] == {**stretch, "counts": dict(TALLY.counts)}
-    assert told[f"{PIPELINE}/db.orders"] == {**stretch, "records": 42}
+    totals = {**RANGE, "counts": dict(TALLY.counts), "tables": dict(TALLY.tables)}
+    assert told["mysql_cdc_offsets"] == told[PIPELINE] == totals
+    names = {"database": "db", "table": "orders", "topic": "shop.db.orders"}
+    assert told[f"{PIPELINE}/db.orders"] == {**RANGE, **names, "records": 42}
+    names = {"database": "db", "table": "it.ems", "topic": "shop.db.it.ems"}
+    assert told[f"{PIPELINE}/db.it%2Eems"] == {**RANGE, **names, "records": 1}
     result = run.get_task_instances()[0].xcom_pull(task_ids="drain")
     assert (result["batches"], result["counts"]) == (2, dict(TALLY.counts))
     assert result["tables"]["db.orders"] == 42
@@ -82,7 +100,19 @@ def test_offset_pipeline_and_the_tables_that_were_written_have_events(fakes: Any
 def test_a_batch_without_records_moves_the_offset_only(fakes: Any) -> None:
     _, pipeline = fakes
     pipeline.outcome = FakeOutcome(tally=RunTally("run", 3, 1, START), counts={})
-    assert set(events(drain("events_of_offset"))) == {"mysql_cdc_offsets"}
+    told = events(drain("events_of_offset"))
+    assert set(told) == {"mysql_cdc_offsets"}
+    times = {name: told["mysql_cdc_offsets"][name] for name in ("started", "ended", "last_change")}
+    assert times == dict.fromkeys(times), "times that are not known are not made up"
+
+
+def test_an_event_follows_the_transforms_to_the_topic(fakes: Any) -> None:
+    _, pipeline = fakes
+    pipeline.outcome = FakeOutcome(tally=TALLY, counts=dict(TALLY.counts))
+    router = {"type": "io.debezium.transforms.ByLogicalTableRouter", "topic.regex": ".*", "topic.replacement": "all"}
+    transforms = {"transforms": "route", **{f"transforms.route.{name}": text for name, text in router.items()}}
+    told = events(drain("events_of_a_router", properties=transforms))
+    assert told[f"{PIPELINE}/db.orders"]["topic"] == "all"
 
 
 def test_nothing_to_do_makes_no_event(fakes: Any) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, Asset, task
+from airflow.sdk import DAG, Asset, AssetAlias, task
 from airflow_home import run_dag
 from fakes import FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.arguments import NAME_LENGTH, application_name, parse_bool, parse_text_map
-from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
+from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
@@ -60,7 +60,7 @@ def test_mapped_pipelines_keep_their_offsets_apart_in_one_asset(fakes: Any, monk
             mysql_cdc_conn_id=["mysql_cdc_default", "mysql_cdc_bank"]
         )
     mapped = dag.get_task("drain")
-    assert (mapped.inlets, mapped.outlets) == ([Asset("mapped_offsets")], [EVENT_ALIAS])
+    assert (mapped.inlets, mapped.outlets) == ([Asset("mapped_offsets")], [AssetAlias(DEFAULT_ALIAS)])
     for _ in range(2):
         assert run_dag(dag).state == "success"
     assert seen == {"shop": [0, 4], "bank": [0, 4]}
@@ -73,9 +73,9 @@ def test_what_partial_and_default_args_say_of_assets_is_kept() -> None:
         reset = MySqlCdcResetOffsetOperator.partial(task_id="c", offset="stored", confirm="shop", offset_asset=OFFSETS)
         mapped = reset.expand(mysql_cdc_conn_id=["x"])
     assert drain.inlets == [Asset("mine"), Asset("by_default")]
-    assert drain.outlets == [EVENT_ALIAS]
+    assert drain.outlets == [AssetAlias(DEFAULT_ALIAS)]
     assert (sensor.inlets, list(sensor.outlets)) == ([Asset("by_default")], [])
-    assert (mapped.inlets, mapped.outlets) == ([OFFSETS], [EVENT_ALIAS])
+    assert (mapped.inlets, mapped.outlets) == ([OFFSETS], [AssetAlias(DEFAULT_ALIAS)])
 
 
 def test_an_offset_asset_that_airflow_does_not_know_beforehand_is_refused_by_name(

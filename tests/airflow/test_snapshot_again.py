@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.sdk import AssetAlias
 from kit.incremental_rig import FLAT, Writer, check_exact, reads
 from kit.records import compacted, payload
 from kit.sql import execute, rows
@@ -26,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_i
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import capturing_only
 from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
-from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
+from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 
@@ -77,7 +78,7 @@ class Again(MySqlCdcSnapshotOperator):
             dag_id="mysql_cdc_snapshot", run_id="r", task_id="snapshot", map_index=-1, max_tries=0, task=self
         )
         events = SimpleNamespace(asset_alias_events=[], add=lambda *_, **__: None)
-        return self.execute({"ti": ti, "outlet_events": {EVENT_ALIAS: events}})
+        return self.execute({"ti": ti, "outlet_events": {AssetAlias(DEFAULT_ALIAS): events}})
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ class RunTally:
         tables: Records of row events by table (``TableId.path``).
         native: What the native kernel has decoded.
         metrics: The stream's metrics at the end of the last batch; their counts go on from run to run.
+        started_ms: When the first batch was planned, milliseconds since 1970; 0 when it is not known.
     """
 
     run: str
@@ -53,6 +54,7 @@ class RunTally:
     tables: Mapping[str, int] = field(default_factory=dict)
     native: NativeCounts = field(default_factory=NativeCounts)
     metrics: StreamMetrics = field(default_factory=StreamMetrics)
+    started_ms: int = 0
 
     def add(
         self,
@@ -82,6 +84,7 @@ class RunTally:
             tables=bounded_counts(add_counts(self.tables, tables)),
             native=self.native.add(native),
             metrics=self.metrics.followed_by(metrics),
+            started_ms=self.started_ms if self.batches else plan.created_ms,
         )
 
     def add_rows(self, counts: Mapping[str, int], tables: Mapping[str, int]) -> RunTally:
@@ -108,6 +111,7 @@ class RunTally:
             "tables": dict(self.tables),
             **self.native.members(),
             **({"metrics": self.metrics.to_json()} if self.metrics.at_ms else {}),
+            **({"started_ms": self.started_ms} if self.started_ms else {}),
         }
 
     @classmethod
@@ -127,6 +131,7 @@ class RunTally:
             tables=record.each_member("tables", Members.integer),
             native=NativeCounts.from_members(record),
             metrics=StreamMetrics.from_json(record.object("metrics", {})),
+            started_ms=record.integer("started_ms", 0),
         )
 
 

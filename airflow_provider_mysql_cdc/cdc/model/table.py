@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from airflow_provider_mysql_cdc.cdc.model.mysql_types import Family, MySqlType, mysql_type
 from airflow_provider_mysql_cdc.cdc.model.name_folding import RUNS
@@ -77,6 +77,16 @@ class TableId:
     def path(self) -> str:
         """Return ``db.table`` percent-encoded: the last part of the table's URI, in which one dot separates both."""
         return f"{_percent_encode(self.db)}.{_percent_encode(self.table)}"
+
+    @classmethod
+    def from_path(cls, path: str) -> TableId:
+        """Return the table of what ``path`` returned.
+
+        Args:
+            path: ``db.table``, percent-encoded.
+        """
+        db, _, table = path.partition(".")
+        return cls(unquote(db), unquote(table))
 
     def debezium_id(self) -> str:
         """Return ``"db"."table"``, the id of a table change (SCH-39).

@@ -241,3 +241,12 @@ def test_a_plan_that_the_ledger_does_not_know_yet_stays_stored(
     state = store.save(state.with_plan(PLANS[1]), state)
     assert follow_ledger(CFG, store, lambda line: None) is None
     assert store.load() == state
+
+
+def test_a_run_began_when_its_first_batch_was_planned() -> None:
+    first, second = replace(PLANS[0], created_ms=1_000), replace(PLANS[1], created_ms=2_000)
+    tally = RunTally("a").add(first, {}, {}).add(second, {}, {})
+    assert tally.started_ms == 1_000
+    assert RunTally.from_json(tally.to_json()) == tally
+    older = {name: value for name, value in tally.to_json().items() if name != "started_ms"}
+    assert RunTally.from_json(older).started_ms == 0
