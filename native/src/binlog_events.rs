@@ -56,8 +56,8 @@ pub struct GtidEvent {
     /// None for an anonymous transaction.
     pub gtid: Option<Gtid>,
     pub commit_us: u64,
-    /// The lowest byte of the transaction's sequence number in its file.
-    pub sequence_byte: u8,
+    /// The lowest byte of the GTID's number; of the sequence number in its file for an anonymous transaction.
+    pub number_byte: u8,
 }
 
 fn part(data: &[u8], from: usize, size: usize) -> Result<&[u8], Stop> {
@@ -125,15 +125,14 @@ pub fn gtid_event(kind: u8, body: &[u8]) -> Result<GtidEvent, Stop> {
     if matches!(body.get(length_at), None | Some(251) | Some(255)) {
         return Err(Stop::ForPython);
     }
-    let sequence_byte = body[34];
     if kind == ANONYMOUS_GTID {
-        return Ok(GtidEvent { gtid: None, commit_us, sequence_byte });
+        return Ok(GtidEvent { gtid: None, commit_us, number_byte: body[34] });
     }
     let uuid: [u8; 16] = body[1..17].try_into().map_err(|_| Stop::ForPython)?;
     if number < 1 {
         return Err(Stop::ForPython);
     }
-    Ok(GtidEvent { gtid: Some((uuid, number as u64)), commit_us, sequence_byte })
+    Ok(GtidEvent { gtid: Some((uuid, number as u64)), commit_us, number_byte: body[17] })
 }
 
 /// Return the thread of a session whose transaction begins with this statement.

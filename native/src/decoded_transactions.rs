@@ -57,8 +57,8 @@ pub struct TransactionFacts {
     pub gtid: Option<Gtid>,
     pub commit_us: u64,
     pub thread: u32,
-    /// The lowest byte of its sequence number in the file.
-    pub sequence_byte: u8,
+    /// As in `GtidEvent`.
+    pub number_byte: u8,
 }
 
 /// What was decoded.

@@ -37,8 +37,8 @@ pub struct EventFacts<'a> {
     pub position: u64,
     /// 0 when it is not known.
     pub thread: u32,
-    /// The lowest byte of the transaction's sequence number in its file.
-    pub sequence_byte: u8,
+    /// As in `GtidEvent`.
+    pub number_byte: u8,
     pub now_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl EventFacts<'_> {
     /// Return those of a row that no event brought: a time, that of the clock for 0.
     pub fn now(now_ns: u64) -> EventFacts<'static> {
         let now_ns = time_ns(now_ns);
-        EventFacts { commit_us: 0, server: 0, gtid: None, file: b"", position: 0, thread: 0, sequence_byte: 0, now_ns }
+        EventFacts { commit_us: 0, server: 0, gtid: None, file: b"", position: 0, thread: 0, number_byte: 0, now_ns }
     }
 }
 
@@ -114,7 +114,7 @@ impl ContextTemplate {
                 }
                 Some(Placeholder::CommitTs) => {
                     let millis = (event.commit_us / 1000).checked_mul(1 << 18)?;
-                    self.number(out, millis | (event.commit_us % 1000) << 8 | u64::from(event.sequence_byte))?
+                    self.number(out, millis | (event.commit_us % 1000) << 8 | u64::from(event.number_byte))?
                 }
                 Some(Placeholder::NowMillis) => self.number(out, event.now_ns / 1_000_000)?,
                 Some(Placeholder::NowMicros) => self.number(out, event.now_ns / 1000)?,

@@ -135,12 +135,12 @@ impl<'a, 'py> Transaction<'a, 'py> {
     }
 
     fn gtid(&mut self, event: &Event, body: &[u8]) -> Result<(), Stop> {
-        let GtidEvent { gtid, commit_us, sequence_byte } = events::gtid_event(event.kind, body)?;
+        let GtidEvent { gtid, commit_us, number_byte } = events::gtid_event(event.kind, body)?;
         self.buffers.gtid.clear();
         if let Some((uuid, number)) = &gtid {
             events::gtid_text(&mut self.buffers.gtid, uuid, *number);
         }
-        self.facts = TransactionFacts { server: event.server, gtid, commit_us, thread: 0, sequence_byte };
+        self.facts = TransactionFacts { server: event.server, gtid, commit_us, thread: 0, number_byte };
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl<'a, 'py> Transaction<'a, 'py> {
             file: self.dump.file,
             position: pos,
             thread: facts.thread,
-            sequence_byte: facts.sequence_byte,
+            number_byte: facts.number_byte,
             now_ns: time_ns(self.dump.now_ns),
         };
         before.write(before_text, &event_facts).ok_or(Stop::ForPython)?;

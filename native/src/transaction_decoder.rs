@@ -177,7 +177,7 @@ impl TransactionDecoder {
             return Ok(UNORDERED);
         }
         let millis = (facts.commit_us / 1000).checked_mul(1 << 18).ok_or(Stop::ForPython)?;
-        let commit_ts = millis | (facts.commit_us % 1000) << 8 | u64::from(facts.sequence_byte);
+        let commit_ts = millis | (facts.commit_us % 1000) << 8 | u64::from(facts.number_byte);
         if facts.commit_us == 0 || commit_ts <= last { Err(Stop::ForPython) } else { Ok(commit_ts) }
     }
 

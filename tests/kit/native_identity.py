@@ -34,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
-from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts, transaction_number
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 TABLES = re.compile(
@@ -43,6 +43,8 @@ TABLES = re.compile(
     r"|records are in TiCDC's protocol"
     r"|column .* is \w+ (big5|cp932|eucjpms|euckr|gb18030|gb2312|gbk|sjis|ujis)"
     r"|column .* has members in the character set binary"
+    # In contract 1.9.
+    r"|column .* is (TIMESTAMP|a TIMESTAMP whose text has no zeros at its end)"
     # In Avro.
     r"|column .* is (GEOMETRY|POINT|LINESTRING|POLYGON|MULTI\w+|GEOMETRYCOLLECTION|VECTOR)"
     r"|column .* of the key is masked or hashed in the value"
@@ -296,7 +298,7 @@ class _Reading:
             parsed = parse_gtid(event)
             # The kernel decodes transactions whose timestamps rise only.
             us = parsed.commit_us or event.timestamp * 1_000_000
-            self.order = str(commit_ts(us, parsed.sequence_number).value)
+            self.order = str(commit_ts(us, transaction_number(parsed.gtid, parsed.sequence_number)).value)
             self.at.gtid, self.at.commit_us, self.server = parsed.gtid, parsed.commit_us, event.server_id
         elif event.type == c.QUERY_EVENT:
             thread = begin_thread_id(event)

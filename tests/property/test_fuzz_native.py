@@ -74,6 +74,8 @@ class Made:
             key_fields=(("part", "é"),) if pick.random() < 0.1 else (),
             transaction=pick.random() < 0.2,
         )
+        if any(c.type_name == "TIMESTAMP" and c.length for c in columns):
+            options = replace(options, contract="3.x")  # that of 1.9 leaves out zeros, which Python does
         if pick.random() < 0.2:
             options = replace(options, included=tuple(c.name for c in columns if pick.random() < 0.7))
         if pick.random() < 0.2:

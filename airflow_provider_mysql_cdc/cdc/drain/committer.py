@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
@@ -165,6 +166,13 @@ class Committer:
             self.sink.produce(record.topic, record.key, record.value, 0, record.headers)
             self.progress(WriterReport(str(self.position.boundary), self.counts.records(), heartbeat=True))
 
+    def _commit_ts(self, reached: ResumePosition) -> int:
+        """Return TiCDC's timestamp of the last transaction of which something is before a position."""
+        clock = self.commit_clock
+        if clock is None:
+            return 0
+        return clock.last_before((reached.offset.file, reached.offset.pos)) if reached.is_boundary else clock.last
+
     def _commit(self, *, done: bool) -> None:
         reached = self.position.reached(self.tracker.text())
         marker = Marker(
@@ -178,7 +186,7 @@ class Committer:
             prepared=self.xa.prepared,
             tables=dict(self.counts.by_table),
             native=self.counts.native(),
-            commit_ts=0 if self.commit_clock is None else self.commit_clock.last,
+            commit_ts=self._commit_ts(reached),
             metrics=self._metrics(reached.offset.gtids),
             xa_searched=self.xa.searched,
         )

@@ -192,8 +192,6 @@ class DrainWriter:
         """
         position = self.position
         self.output.counts.meter.lose_connection()
-        if position.events and self.committer.commit_clock is not None:
-            raise error  # the second reading would give the transaction another timestamp
         if self._changed_at == (position.file, position.pos):
             raise error  # the structures are not those of the boundary any more
         self.committer.commit_pending()

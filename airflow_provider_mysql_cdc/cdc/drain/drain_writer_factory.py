@@ -45,7 +45,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
     counts = WriterCounts.resume(resumed, settings.tally, context.index)
     xa = XaTransactions(plan.prepared, searched=resumed is not None and resumed.xa_searched)
     side_records = list[SideRecord]()
-    commit_clock = CommitClock(plan.commit_ts) if cfg.is_ticdc else None
+    committed_ts = 0 if resumed is None else resumed.commit_ts
+    commit_clock = CommitClock(plan.commit_ts, committed_ts) if cfg.is_ticdc else None
     committer = _committer(context, counts, position, xa, tracker, side_records, commit_clock)
     output = _record_output(context, counts, position, tolerant=settings.failed_rows is not None)
     shares = TopicShares(cfg, plan, context.index, side_records, context.recorded_topics)

@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partitio
 from airflow_provider_mysql_cdc.cdc.model.gtid import gtid_source
 from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitClock, transaction_number
 
 
 @dataclass(slots=True)
@@ -81,9 +81,17 @@ class RowEventHandler:
             if uuid is not None and self._uncounted and uuid not in self._noted_sources:
                 self._noted_sources.add(uuid)
                 self.committer.note(f"rows of transactions of server {uuid} are not written (gtid.source.*)", once=True)
-        if self.commit_clock is not None:
-            us = gtid_event.commit_us or event.timestamp * 1_000_000
-            self.ctx.transaction = str(self.commit_clock.next_ts(us, gtid_event.sequence_number).value)
+        if self.commit_clock is not None and not self._uncounted:
+            self.ctx.transaction = str(self._timestamp(self.commit_clock, gtid_event, event))
+
+    def _timestamp(self, clock: CommitClock, gtid_event: GtidEvent, event: Event) -> int:
+        """Return TiCDC's timestamp of a transaction that begins."""
+        position = self.position
+        if position.resume is not None and not position.transaction_committed():
+            clock.continue_behind(position.partly_committed())
+        us = gtid_event.commit_us or event.timestamp * 1_000_000
+        number = transaction_number(gtid_event.gtid, gtid_event.sequence_number)
+        return clock.next_ts((position.file, position.pos), us, number).value
 
     def handle(self, event: Event, xa_commit: Event | None = None) -> None:
         """Produce the records of a row event.

@@ -150,6 +150,13 @@ class WriterPosition:
         """Return whether an earlier attempt committed the whole transaction."""
         return self.resume is not None and compare_offsets(self.boundary, self.resume.offset) < 0
 
+    def partly_committed(self) -> tuple[str, int] | None:
+        """Return file and position before the transaction that begins, if a part of it is committed; else None."""
+        resume = self.resume
+        if resume is None or resume.is_boundary or compare_offsets(self.boundary, resume.offset) != 0:
+            return None
+        return self.file, self.pos
+
     def rows_committed(self) -> bool:
         """Return whether an earlier attempt committed the row event that was counted last."""
         return self.resume is not None and self._is_committed(self.resume, self.events, self.resume.events)

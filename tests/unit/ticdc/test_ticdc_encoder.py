@@ -6,6 +6,7 @@ import io
 import json
 import struct
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 import fastavro
@@ -20,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model import wire_codes as wt
 from airflow_provider_mysql_cdc.cdc.model.table import Column
-from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import MAX_TS, CommitClock, CommitTs, commit_ts
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import MAX_TS, CommitClock, CommitTs, commit_ts, transaction_number
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text, row_options
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import value_schema
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
@@ -214,15 +215,51 @@ def test_commit_timestamps_rise_with_commits_and_differ() -> None:
 
 
 def test_timestamps_rise_in_the_order_of_the_binlog() -> None:
-    clock = CommitClock()
+    clock, places = CommitClock(), (("binlog.000001", pos) for pos in count(100, 100))
     plain = [(1_000_000_000_000_000 + n, n) for n in range(3)]
-    assert [clock.next_ts(*commit) for commit in plain] == [commit_ts(*commit) for commit in plain]
+    assert [clock.next_ts(next(places), *commit) for commit in plain] == [commit_ts(*commit) for commit in plain]
     last = clock.last
     # Earlier times of another server, and the same time, get the next numbers; a later time gets its own.
-    assert [clock.next_ts(us, 3).value for us in (900_000_000_000_000, 5, 0)] == [last + 1, last + 2, last + 3]
-    assert clock.next_ts(*plain[-1]).value == last + 4
-    assert clock.next_ts(1_000_000_000_001_000, 9) == commit_ts(1_000_000_000_001_000, 9)
+    later = [clock.next_ts(next(places), us, 3).value for us in (900_000_000_000_000, 5, 0)]
+    assert later == [last + 1, last + 2, last + 3]
+    assert clock.next_ts(next(places), *plain[-1]).value == last + 4
+    at = commit_ts(1_000_000_000_001_000, 9)
+    assert clock.next_ts(next(places), 1_000_000_000_001_000, 9) == at
     # A time that does not fit fails its own rows only.
-    last = clock.last
-    assert clock.next_ts(2**55 - 1, 0).value > MAX_TS and clock.last == last
-    assert CommitClock(last).next_ts(5, 5).value == last + 1
+    assert clock.next_ts(next(places), 2**55 - 1, 0).value > MAX_TS and clock.last == at.value
+    assert CommitClock(at.value).next_ts(next(places), 5, 5).value == at.value + 1
+
+
+def test_a_transaction_that_is_read_again_keeps_its_timestamp() -> None:
+    clock, first, second = CommitClock(), ("binlog.000001", 100), ("binlog.000001", 200)
+    one = clock.next_ts(first, 5_000, 1)
+    assert clock.last_before(first) == 0 and clock.last_before(second) == one.value
+    assert clock.next_ts(first, 5_000, 1) == one
+    two = clock.next_ts(second, 5_000, 1)
+    assert two.value == one.value + 1 == clock.next_ts(second, 5_000, 1).value
+    assert clock.last_before(second) == one.value
+
+
+def test_behind_a_marker_timestamps_go_on_from_those_that_are_committed() -> None:
+    """An earlier version may have computed others, and another server, which executed in another order."""
+    here, later = ("binlog.000001", 100), ("binlog.000001", 200)
+    own, committed = commit_ts(5_000, 1).value, commit_ts(5_000, 255).value
+    partly = CommitClock(committed=committed)
+    partly.continue_behind(here)
+    assert partly.next_ts(here, 5_000, 1).value == committed < partly.next_ts(later, 5_000, 2).value
+    # The rest of a transaction has the number of its first rows, whether or not another one is due.
+    lower = CommitClock(own, committed=own - 1)
+    lower.continue_behind(here)
+    assert lower.next_ts(here, 5_000, 1).value == own - 1
+    whole = CommitClock(committed=committed)
+    whole.continue_behind(None)
+    assert whole.next_ts(here, 5_000, 1).value == committed + 1
+    # A marker of a version that kept none says nothing.
+    unknown = CommitClock(own)
+    unknown.continue_behind(here)
+    assert unknown.next_ts(here, 5_000, 1).value == own + 1
+
+
+def test_what_tells_transactions_of_one_microsecond_apart_is_the_same_on_every_server() -> None:
+    uuid = "11111111-1111-1111-1111-111111111111"
+    assert [transaction_number(gtid, 7) for gtid in (f"{uuid}:300", f"{uuid}:tag:9", None)] == [300, 9, 7]
