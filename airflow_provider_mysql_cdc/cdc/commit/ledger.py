@@ -216,11 +216,14 @@ class Ledger:
         require_own_prefix(self.topic, self._prefix, state)
         return state
 
-    def peek(self) -> LedgerState:
-        """Return what is committed before the oldest open transaction, without chunks; empty when there is no topic.
+    def peek(self, *, chunks: bool = False) -> LedgerState:
+        """Return what is committed before the oldest open transaction; empty when there is no topic.
 
         Unlike ``read`` this never waits, so it may lack records that others have committed after an open transaction.
         It is enough to find out early that a plan is no longer in force.
+
+        Args:
+            chunks: Whether to read the chunks of a snapshot as well; there may be very many.
 
         Raises:
             SinkConnectionError: Kafka does not answer.
@@ -232,7 +235,7 @@ class Ledger:
             return LedgerState()
         ledger_values = self._read_values(60.0, info, stable=True)
         require_own_records(self.topic, ledger_values)
-        state = build_ledger_state(ledger_values.values, chunks=False)
+        state = build_ledger_state(ledger_values.values, chunks=chunks)
         require_own_prefix(self.topic, self._prefix, state)
         return state
 

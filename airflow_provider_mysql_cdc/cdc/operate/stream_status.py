@@ -71,6 +71,11 @@ class StreamStatus:
             snapshot["SnapshotAborted"] = aborted
         return families
 
+    @property
+    def hangs(self) -> bool:
+        """Whether a run is active that has not reported for a minute, and has reported before."""
+        return bool(self.active) and self.progress_ms is not None and not self._reports()
+
     def _reports(self) -> bool:
         """Return whether a run is active that has reported lately."""
         return bool(self.active) and self.progress_ms is not None and self.at_ms - self.progress_ms < FRESH_MS
@@ -114,7 +119,16 @@ def read_status(cfg: ConnectorConfig) -> StreamStatus:
     Raises:
         CdcError: Kafka cannot be reached.
     """
-    ledger = kafka_clients.ledger(cfg).peek()
+    return measured_status(cfg, kafka_clients.ledger(cfg).peek())
+
+
+def measured_status(cfg: ConnectorConfig, ledger: LedgerState) -> StreamStatus:
+    """Return the status of a stream of which the ledger is read; a source that cannot be asked is said in the lag.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger.
+    """
     try:
         with connect(cfg.connection_settings()) as conn:
             active = run_lock.is_held(conn, cfg.topic_prefix)

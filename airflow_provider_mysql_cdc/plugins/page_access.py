@@ -1,0 +1,87 @@
+"""Who may see what: every route depends on Airflow's own user, and shows only pipelines of DAGs that the user may read.
+
+The page is a mounted application, so Airflow's own filters, which look for the auth manager in the application of the
+request, do not work here; the auth manager is asked as they ask it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models.dag import DagModel
+from fastapi import Depends, HTTPException, status
+
+from airflow_provider_mysql_cdc.plugins.pipelines import DagCatalog, Pipeline, readable_pipelines
+
+CATALOG = DagCatalog()
+"""What this process has read of the stored DAGs."""
+FORBIDDEN = "No DAG that you may read uses this connection."
+
+may_read_dags = requires_access_dag(method="GET")
+
+
+def visible_pipelines(
+    user: GetUserDep, session: SessionDep, _: Annotated[None, Depends(may_read_dags)]
+) -> dict[str, Pipeline]:
+    """Return the pipelines that the user may see, by connection.
+
+    Args:
+        user: Airflow's user; without one the answer is 401.
+        session: Of the metadata database.
+    """
+    dag_ids = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
+    return readable_pipelines(CATALOG, session, dag_ids)
+
+
+VisiblePipelines = Annotated[dict[str, Pipeline], Depends(visible_pipelines)]
+
+
+def visible_pipeline(conn_id: str, pipelines: VisiblePipelines) -> Pipeline:
+    """Return one pipeline; one that the user may not see and one that does not exist get the same answer.
+
+    Args:
+        conn_id: Its connection.
+        pipelines: Those that the user may see.
+
+    Raises:
+        HTTPException: 403.
+    """
+    if (pipeline := pipelines.get(conn_id)) is None:
+        raise HTTPException(status.HTTP_403_FORBIDDEN, FORBIDDEN)
+    return pipeline
+
+
+VisiblePipeline = Annotated[Pipeline, Depends(visible_pipeline)]
+
+
+def dag_rights(user: Any, session: Any, dag_ids: Iterable[str]) -> dict[str, dict[str, bool]]:
+    """Return what the user may do with DAGs, by id: read runs, start and end them, and pause the DAG.
+
+    Airflow's own API decides when a button is pressed; this only decides which buttons are shown.
+
+    Args:
+        user: Airflow's user.
+        session: Of the metadata database.
+        dag_ids: The DAGs.
+    """
+    manager, ids = get_auth_manager(), list(dag_ids)
+    teams = DagModel.get_dag_id_to_team_name_mapping(ids, session=session)
+
+    def may(dag_id: str, method: str, entity: Any = None) -> bool:
+        details = DagDetails(id=dag_id, team_name=teams.get(dag_id))
+        return bool(manager.is_authorized_dag(method=method, access_entity=entity, details=details, user=user))
+
+    return {
+        dag_id: {
+            "runs": may(dag_id, "GET", DagAccessEntity.RUN),
+            "trigger": may(dag_id, "POST", DagAccessEntity.RUN),
+            "end": may(dag_id, "PUT", DagAccessEntity.RUN),
+            "pause": may(dag_id, "PUT"),
+        }
+        for dag_id in ids
+    }

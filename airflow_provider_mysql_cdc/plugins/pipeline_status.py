@@ -1,0 +1,190 @@
+"""Read what a pipeline's page shows of Kafka, the source and the offset store, each of which may be down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError
+from airflow_provider_mysql_cdc.plugins.pipeline_config import read_config, read_stored_state
+from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample
+    from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
+
+KAFKA_TIMEOUT_S = 3.0
+"""Seconds within which Kafka must answer before anything is read from it."""
+HIDDEN_METRICS = frozenset({"ChunkFrom", "ChunkTo", "TableFrom", "TableTo", "LastAppliedChange", "LastRecoveredChange"})
+"""Metrics with keys of rows or texts of statements: who may read a DAG need not be allowed to see them."""
+
+PageJson = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineReading:
+    """Hold what was read of a pipeline.
+
+    Args:
+        report: It as plain JSON, with the error of each part that could not be read.
+        samples: Its metrics for Prometheus; none where Kafka could not be read.
+    """
+
+    report: PageJson
+    samples: tuple[Sample, ...] = ()
+
+
+def read_pipeline(task: PipelineTask) -> PipelineReading:
+    """Read the status of a pipeline.
+
+    Args:
+        task: The task whose arguments describe it.
+    """
+    try:
+        cfg = read_config(task)
+    except CdcError as error:
+        return PipelineReading({"unread": {"configuration": error_json(error)}, "state": "unknown"})
+    settings = cfg.connection_settings()
+    report: PageJson = {
+        "stream": cfg.topic_prefix,
+        "source": settings.address(),
+        "asset_uri": pipeline_uri(settings.host, cfg.topic_prefix, settings.port),
+        "unread": {},
+    }
+    stored = _part(report, "offset store", lambda: read_stored_state(task, cfg.topic_prefix))
+    ledger = _part(report, "kafka", lambda: peek_ledger(cfg))
+    if stored is not None:
+        report["stored"] = _stored(stored)
+    samples: tuple[Sample, ...] = ()
+    if ledger is not None:
+        samples = _add_ledger(report, cfg, ledger)
+    else:
+        report |= {"state": "unknown"}
+        if stored is not None:
+            _add_stored_lag(report, cfg, stored)
+    return PipelineReading(scrubbed(report, cfg), samples)
+
+
+def peek_ledger(cfg: ConnectorConfig, *, chunks: bool = False) -> LedgerState:
+    """Return the committed content of a stream's ledger, if Kafka answers soon.
+
+    Args:
+        cfg: The stream's configuration.
+        chunks: Whether to read the chunks of a snapshot as well, where one is being taken.
+
+    Raises:
+        CdcError: Kafka cannot be reached, or the ledger cannot be read.
+    """
+    from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+    from airflow_provider_mysql_cdc.cdc.sink.topics import accepts_clients
+
+    settings = cfg.kafka_settings()
+    if not accepts_clients(settings, KAFKA_TIMEOUT_S):
+        raise SinkConnectionError(
+            "Kafka does not answer",
+            where=str(settings.get("bootstrap.servers", "")),
+            why=f"no broker has answered within {KAFKA_TIMEOUT_S:.0f} s",
+            remedy="check whether the brokers run, and can be reached from the host of Airflow's API server",
+        )
+    with kafka_clients.ledger(cfg) as ledger:
+        state = ledger.peek()
+        plan = state.plan
+        is_snapshot = plan is not None and plan.kind == "snapshot" and not state.complete()
+        return ledger.peek(chunks=True) if chunks and is_snapshot else state
+
+
+def _part(report: PageJson, name: str, read: Callable[[], Any]) -> Any:
+    """Return what a function reads; None with the error in the report where it cannot."""
+    try:
+        return read()
+    except CdcError as error:
+        report["unread"][name] = error_json(error)
+        return None
+
+
+def error_json(error: CdcError) -> PageJson:
+    """Return an error with its remedy as plain JSON.
+
+    Args:
+        error: The error.
+    """
+    return error.to_json() | {"remedy": error.next_step()}
+
+
+def _add_ledger(report: PageJson, cfg: ConnectorConfig, ledger: LedgerState) -> tuple[Sample, ...]:
+    from airflow_provider_mysql_cdc.cdc.operate.stream_report import stream_report, stream_state, table_counts
+    from airflow_provider_mysql_cdc.cdc.operate.stream_status import measured_status
+
+    status = measured_status(cfg, ledger)
+    if status.active is None:
+        report["unread"]["mysql"] = {"what": status.lag.why, "remedy": ""}
+    counts = _last_counts(ledger)
+    report |= {
+        "state": stream_state(status),
+        "status": _status(status),
+        "report": _part(report, "ledger", lambda: stream_report(ledger)),
+        "tables": table_counts(ledger, counts),
+    }
+    return tuple(status.samples())
+
+
+def _status(status: StreamStatus) -> PageJson:
+    shown = status.to_json()
+    families: Mapping[str, Mapping[str, Any]] = shown["metrics"]
+    metrics = {
+        family: {name: value for name, value in attributes.items() if name not in HIDDEN_METRICS}
+        for family, attributes in families.items()
+    }
+    return shown | {"metrics": metrics}
+
+
+def _last_counts(ledger: LedgerState) -> Mapping[str, int]:
+    """Return the records of each table that the last run has written."""
+    from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
+    from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
+
+    tally = current_tally(ledger)
+    return {} if tally is None else {table: n for table, n in tally.tables.items() if table != OTHERS_LABEL}
+
+
+def _stored(state: StoredState) -> PageJson:
+    """Return what is shown of the offset store."""
+    committed = state.committed
+    return {
+        "epoch": state.epoch,
+        "offset": None if committed is None else {"file": committed.file, "pos": committed.pos},
+        "pending": None if state.pending is None else {"epoch": state.pending.epoch, "kind": state.pending.kind},
+        "history": [{"at_ms": past.at_ms, "offset": f"{past.offset.file}:{past.offset.pos}"} for past in state.history],
+    }
+
+
+def _add_stored_lag(report: PageJson, cfg: ConnectorConfig, state: StoredState) -> None:
+    """Add how far the stored offset is behind, where the ledger cannot be read."""
+    from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
+
+    def read() -> PageJson:
+        binlog = read_binlog_state(cfg.connection_settings())
+        return measure_lag(DrainedOffset.from_state(state), binlog, Thresholds()).to_json()
+
+    report["stored_lag"] = _part(report, "mysql", read)
+
+
+def scrubbed(value: Any, cfg: ConnectorConfig) -> Any:
+    """Return plain JSON whose texts have none of the secrets of a configuration.
+
+    Args:
+        value: The JSON.
+        cfg: The configuration.
+    """
+    from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
+
+    if isinstance(value, str):
+        return scrub(value, cfg.properties())
+    if isinstance(value, Mapping):
+        return {name: scrubbed(member, cfg) for name, member in value.items()}
+    return [scrubbed(member, cfg) for member in value] if isinstance(value, (list, tuple)) else value

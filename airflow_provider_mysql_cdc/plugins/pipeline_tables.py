@@ -1,0 +1,44 @@
+"""The tables of a pipeline: those that Kafka's ledger names, with what Airflow's asset events say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_mysql_cdc.plugins.pipeline_runs import table_events
+
+TableJson = dict[str, Any]
+
+
+def named_tables(report: Mapping[str, Any]) -> list[TableJson]:
+    """Return the tables of a report, in order, also those that were only captured or only read.
+
+    Args:
+        report: The report of ``pipeline_status.read_pipeline``.
+    """
+    metrics = report.get("status", {}).get("metrics", {})
+    read = metrics.get("snapshot", {}).get("RowsScanned") or {}
+    captured = metrics.get("streaming", {}).get("CapturedTables") or []
+    rows = {row["table"]: row for row in report.get("tables", ())}
+    for table in (*captured, *read):
+        rows.setdefault(table, {"table": table, "records": 0, "verdict": None})
+    return [{**rows[table], "rows_read": read.get(table)} for table in sorted(rows)]
+
+
+def with_events(
+    session: Any, report: Mapping[str, Any], rows: Sequence[TableJson], dag_ids: Collection[str], now: datetime
+) -> list[TableJson]:
+    """Return rows of tables with the time of their last change, and their records of the last day.
+
+    Args:
+        session: Of the metadata database.
+        report: The report that they are from.
+        rows: The rows.
+        dag_ids: DAGs whose events count.
+        now: The time.
+    """
+    prefix = report.get("asset_uri", "")
+    events = table_events(session, prefix, [row["table"] for row in rows], dag_ids, now) if prefix and rows else {}
+    empty = {"last_change": None, "records_day": 0}
+    return [{**row, **events.get(row["table"], empty)} for row in rows]

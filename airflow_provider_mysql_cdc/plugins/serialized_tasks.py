@@ -1,0 +1,140 @@
+"""Find out of a DAG, as Airflow has stored it, which pipelines its tasks work for, and with which arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CONN_ARGUMENT = "mysql_cdc_conn_id"
+TEMPLATE_MARK = "{{"
+KINDS = {
+    "MySqlCdcDrainOperator": "drain",
+    "MySqlCdcSnapshotOperator": "snapshot",
+    "MySqlCdcIncrementalSnapshotOperator": "adhoc_snapshot",
+    "MySqlCdcVerifyOperator": "verify",
+    "MySqlCdcResetOffsetOperator": "reset_offset",
+    "MySqlCdcSignalOperator": "signal",
+}
+"""What a task does, by its operator."""
+MAPPED_KINDS = {"adhoc_snapshot": "backfill"}
+"""What mapped tasks do, where it is something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineTask:
+    """Describe a task that works for a pipeline.
+
+    Args:
+        conn_id: The pipeline: its connection of type ``mysql_cdc``.
+        dag_id: The task's DAG.
+        task_id: The task.
+        kind: What it does, from ``KINDS``; ``other`` for sensors and operators of others.
+        chosen_by_run: Whether the DAG's trigger form chooses the connection, so that a run must name it.
+        kafka_conn_id: Its connection of type ``kafka``; empty where the first connection names Kafka.
+        registry_conn_id: Its connection of type ``schema_registry``; empty for none.
+        offset_conn_id: Its connection of the offset database; empty for the state of an asset.
+        offset_asset: Name of the asset whose state has the offset; empty where it has none.
+        properties: Connector properties in the DAG file.
+        variables: Whether an Airflow Variable has further ones.
+        form: Fields of the DAG's trigger form.
+    """
+
+    conn_id: str
+    dag_id: str
+    task_id: str
+    kind: str
+    chosen_by_run: bool = False
+    kafka_conn_id: str = ""
+    registry_conn_id: str = ""
+    offset_conn_id: str = ""
+    offset_asset: str = ""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    variables: bool = False
+    form: tuple[str, ...] = ()
+
+
+def pipeline_tasks(dag_id: str, data: Mapping[str, Any]) -> tuple[PipelineTask, ...]:
+    """Return the tasks of a DAG that work for pipelines, once for each pipeline.
+
+    Args:
+        dag_id: The DAG.
+        data: The DAG as Airflow stores it (``SerializedDagModel.data``).
+    """
+    dag = data.get("dag", {})
+    params = {name: _plain(param) for name, param in dag.get("params") or ()}
+    tasks = (_plain(task) for task in dag.get("tasks") or ())
+    return tuple(found for task in tasks for found in _tasks(dag_id, task, params))
+
+
+def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[PipelineTask]:
+    mapped = bool(task.get("_is_mapped"))
+    arguments = {**task, **task["partial_kwargs"]} if mapped else task
+    conn_id = arguments.get(CONN_ARGUMENT)
+    if not isinstance(conn_id, str) or not conn_id:
+        return
+    kind = KINDS.get(str(task.get("task_type")), "other")
+    layers = _layers(arguments.get("properties"))
+    for chosen in _values(conn_id, params):
+        yield PipelineTask(
+            chosen,
+            dag_id,
+            str(task.get("task_id")),
+            MAPPED_KINDS.get(kind, kind) if mapped else kind,
+            chosen_by_run=TEMPLATE_MARK in conn_id,
+            kafka_conn_id=_value(arguments.get("kafka_conn_id"), params),
+            registry_conn_id=_value(arguments.get("schema_registry_conn_id"), params),
+            offset_conn_id=_value(arguments.get("offset_conn_id"), params),
+            offset_asset=_offset_asset(arguments.get("inlets")),
+            properties={name: value for layer in layers for name, value in layer.items()},
+            variables="var.json" in str(arguments.get("properties")),
+            form=tuple(params),
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without the marks of its type with which Airflow stores it."""
+    if isinstance(value, Mapping):
+        if "__var" in value:
+            return _plain(value["__var"])
+        return {name: _plain(member) for name, member in value.items()}
+    return [_plain(member) for member in value] if isinstance(value, (list, tuple)) else value
+
+
+def _values(text: str, params: Mapping[str, Any]) -> list[str]:
+    """Return the values that an argument can have: itself, or those that the trigger form offers for it."""
+    if TEMPLATE_MARK not in text:
+        return [text]
+    name = next((name for name in params if f"params.{name} " in text or f"params.{name}}}" in text), None)
+    if name is None:
+        return []
+    param = params[name]
+    offered = (param.get("schema") or {}).get("enum") or [param.get("default")]
+    return [value for value in offered if isinstance(value, str) and value]
+
+
+def _value(text: Any, params: Mapping[str, Any]) -> str:
+    """Return the value that an argument has unless a run chooses another."""
+    return next(iter(_values(text, params)), "") if isinstance(text, str) else ""
+
+
+def _layers(properties: Any) -> list[Mapping[str, Any]]:
+    """Return the layers of properties that are known without a run."""
+    layers = properties if isinstance(properties, list) else [properties]
+    found = [_layer(layer) for layer in layers]
+    return [{k: v for k, v in layer.items() if TEMPLATE_MARK not in str(v)} for layer in found]
+
+
+def _layer(layer: Any) -> Mapping[str, Any]:
+    if isinstance(layer, str) and TEMPLATE_MARK not in layer:
+        try:
+            layer = json.loads(layer)
+        except ValueError:
+            return {}
+    return layer if isinstance(layer, Mapping) else {}
+
+
+def _offset_asset(inlets: Any) -> str:
+    names = (inlet.get("name") for inlet in inlets or () if isinstance(inlet, Mapping))
+    return next((name for name in names if isinstance(name, str) and name), "")

@@ -1,0 +1,146 @@
+// The page of one pipeline.
+
+import { h, airflowLink, ago, bytes, chip, duration, message, number, table } from "./dom.js";
+import { buttons } from "./actions.js";
+import { showSnapshot } from "./snapshot.js";
+import { tablesSection } from "./tables.js";
+
+const SYSTEMS = { kafka: "Kafka", mysql: "The source", "offset store": "The offset store", ledger: "The ledger", configuration: "The configuration", page: "The pipeline" };
+
+export function showPipeline(page, conn) {
+  const path = `pipelines/${encodeURIComponent(conn)}`;
+  const parts = Object.fromEntries(["top", "unread", "facts", "snapshot", "errors", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
+  const tables = tablesSection(page, path);
+  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.snapshot, parts.errors, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
+  parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", onclick: check }, "Check now"), h("div", { id: "findings" }));
+  let shownActions = "";
+  let first = true;
+
+  async function load() {
+    const found = await page.get(path);
+    const reading = found.reading;
+    const state = JSON.stringify(found.actions) + (reading ? reading.state : "");
+    if (state !== shownActions) {
+      shownActions = state;
+      parts.top.replaceChildren(h("div", { class: "bar" }, chip(reading ? reading.state : "reading"), reading?.stream ? h("span", { class: "quiet" }, `topic.prefix ${reading.stream}, source ${reading.source}`) : ""), buttons(page, conn, found.actions, load));
+    }
+    runs(parts.runs, found);
+    if (!reading) return 0.5;
+    unread(parts.unread, reading);
+    facts(parts.facts, reading, found.age_s);
+    errors(parts.errors, reading);
+    scans(parts.scans, reading);
+    verification(parts.verification, reading);
+    if (first) { first = false; await tables.load(); }
+    await showSnapshot(page, path, parts.snapshot, reading);
+    return found.running ? 1 : 5;
+  }
+
+  async function check() {
+    const button = document.getElementById("check");
+    const area = document.getElementById("findings");
+    button.disabled = true;
+    try {
+      let found = await page.get(`${path}/preflight`);
+      while (!found.reading) {
+        area.replaceChildren(h("p", { class: "quiet" }, "Checking…"));
+        await new Promise((done) => setTimeout(done, 500));
+        found = await page.get(`${path}/preflight`);
+      }
+      const errors = Object.values(found.reading.unread).map((error) => message(error));
+      const rows = (found.reading.findings || []).map((f) => [chip(f.level), f.system, h("div", {}, f.what, h("div", { class: "quiet" }, f.why)), f.fix]);
+      const reached = Object.entries(found.reading.reached || {}).filter(([, text]) => text).map(([system, text]) => h("p", { class: "quiet" }, `${system}: ${text}`));
+      area.replaceChildren(...errors, ...reached, rows.length ? table("Findings", [["Level", ""], ["System", ""], ["What was found", ""], ["What to do", ""]], rows) : h("p", {}, errors.length ? "" : "Nothing was found."));
+    } catch (error) {
+      page.say(error.message, true);
+    }
+    button.disabled = false;
+  }
+
+  const end = page.every(5, load);
+  return () => { end(); tables.end(); };
+}
+
+function unread(area, reading) {
+  const found = Object.entries(reading.unread || {}).map(([system, error]) => h("div", { "data-unread": system }, h("p", {}, `${SYSTEMS[system] || system} could not be read:`), message(error)));
+  area.replaceChildren(...found);
+}
+
+function fact(name, value, note) {
+  return h("div", {}, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
+}
+
+function facts(area, reading, age) {
+  const status = reading.status;
+  const stored = reading.stored;
+  const shown = [];
+  if (status) {
+    const lag = status.lag;
+    const streaming = status.metrics.streaming || {};
+    const known = lag.milliseconds !== null;
+    shown.push(fact("Lag", known ? `${lag.upper_bound ? "at most " : ""}${duration(lag.milliseconds / 1000)}` : "unknown", known ? "age of the first change that is not in Kafka" : lag.why));
+    shown.push(fact("Binlog to read", bytes(lag.bytes), "of all tables"));
+    shown.push(fact("Offset in Kafka", lag.position || "–"));
+    shown.push(fact("Events", number(streaming.TotalNumberOfEventsSeen), rate(reading)));
+    const batch = status.batch;
+    if (batch.epoch) shown.push(fact("Last batch", `${batch.kind} ${batch.epoch}`, batch.complete ? "complete" : "not complete"));
+    if (batch.ended_ms) shown.push(fact("Ended", ago(batch.ended_ms), batch.ok ? "without an error" : "with an error"));
+    if (status.active && status.progress_ms) shown.push(fact("Reported", ago(status.progress_ms), "by the run at work"));
+  }
+  if (stored) shown.push(fact("Offset in Airflow", stored.offset ? `${stored.offset.file}:${stored.offset.pos}` : "–", stored.pending ? `batch ${stored.pending.epoch} is planned` : `after batch ${stored.epoch}`));
+  if (reading.stored_lag) shown.push(fact("Lag of the offset in Airflow", bytes(reading.stored_lag.bytes), reading.stored_lag.reason));
+  area.replaceChildren(h("dl", { class: "facts" }, shown), h("p", { class: "quiet" }, `Read ${duration(Math.round(age))} ago.`));
+}
+
+const seen = new Map();
+
+// Events a second: from two readings of this page, because the counts are of the whole stream.
+function rate(reading) {
+  const count = reading.status.metrics.streaming?.TotalNumberOfEventsSeen;
+  if (count === undefined) return "";
+  const at = reading.status.at_ms;
+  const kept = (seen.get(reading.stream) || []).filter((entry) => at - entry.at < 60000 && entry.at < at);
+  kept.push({ at, count });
+  seen.set(reading.stream, kept);
+  const oldest = kept[0];
+  return oldest.at === at ? "since the stream began" : `${number(Math.round((count - oldest.count) / ((at - oldest.at) / 1000)))} a second`;
+}
+
+function errors(area, reading) {
+  const found = reading.report?.errors || [];
+  area.replaceChildren(...(found.length ? [h("h2", {}, "Last errors"), ...found.slice(0, 10).map((error) => h("div", {}, h("p", { class: "quiet" }, ago(error.ts_ms), ` ${error.type} · `, owner(error.owner)), message(error)))] : []));
+}
+
+function owner(text) {
+  const [dag, run, task] = text.split("/");
+  return task ? airflowLink(`dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`, `${dag} / ${task}`) : text;
+}
+
+function scans(area, reading) {
+  const report = reading.report;
+  if (!report || !(report.scans.length || report.signals.length || report.requests.length)) return area.replaceChildren();
+  const rows = report.scans.map((s) => [s.table, chip(report.scans_paused && s.state === "running" ? "paused" : s.state), number(s.rows), s.kind, s.started_ms ? ago(s.started_ms) : "–", s.reason]);
+  const signals = report.signals.map((s) => [s.id, s.type, s.channel, s.sent_ms ? ago(s.sent_ms) : "–"]);
+  const requests = report.requests.map((r) => [r.id, r.verdict, number(r.tables), ago(r.ts_ms), r.reason]);
+  area.replaceChildren(h("h2", {}, "Ad-hoc snapshots and signals"),
+    signals.length ? table(`${signals.length} signals wait for the next drain`, [["Signal", ""], ["Type", ""], ["Channel", ""], ["Sent", ""]], signals) : "",
+    rows.length ? table(`${report.scans_active} of these tables are being read`, [["Table", ""], ["State", ""], ["Rows", "number"], ["Kind", ""], ["Began", ""], ["Reason", ""]], rows) : "",
+    requests.length ? table("Requests", [["Signal", ""], ["Verdict", ""], ["Tables", "number"], ["Decided", ""], ["Reason", ""]], requests) : "");
+}
+
+function runs(area, found) {
+  const dags = found.dags.map((d) => [airflowLink(`dags/${encodeURIComponent(d.dag_id)}`, d.dag_id), d.kind.replaceAll("_", " "), d.schedule || "–", d.paused ? chip("paused") : "on", d.next_run && !d.paused ? d.next_run.replace("T", " ").slice(0, 16) : "–"]);
+  const rows = found.runs.map((r) => [airflowLink(`dags/${encodeURIComponent(r.dag_id)}/runs/${encodeURIComponent(r.run_id)}`, r.run_id), r.dag_id, chip(r.state), r.start ? ago(r.start) : "–", r.start && r.end ? duration((Date.parse(r.end) - Date.parse(r.start)) / 1000) : "–"]);
+  area.replaceChildren(h("h2", {}, "DAGs and runs"),
+    table("DAGs of this pipeline that you may read", [["DAG", ""], ["Does", ""], ["Schedule", ""], ["State", ""], ["Next run (UTC)", ""]], dags),
+    rows.length ? table("Newest runs", [["Run", ""], ["DAG", ""], ["State", ""], ["Began", ""], ["Took", ""]], rows) : h("p", { class: "quiet" }, "No runs yet."));
+}
+
+function verification(area, reading) {
+  const found = reading.report?.verification;
+  if (!found) return area.replaceChildren();
+  const rows = found.different.map((d) => [d.table, d.not_compared ? "not compared" : Object.entries(d.findings).map(([kind, count]) => `${kind}: ${number(count)}`).join(", ")]);
+  area.replaceChildren(h("h2", {}, "Last verification"),
+    h("p", {}, chip(found.clean ? "equal" : found.equal ? "equal" : "different"), ` ${number(found.tables)} tables, ${number(found.rows)} rows, ended `, ago(found.ended_ms)),
+    rows.length ? table(`${number(found.different_tables)} tables differ or were not compared`, [["Table", ""], ["Found", ""]], rows) : "");
+}

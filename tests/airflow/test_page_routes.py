@@ -1,0 +1,231 @@
+"""The page "MySQL CDC" in Airflow's API server: who sees what, and what is seen while MySQL and Kafka are down."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from page_site import (
+    KAFKA_PASSWORD,
+    PASSWORD,
+    add_bundle,
+    bearer,
+    counted_queries,
+    create_api,
+    define_connection,
+    forget_dags,
+    store_dags,
+)
+
+from airflow_provider_mysql_cdc.cdc.operate import check_setup
+from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
+from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
+from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
+
+pytestmark = pytest.mark.usefixtures("metadata_db")
+
+READS = (
+    "/mysql-cdc/api/pipelines",
+    "/mysql-cdc/api/pipelines/mysql_shop",
+    "/mysql-cdc/api/pipelines/mysql_shop/status",
+    "/mysql-cdc/api/pipelines/mysql_shop/tables",
+    "/mysql-cdc/api/pipelines/mysql_shop/snapshot",
+    "/mysql-cdc/api/pipelines/mysql_shop/preflight",
+    "/mysql-cdc/metrics",
+    "/mysql-cdc/",
+    "/mysql-cdc/static/page.js",
+)
+VIEWER, USER = ("ann", "VIEWER"), ("bob", "USER")
+
+
+@pytest.fixture(scope="module")
+def api(metadata_db: Any) -> Iterator[TestClient]:
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"  # as airflow.api_fastapi.main does
+    try:
+        with TestClient(create_api()) as client:
+            yield client
+    finally:
+        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
+
+
+@pytest.fixture(autouse=True)
+def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Store the DAGs of one pipeline whose servers are down, and do not wait long for them."""
+    monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
+        cache._entries.clear()
+    define_connection(monkeypatch, "mysql_shop", "shop")
+    store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", schedule="*/5 * * * *", tables=["shop.orders"]))
+    yield
+    forget_dags()
+
+
+def read(api: TestClient, path: str, who: tuple[str, str] = VIEWER, teams: list[str] | None = None) -> Any:
+    """Return what a user reads, when it is there."""
+    deadline = time.monotonic() + 60
+    while True:
+        answer = api.get(path, headers=bearer(*who, teams))
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        if not body.get("running"):
+            return body
+        assert time.monotonic() < deadline, body
+
+
+@pytest.mark.parametrize("path", READS)
+def test_nothing_is_shown_without_a_token(api: TestClient, path: str) -> None:
+    assert api.get(path).status_code == 401
+    assert api.get(path, headers={"Authorization": "Bearer no-token"}).status_code == 403
+
+
+@pytest.mark.parametrize("path", READS)
+def test_nothing_is_shown_to_a_user_without_permissions(api: TestClient, path: str) -> None:
+    assert api.get(path, headers=bearer("eve", None)).status_code == 403
+
+
+def test_a_person_who_is_not_logged_in_is_led_to_the_login(api: TestClient) -> None:
+    answer = api.get("/mysql-cdc/", headers={"Accept": "text/html"})
+    assert answer.status_code == 401 and 'href="/auth/login?next=http%3A%2F%2Ftestserver%2Fmysql-cdc%2F"' in answer.text
+
+
+def test_a_pipeline_is_found_by_the_connection_of_its_dags(api: TestClient) -> None:
+    found = read(api, "/mysql-cdc/api/pipelines")
+    assert (found["total"], found["all"]) == (1, 1)
+    (row,) = found["pipelines"]
+    assert row["conn_id"] == "mysql_shop" and row["last_run"] is None
+    kinds = {"snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset"}
+    assert {dag["dag_id"] for dag in row["dags"]} == {f"shop_{kind}" for kind in kinds}
+    page = read(api, "/mysql-cdc/api/pipelines/mysql_shop")
+    assert {dag["dag_id"]: dag["kind"] for dag in page["dags"]} == {f"shop_{kind}": kind for kind in kinds}
+    assert pipeline_url("mysql_shop") == "/mysql-cdc/#/pipelines/mysql_shop"
+
+
+def test_a_pipeline_of_another_team_is_neither_shown_nor_read(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    define_connection(monkeypatch, "mysql_north", "north")
+    add_bundle("of-the-north", "north")
+    store_dags(cdc_pipeline("north", mysql_cdc_conn_id="mysql_north"), "of-the-north")
+    for teams, expected in ((["north"], ["mysql_north", "mysql_shop"]), (["south"], ["mysql_shop"])):
+        found = read(api, "/mysql-cdc/api/pipelines", VIEWER, teams)
+        assert [row["conn_id"] for row in found["pipelines"]] == expected
+        for part in ("", "/status", "/tables", "/snapshot", "/preflight"):
+            answer = api.get(f"/mysql-cdc/api/pipelines/mysql_north{part}", headers=bearer(*VIEWER, teams))
+            assert answer.status_code == (200 if "north" in teams else 403)
+        metrics = api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER, teams)).text
+        assert ('connection="mysql_north"' in metrics) == ("north" in teams)
+
+
+def test_a_dag_cannot_show_its_team_the_connection_of_another_team(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.models import Connection
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    add_bundle("of-the-north", "north")
+    add_bundle("of-the-south", "south")
+    with create_session() as session:
+        session.add(Connection(conn_id="mysql_north", conn_type="mysql_cdc", team_name="north"))
+    try:
+        store_dags(cdc_pipeline("spy", mysql_cdc_conn_id="mysql_north"), "of-the-south")
+        path = "/mysql-cdc/api/pipelines/mysql_north"
+        assert api.get(path, headers=bearer(*VIEWER, ["south"])).status_code == 403
+        store_dags(cdc_pipeline("own", mysql_cdc_conn_id="mysql_north"), "of-the-north")
+        assert api.get(path, headers=bearer(*VIEWER, ["north"])).status_code == 200
+        assert api.get(path, headers=bearer(*VIEWER, ["south"])).status_code == 403
+    finally:
+        with create_session() as session:
+            session.execute(delete(Connection).where(Connection.conn_id == "mysql_north"))
+
+
+def test_an_unknown_pipeline_gets_the_answer_of_one_that_is_hidden(api: TestClient) -> None:
+    answer = api.get("/mysql-cdc/api/pipelines/nowhere", headers=bearer("root", "ADMIN"))
+    assert (answer.status_code, answer.json()["detail"]) == (403, "No DAG that you may read uses this connection.")
+
+
+def test_while_mysql_and_kafka_are_down_the_page_says_so(api: TestClient) -> None:
+    page = read(api, "/mysql-cdc/api/pipelines/mysql_shop")
+    reading = page["reading"]
+    assert reading["state"] == "unknown" and reading["stream"] == "shop"
+    assert set(reading["unread"]) == {"kafka"}, "the offset is not stored yet, so nothing is asked of the source"
+    assert reading["unread"]["kafka"]["what"] == "Kafka does not answer" and reading["unread"]["kafka"]["remedy"]
+    assert len(page["dags"]) == 6
+    checked = read(api, "/mysql-cdc/api/pipelines/mysql_shop/preflight")["reading"]
+    assert {finding["system"] for finding in checked["findings"]} == {"MySQL", "Kafka"}
+    metrics = api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER))
+    assert 'mysql_cdc_page_pipeline_read{connection="mysql_shop"} 0' in metrics.text
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+def test_no_answer_holds_a_password(api: TestClient) -> None:
+    for path in READS[:6]:
+        read(api, path)
+    for path in READS:
+        text = api.get(path, headers=bearer("root", "ADMIN")).text
+        assert PASSWORD not in text and KAFKA_PASSWORD not in text
+    assert "mysql_shop" in text or path.endswith("page.js")
+
+
+def test_a_password_in_an_error_of_others_is_hidden(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_provider_mysql_cdc.cdc.errors import StateError
+
+    def fail(*_: Any) -> None:
+        raise StateError("the store refuses", why=f"access denied for cdc:{PASSWORD}@db")
+
+    monkeypatch.setattr(pipeline_status, "read_stored_state", fail)
+    reading = read(api, "/mysql-cdc/api/pipelines/mysql_shop")["reading"]
+    assert reading["unread"]["offset store"]["why"] == "access denied for cdc:***@db"
+
+
+def test_a_viewer_gets_no_buttons_and_a_user_those_that_airflow_lets_him_press(api: TestClient) -> None:
+    actions = read(api, "/mysql-cdc/api/pipelines/mysql_shop", VIEWER)["actions"]
+    assert actions == {"trigger": [], "pause": [], "end": []}
+    actions = read(api, "/mysql-cdc/api/pipelines/mysql_shop", USER)["actions"]
+    assert {entry["kind"] for entry in actions["trigger"]} == {"adhoc_snapshot", "verify", "snapshot", "drain"}
+    assert [entry["dag_id"] for entry in actions["pause"]] == ["shop_drain"]
+    assert {"kind": "adhoc_snapshot", "dag_id": "shop_adhoc_snapshot", "conf": {}, "field": "tables"} in actions[
+        "trigger"
+    ]
+
+
+def test_every_route_of_the_page_only_reads(api: TestClient) -> None:
+    for path in READS:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            assert api.request(method, path, headers=bearer("root", "ADMIN")).status_code == 405
+
+
+def test_answers_are_not_stored_and_are_not_framed_by_other_sites(api: TestClient) -> None:
+    for path in READS:
+        headers = api.get(path, headers=bearer(*VIEWER)).headers
+        assert headers["cache-control"] == "no-store" and "frame-ancestors 'self'" in headers["content-security-policy"]
+    assert api.get("/mysql-cdc/static/page_app.py", headers=bearer(*VIEWER)).status_code == 404
+
+
+def test_the_page_stands_in_airflow_s_navigation(api: TestClient) -> None:
+    plugins = api.get("/api/v2/plugins", headers=bearer("root", "ADMIN")).json()["plugins"]
+    (plugin,) = (plugin for plugin in plugins if plugin["name"] == "mysql_cdc")
+    (view,) = plugin["external_views"]
+    assert (view["name"], view["href"], view["destination"]) == ("MySQL CDC", "mysql-cdc/", "nav")
+
+
+def test_a_hundred_pipelines_cost_as_many_queries_as_one(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers, path = bearer(*VIEWER), "/mysql-cdc/api/pipelines"
+    api.get(path, headers=headers)
+    with counted_queries() as few:
+        assert api.get(path, headers=headers).json()["total"] == 1
+    for number in range(99):
+        store_dags(cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain", "verify"]))
+    api.get(path, headers=headers)
+    with counted_queries() as many:
+        answer = api.get(path, headers=headers)
+    assert (answer.json()["total"], len(answer.json()["pipelines"])) == (100, page_routes.PAGE_SIZE)
+    assert len(many) == len(few) <= 12
+    page = sum(len(api.get(p, headers=headers).content) for p in ("/mysql-cdc/", "/mysql-cdc/static/page.js"))
+    assert len(answer.content) < 25_000 and page < 25_000
+    assert page_routes.STATUS._entries == {}, "the list asks neither a source nor Kafka"

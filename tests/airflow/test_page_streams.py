@@ -1,0 +1,168 @@
+"""The page shows what real streams do: numbers of ``mysql-cdc status``, tables, chunks, scans, errors, verdicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from kit.signals import send
+from kit.spark_cluster import wait_until
+from kit.sql import execute
+from kit.table_rig import filled
+from page_site import bearer, create_api, forget_dags, store_dags
+from pipelinelib.pipeline import Pipeline
+from real_servers import define_connections
+from test_page_routes import read
+
+from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
+from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
+from airflow_provider_mysql_cdc.plugins import page_routes
+
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
+
+PROPERTIES = {"snapshot.chunk.rows": "10"}
+SLOTS = 1
+PAGE = "/mysql-cdc/api/pipelines/mysql_cdc_default"
+
+
+@pytest.fixture(scope="module")
+def api(metadata_db: Any) -> Iterator[TestClient]:
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        with TestClient(create_api()) as client:
+            yield client
+    finally:
+        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
+
+
+@pytest.fixture(autouse=True)
+def shop(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any) -> Iterator[None]:
+    define_connections(monkeypatch, properties, stack)
+    store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_cdc_default", schedule="@hourly"))
+    yield
+    forget_dags()
+
+
+def shown(api: TestClient, part: str = "") -> Any:
+    """Return what the page shows now."""
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
+        cache._entries.clear()
+    return read(api, PAGE + part, ("bob", "USER"))
+
+
+def add_event(uri: str, records: int) -> None:
+    """Add an asset event of a table, as a drain does."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        asset = AssetModel(name=uri, uri=uri, group="asset")
+        session.add(asset)
+        session.flush()
+        event = AssetEvent(asset_id=asset.id, source_dag_id="shop_drain", extra={"records": records})
+        event.timestamp = datetime.now(UTC)
+        session.add(event)
+
+
+def test_the_page_shows_the_numbers_of_the_command(
+    api: TestClient, pipeline: Pipeline, root: Any, database: str
+) -> None:
+    execute(root, *filled(database, "t", count=5))
+    assert shown(api)["reading"]["state"] == "not started"
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO {database}.t (id) VALUES (100), (101)")
+    reading = shown(api)["reading"]
+    expected = read_status(pipeline.cfg).to_json()
+    assert (reading["state"], reading["unread"], reading["stream"]) == ("behind", {}, pipeline.cfg.topic_prefix)
+    assert reading["status"]["lag"]["bytes"] == expected["lag"]["bytes"] > 0
+    assert reading["status"]["lag"]["milliseconds"] > 0 and reading["status"]["lag"]["first_change_ms"]
+    pipeline.drain()
+    reading = shown(api)["reading"]
+    assert reading["state"] == "up to date" and reading["status"]["lag"]["milliseconds"] == 0
+    assert reading["status"]["metrics"]["streaming"]["TotalNumberOfCreateEventsSeen"] == 2
+    settings = pipeline.cfg.connection_settings()
+    add_event(table_uri(settings.host, pipeline.cfg.topic_prefix, database, "t", settings.port), 2)
+    (row,) = (r for r in shown(api, "/tables")["tables"] if r["table"] == f"{database}.t")
+    assert (row["records"], row["records_day"]) == (2, 2) and row["last_change"]
+    assert shown(api, "/tables?search=nothing")["total"] == 0
+    text = api.get("/mysql-cdc/metrics", headers=bearer("bob", "USER")).text
+    stream = f'{{server="{pipeline.cfg.topic_prefix}"}}'
+    assert f"mysql_cdc_lag_known{stream} 1" in text
+    assert f"mysql_cdc_streaming_total_number_of_create_events_seen_total{stream} 2" in text
+
+
+def test_scans_signals_and_a_verdict_are_shown(api: TestClient, pipeline: Pipeline, root: Any, database: str) -> None:
+    execute(root, *filled(database, "t", count=5))
+    pipeline.snapshot()
+    send(
+        pipeline.cfg,
+        "execute-snapshot",
+        json.dumps({"type": "incremental", "data-collections": [f"{database}.t"]}),
+        "s1",
+    )
+    assert [s["type"] for s in shown(api)["reading"]["report"]["signals"]] == ["execute-snapshot"]
+    pipeline.drain()
+    report = shown(api)["reading"]["report"]
+    assert report["signals"] == [] and report["scans_active"] == 0
+    assert [(s["table"], s["state"], s["rows"]) for s in report["scans"]] == [(f"{database}.t", "done", 5)]
+    assert [r["verdict"] for r in report["requests"]] == ["accepted"]
+    pipeline.verify()
+    verification = shown(api)["reading"]["report"]["verification"]
+    assert (verification["clean"], verification["tables"], verification["rows"]) == (True, 1, 5)
+    (row,) = (r for r in shown(api, "/tables")["tables"] if r["table"] == f"{database}.t")
+    assert row["verdict"] == "equal"
+
+
+def test_the_chunks_of_a_running_snapshot_are_shown(
+    api: TestClient, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    execute(root, *filled(database, "t", count=40))
+    go, fired = tmp_path / "go", tmp_path / "fired"
+    fault = {"point": "snapshot.after_chunk", "action": "wait", "nth": 2, "until": str(go), "fired": str(fired)}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    monkeypatch.setattr(faults, "_passed", {})
+    job = threading.Thread(target=pipeline.snapshot)
+    job.start()
+    try:
+        wait_until(fired.exists, 60, "two chunks")
+        assert shown(api)["reading"]["state"] == "snapshot"
+        found = shown(api, "/snapshot")["reading"]
+        (table,) = found["tables"]
+        assert (table["table"], table["done"], table["rows"]) == (f"{database}.t", 2, 20)
+        assert table["chunks"] == len(table["cells"]) >= 4 and table["cells"][:3] == [1, 1, 0]
+        assert found["seconds_left"] > 0
+    finally:
+        go.touch()
+        job.join()
+    assert shown(api, "/snapshot")["reading"]["tables"] == []
+
+
+def test_the_page_is_there_while_the_source_is_down(
+    api: TestClient, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, stack: Any
+) -> None:
+    execute(root, *filled(database, "t", count=5))
+    pipeline.snapshot()
+    define_connections(monkeypatch, pipeline.properties | {"database.port": "1"}, stack)
+    reading = shown(api)["reading"]
+    assert set(reading["unread"]) == {"mysql"} and reading["state"] == "lag unknown"
+    assert reading["status"]["batch"]["complete"] and stack.cdc_password not in str(reading)
+
+
+def test_no_answer_of_a_real_stream_holds_its_password(
+    api: TestClient, pipeline: Pipeline, root: Any, database: str, stack: Any
+) -> None:
+    execute(root, *filled(database, "t", count=5))
+    pipeline.snapshot()
+    for part in ("", "/status", "/tables", "/snapshot", "/preflight"):
+        body = str(shown(api, part))
+        assert stack.cdc_password not in body
+    assert "reachable" in body

@@ -1,0 +1,99 @@
+"""What a person sees of a stream: its state in a word, errors with remedies, and nothing of a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
+from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_map import MAX_CELLS, TableChunks, seconds_left
+from airflow_provider_mysql_cdc.cdc.operate.stream_report import MAX_ENTRIES, stream_report, stream_state, table_counts
+from airflow_provider_mysql_cdc.cdc.operate.stream_status import FRESH_MS, StreamStatus
+
+pytestmark = pytest.mark.quick
+
+DONE = {"epoch": 3, "kind": "drain", "complete": True, "ok": True, "outcome_of": 3, "ended_ms": 5}
+NOW_MS = 1_000_000
+
+
+def state(active: bool | None, batch: dict[str, Any], lag: StreamLag, progress_ms: int | None = None) -> str:
+    return stream_state(StreamStatus("shop", NOW_MS, active, lag, StreamMetrics(), batch, progress_ms))
+
+
+@pytest.mark.parametrize(
+    ("expected", "active", "batch", "lag", "progress_ms"),
+    [
+        ("not started", False, {}, StreamLag(), None),
+        ("up to date", False, DONE, StreamLag(0), None),
+        ("behind", False, DONE, StreamLag(1), None),
+        ("lag unknown", None, DONE, StreamLag(why="down"), None),
+        ("draining", True, DONE | {"complete": False}, StreamLag(9), NOW_MS - 5),
+        ("draining", True, DONE, StreamLag(9), None),
+        ("snapshot", True, {"epoch": 1, "kind": "snapshot", "complete": False}, StreamLag(), None),
+        ("no progress", True, DONE | {"complete": False}, StreamLag(9), NOW_MS - FRESH_MS),
+        ("interrupted", False, DONE | {"epoch": 4, "complete": False}, StreamLag(9), None),
+        ("failed", False, DONE | {"complete": False, "ok": False}, StreamLag(9), None),
+        ("interrupted", False, DONE | {"epoch": 4, "complete": False, "ok": False}, StreamLag(9), None),
+    ],
+)
+def test_the_state_is_one_of_few_words(
+    expected: str, active: bool | None, batch: dict[str, Any], lag: StreamLag, progress_ms: int | None
+) -> None:
+    assert state(active, batch, lag, progress_ms) == expected
+
+
+def test_errors_come_newest_first_with_what_to_do() -> None:
+    errors = {
+        f"{JOB_ERROR_PREFIX}{n}": {"owner": f"d/r{n}/t/-1", "ts_ms": n, "error": BinlogPurgedError("gone").to_json()}
+        for n in range(MAX_ENTRIES + 20)
+    }
+    found = stream_report(LedgerState(other_records=errors))["errors"]
+    assert [error["ts_ms"] for error in found] == sorted(range(20, MAX_ENTRIES + 20), reverse=True)
+    assert found[0]["type"] == "BinlogPurgedError" and found[0]["remedy"] == BinlogPurgedError.advice.rstrip(".")
+
+
+def test_a_verification_is_summed_up_without_values_of_rows() -> None:
+    summary = {"run": "r", "started_ms": 1, "ended_ms": 2, "equal": False, "clean": False}
+    different = {"run": "r", "table": "a.b", "rows": 7, "findings": {"missing": 2}, "examples": [{"key": {"id": "x7"}}]}
+    equal = {"run": "r", "table": "a.c", "rows": 5, "findings": {}}
+    verdicts = {"a.b": encode(different), "a.c": encode(equal), "a.old": encode({**equal, "run": "before"})}
+    ledger = LedgerState(other_records={VERIFY_KEY: summary}, verdicts=verdicts)
+    found = stream_report(ledger)["verification"]
+    assert (found["tables"], found["rows"], found["different_tables"]) == (2, 12, 1)
+    assert found["different"] == [{"table": "a.b", "findings": {"missing": 2}, "not_compared": None}]
+    assert "x7" not in str(found)
+    rows = {row["table"]: row for row in table_counts(ledger, {"a.b": 3, "a.z": 1})}
+    assert {name: (row["records"], row["verdict"]) for name, row in rows.items()} == {
+        "a.b": (3, "different"),
+        "a.c": (0, "equal"),
+        "a.old": (0, "equal"),
+        "a.z": (1, None),
+    }
+
+
+def test_an_empty_ledger_has_an_empty_report() -> None:
+    found = stream_report(LedgerState())
+    assert (found["errors"], found["scans"], found["signals"], found["verification"]) == ([], [], [], None)
+
+
+def test_cells_of_a_table_stand_for_its_chunks_in_order() -> None:
+    few = TableChunks("a.b", (True, False, True), 10, 5)
+    assert few.cells() == (1.0, 0.0, 1.0)
+    many = TableChunks("a.b", (True,) * 300 + (False,) * 300, 10, 5)
+    assert many.cells() == (1.0,) * (MAX_CELLS // 2) + (0.0,) * (MAX_CELLS // 2)
+    assert TableChunks("a.b", (), 0, 0).cells() == ()
+
+
+def test_the_time_left_follows_rows_and_without_an_estimate_chunks() -> None:
+    by_rows = [TableChunks("a", (True, False, False), 100, 300)]
+    assert seconds_left(by_rows, 10) == 30
+    by_chunks = [TableChunks("a", (True, False, False), 100, 0)]
+    assert seconds_left(by_chunks, 10) == 20
+    assert seconds_left([TableChunks("a", (False,), 0, 10)], 10) is None
+    assert seconds_left([TableChunks("a", (True,), 10, 0)], 10) == 0
