@@ -35,6 +35,10 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "triggers": [_modules("triggers", "binlog", "incremental", "job", "watch")],
         "connection-types": [_connection_type(), _registry_type()],
+        "extra-links": [
+            f"{_PACKAGE}.operators.extra_links.{name}"
+            for name in ("PipelineLink", "SparkLink", "TopicLink", "RunbookLink")
+        ],
         "asset-uris": [
             {
                 "schemes": ["mysql-cdc"],
@@ -147,6 +151,38 @@ def _options() -> dict[str, Any]:
             "version_added": __version__,
             "type": "string",
             "example": "my_package.isbn.IsbnConverter",
+            "default": "",
+        },
+        "kafka_ui_url": {
+            "description": (
+                "Address of a topic in your Kafka UI, for the link Topic of the tasks: {topic} is replaced by the "
+                "topic with most of the task's records, {topic_prefix} by the stream's topic.prefix. If empty, there "
+                "is no link."
+            ),
+            "version_added": __version__,
+            "type": "string",
+            "example": "https://kafka-ui.example.com/ui/clusters/prod/all-topics/{topic}",
+            "default": "",
+        },
+        "spark_ui_url": {
+            "description": (
+                "Address of an application in Spark's history server, for the link Spark UI of the tasks: "
+                "{application_id} is replaced by its id. If empty, the link leads to the driver's own page, which ends "
+                "with the driver."
+            ),
+            "version_added": __version__,
+            "type": "string",
+            "example": "https://spark-history.example.com/history/{application_id}/jobs/",
+            "default": "",
+        },
+        "runbook_url": {
+            "description": (
+                "Address of your copy of docs/runbook.md, for the link Runbook of failed tasks; the name of the error "
+                "is appended, as in runbook.md#configerror. If empty, that of the project."
+            ),
+            "version_added": __version__,
+            "type": "string",
+            "example": "https://wiki.example.com/mysql-cdc/runbook",
             "default": "",
         },
         "drain_schedule": {

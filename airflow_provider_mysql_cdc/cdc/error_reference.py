@@ -33,7 +33,8 @@ def render(page: str) -> str:
 def _row(error: type[CdcError], entries: list[tuple[str, str]]) -> str:
     when = _REQUIREMENTS.sub("", (error.__doc__ or "").split("\n")[0]).rstrip(".")
     links = [f"[{_title(heading)}](#{anchor(heading)})" for heading, text in entries if f"`{error.__name__}`" in text]
-    cells = [f"`{error.__name__}`", when, _NAME.sub(r"`\g<0>`", error.advice), "yes" if error.retriable else "no"]
+    name = f'<a id="{error.__name__.lower()}"></a>`{error.__name__}`'
+    cells = [name, when, _NAME.sub(r"`\g<0>`", error.advice), "yes" if error.retriable else "no"]
     return f"| {' | '.join([*cells, ', '.join(links)])} |"
 
 

@@ -113,7 +113,11 @@ def backfill_dag(stream: Stream, interval: str | None, settings: Mapping[str, An
 
         # A backfill has its own max_active_runs, so the task itself limits itself to one at a time.
         MySqlCdcIncrementalSnapshotOperator.partial(
-            task_id="snapshot", max_active_tis_per_dag=1, **reading_arguments(), **stream.arguments()
+            task_id="snapshot",
+            max_active_tis_per_dag=1,
+            map_index_template="{{ task.tables }}",
+            **reading_arguments(),
+            **stream.arguments(),
         ).expand_kwargs(choose())
     return dag
 

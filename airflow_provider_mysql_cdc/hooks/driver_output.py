@@ -12,6 +12,13 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_message
 
 # The line in which ``spark.main`` names the job's error.
 _ERROR_LINE = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
+# The line of ``spark.main``; those of spark-submit in deploy mode cluster (org.apache.spark.deploy.yarn.Client and
+# org.apache.spark.deploy.k8s.submit.LoggingPodStatusWatcherImpl, 4.3).
+_APPLICATION = re.compile(
+    r"\[mysql-cdc\] Spark application ([^\s,]+)|Submitted application (application_\w+)|"
+    r"spark-app-selector -> (spark-\w+)"
+)
+_PAGE = re.compile(r"\[mysql-cdc\] Spark application \S+, page (https?://\S+)|tracking URL: (https?://\S+)")
 TAIL_LINES = 50
 """Lines of a driver's output that one look brings at most: the newest ones."""
 TAIL_BYTES = 1 << 16
@@ -21,15 +28,49 @@ LINE_CHARS = 1000
 LEFT_OUT = "(lines of the driver were left out)"
 
 
-class DriverOutput:
-    """Separate the line that names the job's error from the other lines.
+@dataclass(frozen=True, slots=True)
+class SparkApplication:
+    """Name a Spark application.
 
     Args:
-        debug: Takes that line.
+        id: Its id; empty as long as it is not known.
+        page: Address of its web page while it runs, if it has one.
     """
 
-    def __init__(self, debug: Callable[[str], None] = lambda line: None) -> None:
-        self._debug = debug
+    id: str = ""
+    page: str = ""
+
+    def with_line(self, line: str) -> SparkApplication:
+        """Return it with what a line of output says.
+
+        Args:
+            line: A line of the driver, or of spark-submit.
+        """
+        found, page = _APPLICATION.search(line), _PAGE.search(line)
+        if found is None and page is None:
+            return self
+        return SparkApplication(_group(found) or self.id, _group(page) or self.page)
+
+
+def _group(match: re.Match[str] | None) -> str:
+    return "" if match is None else str(match[match.lastindex or 0])
+
+
+class DriverOutput:
+    """Separate the line that names the job's error from the other lines, and find the one that names the application.
+
+    Args:
+        debug: Takes the line that names the error.
+        on_application: Takes the Spark application each time more is known about it.
+    """
+
+    def __init__(
+        self,
+        debug: Callable[[str], None] = lambda line: None,
+        on_application: Callable[[SparkApplication], None] = lambda application: None,
+    ) -> None:
+        self._debug, self.on_application = debug, on_application
+        self.application = SparkApplication()
         self._error_text = ""
 
     def error(self, *, retriable: bool | None = None) -> CdcError | None:
@@ -50,8 +91,11 @@ class DriverOutput:
             if match := _ERROR_LINE.match(line.strip()):
                 self._error_text = match[1]
                 self._debug(line)
-            else:
-                yield line
+                continue
+            if (application := self.application.with_line(line)) != self.application:
+                self.application = application
+                self.on_application(application)
+            yield line
 
 
 @dataclass(slots=True)

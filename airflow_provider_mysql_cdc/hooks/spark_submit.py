@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.connections import read_extra, require_type
 from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kill_application, kubernetes_secret
-from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput
+from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
 from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
@@ -255,6 +255,14 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
                 why=str(error),
                 remedy="change the arguments, or the Spark connection, as the message says",
             ) from error
+
+    def on_application(self, take: Callable[[SparkApplication], None]) -> None:
+        """Have what spark-submit or the driver says about the Spark application taken as soon as it is said.
+
+        Args:
+            take: Takes it, in the thread that reads the output.
+        """
+        self._output.on_application = take
 
     def driver_error(self) -> CdcError | None:
         """Return the named error that the driver on this host ended with."""

@@ -9,12 +9,13 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput
+from airflow_provider_mysql_cdc.hooks.driver_output import DriverOutput, SparkApplication
 from airflow_provider_mysql_cdc.hooks.kill_application import kill_in_cluster, kill_process_group
 from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, delete_secret
 
@@ -22,6 +23,8 @@ STATE_KEY = "mysql_cdc_submission"
 """Key in the task's state store, which is kept over tries."""
 LOG_TAIL_LINES = 500
 """Number of last lines of a driver's output that are copied to the task log."""
+APPLICATION_BYTES = 1 << 20
+"""Bytes at the beginning of a driver's output in which the Spark application is named."""
 START_TIMEOUT_S = 300.0
 """Seconds during which a driver without a lock may still be starting on another host."""
 
@@ -120,6 +123,13 @@ class Submission:
         """Delete the Secret that a running driver has read, in case its task died before it could."""
         if "secret" in self.cluster:
             delete_secret(core_api(), self.cluster["namespace"], self.cluster["secret"])
+
+    def application(self) -> SparkApplication:
+        """Return what is known about its Spark application: what its output says, if this host can read it."""
+        output = DriverOutput()
+        with suppress(OSError), Path(self.output).open("rb") as file:
+            deque(output.other_lines(_lines_until(file, APPLICATION_BYTES)), 0)
+        return output.application
 
     def relay_output(self, log: Callable[..., None]) -> CdcError | None:
         """Copy the driver's last lines to the task log and remove the file; return the error that the driver named.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
 from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_properties, parse_text_map
+from airflow_provider_mysql_cdc.operators.extra_links import LinkedTaskMixin
 from airflow_provider_mysql_cdc.operators.run_arguments import OPENED_BY_AUTHOR, check_run_arguments, is_set
 from airflow_provider_mysql_cdc.operators.run_values import RunValues, expanded_names
 from airflow_provider_mysql_cdc.operators.task_error import airflow_error
@@ -176,7 +177,7 @@ REQUIRED_FIELDS = (
 """Templated arguments for which the text ``None`` is not replaced by None."""
 
 
-class MaskedPropertiesMixin:
+class MaskedPropertiesMixin(LinkedTaskMixin):
     """Mask secrets in rendered properties before Airflow stores the rendered fields; a base class of operators.
 
     It also notes which properties and arguments the run sets, as opposed to the author of the DAG (``run_values``).

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties
 from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS, add_asset_event
@@ -25,7 +25,6 @@ from airflow_provider_mysql_cdc.operators.offset_asset import (
     reference_asset,
     with_offset_asset,
 )
-from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 
 class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
@@ -109,7 +108,7 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
         """
         from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
-        try:
+        with self.naming_errors():
             hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
             cfg = task_config(self, merge_properties(with_registry(self.properties, self.schema_registry_conn_id)))
             if self.confirm != cfg.topic_prefix:
@@ -122,8 +121,6 @@ class MySqlCdcResetOffsetOperator(MaskedPropertiesMixin, BaseOperator):  # type:
             accessor = accessor_of(context, self.offset_asset)
             store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
             offset = reset_offset(cfg, store, owner_of(context), self.log.info, to=self.offset)
-        except CdcError as error:
-            raise airflow_error(error) from error
         extra = {"stream": cfg.topic_prefix, "offset": offset.to_json(), "reset": True}
         add_asset_event(context, self.asset_alias, self.offset_asset, extra)
         return offset.to_json()

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties
 from airflow_provider_mysql_cdc.operators.common import (
@@ -17,7 +16,6 @@ from airflow_provider_mysql_cdc.operators.common import (
     owner_of,
     task_config,
 )
-from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 
 class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
@@ -90,11 +88,9 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
 
         data = self.data if isinstance(self.data, str) else self.data or {}
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))
-        try:
+        with self.naming_errors():
             cfg = task_config(self, merge_properties(self.properties))
             signal = checked_signal(cfg, self.signal_type, data, channel=self.channel, id_=id_)
             send_signal(cfg, signal)
-        except CdcError as error:
-            raise airflow_error(error) from error
         self.log.info("Sent signal %s (%s) over channel %s.", signal.id, signal.type, signal.channel)
         return signal.id

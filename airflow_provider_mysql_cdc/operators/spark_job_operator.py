@@ -41,6 +41,7 @@ from airflow_provider_mysql_cdc.operators.detached_driver import (
     resolve_deferrable,
 )
 from airflow_provider_mysql_cdc.operators.driver_handle import DriverHandle
+from airflow_provider_mysql_cdc.operators.extra_links import PipelineLink, RunbookLink, SparkLink, TopicLink
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
 from airflow_provider_mysql_cdc.operators.metrics_output import publishing_metrics
 from airflow_provider_mysql_cdc.operators.offset_asset import (
@@ -57,7 +58,6 @@ from airflow_provider_mysql_cdc.operators.run_arguments import (
 )
 from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
 from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
-from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json", "conf": "json", "env_vars": "json"}
     ui_color = "#d7ebdd"
+    operator_extra_links = (PipelineLink(), SparkLink(), TopicLink(), RunbookLink())
 
     rejected_arguments: ClassVar[Mapping[str, str]] = REJECTED_ARGUMENTS
     author_arguments = AUTHOR_SPARK_ARGUMENTS | OPENED_BY_AUTHOR
@@ -223,16 +224,13 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             of all ``batches`` of this task, also pushed as XCom.
         """
         try:
-            self._read_arguments(context)
-            cfg, store = self._config_and_store(context)
-            self._check_spark()
-            with publishing_metrics(lambda: cfg, self.metrics_file, self.log.info):
-                run = self._job_run(cfg, store, context)
-                result = self.job_kind.run(self, run)
-                run.task_result.mark_reported()
-            return result
-        except CdcError as error:
-            raise airflow_error(error) from error
+            with self.naming_errors():
+                self._read_arguments(context)
+                cfg, store = self._config_and_store(context)
+                self._check_spark()
+                with publishing_metrics(lambda: cfg, self.metrics_file, self.log.info):
+                    run = self._job_run(cfg, store, context)
+                    return self._report(run, self.job_kind.run(self, run))
         except AirflowTaskTimeout:
             self._driver_handle.timed_out = True  # Airflow calls on_kill next
             raise
@@ -247,30 +245,32 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         Returns:
             As ``execute``.
         """
-        with publishing_metrics(self._config, self.metrics_file, self.log.info):
+        with self.naming_errors(), publishing_metrics(self._config, self.metrics_file, self.log.info):
             return self._resume(context, event)
 
     def _resume(self, context: Any, event: Mapping[str, Any]) -> dict[str, Any]:
         if event["status"] == "failed":
-            raise airflow_error(from_json(event["error"]))
+            raise from_json(event["error"])
         from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
-        try:
-            run = self._job_run(*self._config_and_store(context), context)
-            earlier = Submission.from_context(context)
-            if earlier is not None:
-                earlier = replace(earlier, shown=int(event.get("shown", 0)))
-            if self.job_kind.mode == "verify":
-                follow_again(run.cfg, run.owner, earlier, run.spark, self.log.info)
-            if earlier is not None:
-                self._driver_handle.output_error = earlier.relay_output(self.log.info)
-            job = earlier.job if earlier is not None else ""
-            spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
-            result = self.job_kind.complete(self, run, run.settle(spec, None))
-            run.task_result.mark_reported()
-            return result
-        except CdcError as error:
-            raise airflow_error(error) from error
+        run = self._job_run(*self._config_and_store(context), context)
+        earlier = Submission.from_context(context)
+        if earlier is not None:
+            earlier = replace(earlier, shown=int(event.get("shown", 0)))
+            self.links.show_application(earlier.application())
+        if self.job_kind.mode == "verify":
+            follow_again(run.cfg, run.owner, earlier, run.spark, self.log.info)
+        if earlier is not None:
+            self._driver_handle.output_error = earlier.relay_output(self.log.info)
+        job = earlier.job if earlier is not None else ""
+        spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
+        return self._report(run, self.job_kind.complete(self, run, run.settle(spec, None)))
+
+    def _report(self, run: JobRun, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the task's result, and report it."""
+        run.task_result.mark_reported()
+        self.links.show_topic(run.cfg.topic_prefix, result.get("counts") or {})
+        return result
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """Continue after the deferral; end the driver when ``execution_timeout`` has passed.
@@ -355,6 +355,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
 
         if submission is not None:
             submission = submission.mark_worked(context)
+            self.links.show_application(submission.application())
         self.log.info("The driver runs on its own. The task is deferred until it has ended.")
         self.defer(
             trigger=MySqlCdcJobTrigger(
@@ -393,6 +394,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
     def _new_hook(self) -> CdcSparkSubmitHook:
         """Return the hook of the next job; ``SparkSubmitOperator.execute`` and ``on_kill`` use the same one."""
         self._hook = self._driver_handle.hook = hook = self._get_hook()
+        hook.on_application(self.links.show_application)
         return hook
 
     def _get_hook(self) -> CdcSparkSubmitHook:

@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import (
     timezone,
 )
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import Properties, parse_bool
 from airflow_provider_mysql_cdc.operators.common import (
@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.operators.common import (
     task_config,
     trigger_properties,
 )
-from airflow_provider_mysql_cdc.operators.task_error import airflow_error
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -97,10 +96,8 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
 
     def poke(self, context: Any) -> PokeReturnValue:
         """Check the condition once; the XCom holds what was found."""
-        try:
+        with self.naming_errors():
             return self.check(self._config(), context)
-        except CdcError as error:
-            raise airflow_error(error) from error
 
     def execute(self, context: Any) -> Any:
         """Wait until the condition holds.
@@ -130,7 +127,8 @@ class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore
             What the last check found, also pushed as XCom.
         """
         if event["status"] == "failed":
-            raise airflow_error(from_json(event["error"]))
+            with self.naming_errors():
+                raise from_json(event["error"])
         end = datetime.fromisoformat(until) if until else timezone.utcnow() + timedelta(seconds=self.timeout)
         return self._check_or_defer(context, end)
 

@@ -95,6 +95,8 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
             raise
         raise named_failure from None
     reduce_log(context)
+    page = context.uiWebUrl
+    log(f"Spark application {context.applicationId}" + (f", page {page}" if page else ""))
     try:
         from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
 

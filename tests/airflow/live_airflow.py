@@ -74,6 +74,7 @@ def key():
 on_cluster = "--files" in sys.argv
 file = sys.argv[sys.argv.index("--files") + 1] if on_cluster else sys.argv[-1]
 spec = JobSpec.read(Path(file), key)
+log("Spark application local-17, page http://10.0.0.9:4040")
 if says := os.environ.get("SAYS"):
     log(says + " " + spec.properties["database.password"])
 with open({started!r}, "a") as started:
@@ -250,6 +251,11 @@ class LiveAirflow(Airflow):
         """Return the lines that Airflow's pages show of a try: those of the task and of its triggers."""
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}?full_content=true"
         return [str(record["event"]) for record in self.call("GET", path)["content"]]
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str]:
+        """Return the links that Airflow's pages show beside a task."""
+        path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links"
+        return {name: url for name, url in self.call("GET", path)["extra_links"].items() if url}
 
     def backfill(self, *arguments: str) -> None:
         """Run ``airflow backfill create`` beside the running Airflow."""

@@ -205,6 +205,7 @@ def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
                 lambda run=run_id, line=line: line in live.shown_log(DEFERRED, run, "drain"), "the driver's line"
             )
             assert live.tasks(DEFERRED, run_id)[0]["state"] == "deferred"
+            assert set(live.links(DEFERRED, run_id, "drain")) == {"Pipeline", "Spark UI"}
         go.touch()
         owner = f"{DEFERRED}/{run_id}/drain/-1"
         if seconds == 3:
@@ -213,6 +214,9 @@ def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
             lines = [line for line in live.shown_log(DEFERRED, run_id, "drain") if "[mysql-cdc]" in line]
             assert lines.count(line) == 1 and len(set(lines)) == len(lines) > 2
             assert " done: 1 records" in lines[-1]
+            found = live.links(DEFERRED, run_id, "drain")
+            assert found["Pipeline"].endswith("/mysql-cdc/#/pipelines/mysql_cdc_default")
+            assert found["Spark UI"] == "http://10.0.0.9:4040" and "Runbook" not in found
         else:
             live.wait_for(lambda owner=owner: driver_running(pipeline.cfg, owner), "the driver")
             # Airflow tells a trigger of it that runs, not one that waits for a triggerer.
@@ -374,6 +378,7 @@ def test_the_log_of_a_failed_task_ends_with_four_lines_for_whom_it_wakes(
     assert [line.split(": ")[0] for line in lines] == ["SourceSettingError", "Where", "Why", "What to do"]
     assert lines[0].endswith(" was logged as text. A retry will not help.")
     whole = path.read_text()
+    assert live.links(dag_id, run_id, "drain")["Runbook"].endswith("/runbook.md#sourcesettingerror")
     assert whole.count("logged as text") == 1 and "Traceback" not in whole and "error_detail" not in whole
 
 

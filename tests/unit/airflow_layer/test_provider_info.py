@@ -53,9 +53,11 @@ def test_the_entry_point_names_it() -> None:
 def test_every_module_and_class_it_names_can_be_imported(info: dict[str, Any], tmp_path: Path) -> None:
     modules = [m for part in PARTS for entry in info[part] for m in entry["python-modules"]]
     classes = [entry["hook-class-name"] for entry in info["connection-types"]]
+    links = [link.rpartition(".") for link in info["extra-links"]]
     code = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"for module, _, link in {links!r}: assert getattr(importlib.import_module(module), link)().name\n"
         "told = []\n"
         f"for name in {classes!r}:\n"
         "    module, _, cls = name.rpartition('.')\n"
@@ -83,6 +85,7 @@ def test_every_module_of_the_package_that_a_dag_names_is_listed(info: dict[str, 
         "dag_params",
         "driver_handle",
         "driver_output",
+        "extra_links",
         "give_way",
         "job_run",
         "replica_connection",

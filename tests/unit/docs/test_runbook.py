@@ -44,7 +44,7 @@ def test_the_table_has_a_row_for_each_error_and_is_current() -> None:
     module = "airflow_provider_mysql_cdc.cdc.error_reference"
     assert render(RUNBOOK) == RUNBOOK, f"run: python -m {module} docs/runbook.md"
     declared = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.CdcError)]
-    assert [error for error in declared if f"\n| `{error.__name__}` | " not in RUNBOOK] == []
+    assert [error for error in declared if f"`{error.__name__}` | " not in RUNBOOK] == []
     assert [error for error in declared if "advice" not in vars(error)] == [], "what should a person do?"
 
 
