@@ -1,0 +1,215 @@
+"""The page in a real browser: what a person sees, with the keyboard too, in Airflow's frame, and what buttons do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from page_browser import Site, open_site, paused, runs_of
+from page_site import define_connection, forget_dags, store_dags
+
+from airflow_provider_mysql_cdc.cdc.operate import check_setup
+from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
+from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
+from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
+
+pytestmark = pytest.mark.usefixtures("metadata_db")
+
+SHOP = pipeline_url("mysql_shop")
+
+
+@pytest.fixture(scope="module")
+def opened(metadata_db: Any) -> Iterator[Site]:
+    with open_site() as site:
+        yield site
+
+
+@pytest.fixture
+def site(opened: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Return the site for a user, without pipelines."""
+    monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
+        cache._entries.clear()
+    opened.log_in("bob", "USER")
+    yield opened
+    opened.browser.open("about:blank")
+    forget_dags()
+
+
+@pytest.fixture
+def shop(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return the site with one pipeline whose servers are down."""
+    define_connection(monkeypatch, "mysql_shop", "shop")
+    store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", schedule="*/5 * * * *"))
+    return site
+
+
+def test_the_empty_page_says_how_a_pipeline_comes_about(site: Site) -> None:
+    site.open("/mysql-cdc/")
+    assert "uses a connection of type MySQL CDC" in site.browser.text("#empty")
+    assert site.browser.complaints() == []
+
+
+def test_a_person_without_a_login_finds_it(site: Site) -> None:
+    site.browser.call("Network.clearBrowserCookies")
+    site.open("/mysql-cdc/")
+    site.browser.click("a")
+    site.browser.wait_for("location.pathname === '/auth/login'")
+
+
+def test_the_keyboard_leads_from_the_list_to_a_pipeline_and_back(shop: Site) -> None:
+    browser = shop.browser
+    shop.open("/mysql-cdc/")
+    browser.wait_for("document.querySelector('[data-state=unknown]')")
+    browser.key("/")
+    assert browser.run("document.activeElement.id") == "search"
+    browser.type("SHOP")
+    browser.wait_for("document.querySelector('caption').innerText === '1 to 1 of 1'")
+    browser.key("Tab")
+    assert browser.run("document.activeElement.innerText") == "mysql_shop"
+    browser.key("Enter")
+    browser.wait_for("location.hash === '#/pipelines/mysql_shop'")
+    assert browser.text("h1") == "mysql_shop" and browser.run("document.title") == "mysql_shop – MySQL CDC"
+    assert browser.run("document.activeElement.id") == "content"
+    browser.run("history.back()")
+    assert browser.text("h1") == "Pipelines"
+    browser.run("document.getElementById('search').focus()")
+    browser.type("nowhere")
+    browser.wait_for("document.querySelector('caption').innerText === 'None of 1 pipelines matches'")
+    assert browser.complaints() == []
+
+
+def test_a_pipeline_whose_servers_are_down_shows_what_airflow_knows(shop: Site) -> None:
+    browser = shop.browser
+    shop.open(SHOP)
+    assert "Kafka does not answer" in browser.text("[data-unread=kafka]")
+    assert "What to do: check whether the brokers run" in browser.text("[data-unread=kafka]")
+    assert "shop_drain" in browser.text("#runs")
+    browser.click("#check")
+    assert "MySQL" in browser.text("#findings table")
+    assert browser.complaints() == []
+
+
+def test_colours_follow_the_system_and_airflow(shop: Site) -> None:
+    browser = shop.browser
+    colours = {}
+    for name in ("light", "dark"):
+        browser.color_scheme(name)
+        shop.open("/mysql-cdc/")
+        browser.wait_for(f"document.documentElement.dataset.theme === '{name}'")
+        colours[name] = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert colours["light"] != colours["dark"]
+    browser.run("localStorage.setItem('theme', 'light')")
+    shop.open("/mysql-cdc/")
+    browser.wait_for("document.documentElement.dataset.theme === 'light'")
+    browser.run("localStorage.removeItem('theme')")
+    browser.color_scheme("light")
+
+
+def test_texts_of_others_are_shown_as_text(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = "<img src=x onerror=alert(1)>&amp;'\""
+    store_dags(cdc_pipeline("hostile", mysql_cdc_conn_id=hostile, dags=["drain"]))
+    site.open("/mysql-cdc/")
+    assert site.browser.text("tbody th") == hostile
+    site.open(pipeline_url(hostile))
+    assert site.browser.text("h1") == hostile
+    assert site.browser.run("document.images.length") == 0
+
+
+def test_in_airflow_s_navigation_the_page_is_framed_and_its_links_lead_out(shop: Site) -> None:
+    browser = shop.browser
+    shop.open("/plugin/mysql-cdc")
+    inside = "document.querySelector('iframe')?.contentDocument"
+    browser.wait_for(f"{inside}?.querySelector('#link-mysql_shop')")
+    browser.run(f"{inside}.querySelector('#link-mysql_shop').click()")
+    link = f"{inside}?.querySelector('#runs a[href$=\"/dags/shop_drain\"]')"
+    browser.wait_for(link)
+    browser.run(f"{link}.click()")
+    browser.wait_for("location.pathname === '/dags/shop_drain'")
+
+
+def test_pause_and_resume_change_the_drain_s_dag(shop: Site) -> None:
+    browser = shop.browser
+    store_state = paused("shop_drain")
+    shop.open(SHOP)
+    for expected in (not store_state, store_state):
+        browser.click("[data-kind=pause], [data-kind=resume]")
+        kind = "resume" if expected else "pause"
+        browser.wait_for(f"document.querySelector('[data-kind={kind}]')")
+        assert paused("shop_drain") is expected
+    assert browser.complaints() == []
+
+
+def test_an_ad_hoc_snapshot_is_triggered_for_the_tables_that_were_named(shop: Site) -> None:
+    browser = shop.browser
+    shop.open(SHOP)
+    browser.click("[data-kind=adhoc_snapshot]")
+    browser.click("#confirm")
+    assert browser.run("document.activeElement.id") == "tables-field", "nothing is triggered without a table"
+    browser.type("shop.orders\n shop.customers \n")
+    browser.click("#confirm")
+    browser.wait_for("document.getElementById('notice').innerText === 'shop_adhoc_snapshot was triggered.'")
+    (run,) = runs_of("shop_adhoc_snapshot")
+    assert run[1]["tables"] == ["shop.orders", "shop.customers"]
+    assert runs_of("shop_verify") == []
+    browser.click("[data-kind=stop]")
+    assert "What is committed stays" in browser.text("dialog")
+    browser.key("Escape")
+    browser.wait_for("!document.querySelector('dialog').open")
+    browser.click("[data-kind=stop]")
+    browser.click("#confirm")
+    browser.wait_for("!document.querySelector('[data-kind=stop]')")
+    assert [state for state, _ in runs_of("shop_adhoc_snapshot")] == ["failed"]
+    browser.click("[data-kind=verify]")
+    browser.click("#confirm")
+    browser.wait_for("document.querySelector('[data-kind=stop]')")
+    assert len(runs_of("shop_verify")) == 1
+
+
+def test_a_run_whose_form_chooses_the_connection_is_told_which_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_provider_mysql_cdc.dag_factory.stream import FORM_STREAM
+    from airflow_provider_mysql_cdc.dag_factory.stream_dags import drain_dag
+
+    define_connection(monkeypatch, "mysql_cdc_default", "shop")
+    store_dags({"mysql_cdc_drain": drain_dag(FORM_STREAM, None)})
+    site.open(pipeline_url("mysql_cdc_default"))
+    site.browser.click("[data-kind=drain]")
+    site.browser.click("#confirm")
+    site.browser.wait_for("document.querySelector('[data-kind=stop]')")
+    assert [conf for _, conf in runs_of("mysql_cdc_drain")] == [{"mysql_cdc_conn_id": "mysql_cdc_default"}]
+
+
+def test_a_viewer_has_no_buttons_and_airflow_refuses_what_a_button_would_do(shop: Site) -> None:
+    browser = shop.browser
+    shop.log_in("ann", "VIEWER")
+    shop.open(SHOP)
+    browser.wait_for("document.querySelector('[data-unread=kafka]')")
+    assert browser.run("document.querySelectorAll('#actions button').length") == 0
+    path = "/api/v2/dags/shop_drain?update_mask=is_paused"
+    body = "{method: 'PATCH', headers: {'Content-Type': 'application/json'}, body: '{\"is_paused\": true}'}"
+    assert browser.run(f"fetch('{path}', {body}).then((answer) => answer.status)") == 403
+
+
+def test_a_login_that_ends_is_said(shop: Site) -> None:
+    shop.open(SHOP)
+    shop.browser.wait_for("document.querySelector('[data-unread=kafka]')")
+    shop.browser.call("Network.clearBrowserCookies")
+    shop.browser.wait_for("document.getElementById('notice').innerText.startsWith('You are not logged in any more')")
+
+
+def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
+    for number in range(100):
+        store_dags(cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain", "verify"]))
+    browser = site.browser
+    site.open("/mysql-cdc/")
+    browser.wait_for("document.querySelectorAll('tbody tr').length === 25")
+    files = browser.requests(lambda url: "/static/" in url or url.endswith("/mysql-cdc/"))
+    assert len(files) == 9
+    browser.wait_for("!document.querySelector('[data-state=reading]')")
+    asked = set(browser.requests(lambda url: url.endswith("/status")))
+    assert len(asked) == 25, "only what is seen is read"
+    browser.click("#later")
+    browser.wait_for("document.querySelector('caption').innerText === '26 to 50 of 100'")
+    assert browser.complaints() == []
