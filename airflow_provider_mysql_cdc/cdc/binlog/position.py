@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_file, with_fingerprint
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import first_file_after
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, loss_behind, unnamed_reason, unnamed_remedy
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -170,8 +170,16 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
     size = dict(files).get(offset.file)
     if size is not None and FILE_START <= offset.pos <= size:
         return require_same_file(settings, offset)
-    if size is None and first_file_after(conn, offset, files):
+    loss = loss_behind(conn, offset, files) if size is None else PurgeLoss.POSSIBLE
+    if loss is PurgeLoss.NONE:
         return offset
+    if loss is PurgeLoss.UNNAMED:
+        raise BinlogPurgedError(
+            "it cannot be told whether the binlog still holds everything after the start position",
+            where=str(offset),
+            why=unnamed_reason(offset),
+            remedy=unnamed_remedy(offset),
+        )
     why = (
         f"the server holds {files[0][0]} to {files[-1][0]}"
         if size is None and files
@@ -210,13 +218,13 @@ def readable_start(settings: ConnectionSettings, start: BinlogOffset) -> BinlogO
     except ServerChangedError:
         raise
     except BinlogPurgedError:
-        first_file = None
-        if start.gtids:
-            with connect(settings) as conn:
-                first_file = first_file_after(conn, start, binary_logs(conn))
-        if first_file is None:
+        if not start.gtids:
             raise
-        return start.with_position(first_file, FILE_START, start.gtids)
+        with connect(settings) as conn:
+            files = binary_logs(conn)
+            if loss_behind(conn, start, files) is not PurgeLoss.NONE:
+                raise
+        return start.with_position(files[0][0], FILE_START, start.gtids)
     return start
 
 

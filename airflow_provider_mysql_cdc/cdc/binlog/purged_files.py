@@ -1,57 +1,162 @@
 """Positions in a purged binlog file from which nothing is lost: the stored offset of a stream that had read everything.
 
 A server purges whole files, oldest first; ``gtid_purged`` is then the set executed before the first file that is left.
-If this is exactly the set executed up to a position, every transaction after it is in the files that are left.
+If this is exactly the set executed up to a position, every transaction with a GTID after it is in the files that are
+left.
 
 * A transaction that was purged after the position is in ``gtid_purged`` and not in the position's set. This includes
   one that a writer has committed in part: the position is the boundary before it.
 * A transaction of the set that is not in ``gtid_purged`` shows another history: the binary logs were reset, and GTIDs
   and file names come again.
+* A transaction without a GTID is in no set, and its file may be purged. There was none if gtid_mode has been ON since
+  the position's file was begun: the server has not been started since, and the mode was not set since
+  (``performance_schema.variables_info``, MySQL 8.0). Each change of the mode begins a new file, so the file that an
+  offset names was written under one mode.
 * Without GTIDs, and under the modes in which a transaction may have none, nothing tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
+_SHOWN_GTIDS = 4000
+"""Characters of a GTID set that a person is to copy."""
 
-def purged_without_loss(offset: BinlogOffset, first_file: str, gtid_mode: str, gtid_purged: str) -> bool:
-    """Return whether an offset's file was purged, and no transaction after the offset with it.
+
+# Uptime is the time of the statement less that of the start.
+_ON_SINCE = (
+    "SELECT CEIL(GREATEST(COALESCE(UNIX_TIMESTAMP(v.SET_TIME), 0), UNIX_TIMESTAMP() - s.VARIABLE_VALUE)) "
+    "FROM performance_schema.variables_info v, performance_schema.global_status s "
+    "WHERE v.VARIABLE_NAME = 'gtid_mode' AND s.VARIABLE_NAME = 'Uptime'"
+)
+
+
+class PurgeLoss(Enum):
+    """Say whether transactions after an offset were purged together with its file."""
+
+    NONE = "none was"
+    POSSIBLE = "some may have been"
+    UNNAMED = "none with a GTID was, but some without one may have been"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGtids:
+    """Hold what a server says of the transactions that it has purged.
+
+    Args:
+        mode: Its gtid_mode.
+        purged: Its gtid_purged.
+        only_since_s: Since when each transaction has had a GTID, in seconds since 1970; None where nothing tells.
+    """
+
+    mode: str
+    purged: str = ""
+    only_since_s: int | None = None
+
+    @classmethod
+    def read(cls, conn: Any) -> ServerGtids:
+        """Read it from the server.
+
+        Args:
+            conn: An open connection.
+
+        Raises:
+            SourceError: A query fails.
+        """
+        mode, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
+        return cls(str(mode), str(purged), _on_since_s(conn) if mode == "ON" else None)
+
+
+def _on_since_s(conn: Any) -> int | None:
+    """Return the second in which the server was started or its gtid_mode was set, whichever is later."""
+    try:
+        rows = fetch_all(conn, _ON_SINCE)
+    except SourceConnectionError:
+        raise
+    except SourceError:
+        return None  # MySQL 5.7 has no such table
+    return None if not rows else int(rows[0][0])
+
+
+def purge_loss(offset: BinlogOffset, first_file: str, gtids: ServerGtids) -> PurgeLoss:
+    """Return whether transactions after an offset were purged together with its file.
 
     Args:
         offset: The offset.
-        first_file: The first binlog file that the server has.
-        gtid_mode: The server's gtid_mode.
-        gtid_purged: The server's gtid_purged.
+        first_file: The first binlog file that the server has; the offset's is not among them.
+        gtids: What the server says.
     """
-    if gtid_mode != "ON" or not offset.gtids or not same_base(first_file, offset.file):
-        return False
+    if gtids.mode != "ON" or not offset.gtids or not same_base(first_file, offset.file):
+        return PurgeLoss.POSSIBLE
     if file_number(first_file) <= file_number(offset.file):
-        return False
-    return GtidSet.parse(gtid_purged) == GtidSet.parse(offset.gtids)
+        return PurgeLoss.POSSIBLE
+    if GtidSet.parse(gtids.purged) != GtidSet.parse(offset.gtids):
+        return PurgeLoss.POSSIBLE
+    created_s = _created_s(offset)
+    proven = created_s is not None and gtids.only_since_s is not None and gtids.only_since_s <= created_s
+    return PurgeLoss.NONE if proven else PurgeLoss.UNNAMED
 
 
-def first_file_after(conn: Any, offset: BinlogOffset, files: Sequence[tuple[str, int]]) -> str | None:
-    """Return the file with which a stream continues from an offset whose file was purged without loss.
+def unnamed_reason(offset: BinlogOffset) -> str:
+    """Return why transactions without a GTID may have been purged after an offset.
+
+    Args:
+        offset: The offset.
+    """
+    return (
+        f"its file was purged, and although gtid_purged has no transaction more than were read, transactions that were "
+        f"purged may have had no GTID: the server was started, or its gtid_mode was set, after the file was begun "
+        f"({_created_text(offset)})"
+    )
+
+
+def unnamed_remedy(offset: BinlogOffset) -> str:
+    """Return what to do where transactions without a GTID may have been purged after an offset.
+
+    Args:
+        offset: The offset.
+    """
+    gtids = offset.gtids or ""
+    requested = gtids if len(gtids) <= _SHOWN_GTIDS else "the set of gtid_purged"
+    return (
+        f"if gtid_mode has been ON without interruption since {_created_text(offset)} (the server's error log names "
+        f"changes), nothing is lost: trigger mysql_cdc_reset_offset with offset={requested}, then mysql_cdc_drain; "
+        "else take a new snapshot (trigger mysql_cdc_snapshot with again=true), then trigger mysql_cdc_verify with "
+        "repair=yes, as rows that were deleted meanwhile are still in the topics"
+    )
+
+
+def _created_s(offset: BinlogOffset) -> int | None:
+    """Return when the offset's file was begun (``file_fingerprint``), in seconds since 1970."""
+    seconds = (offset.origin or "").partition(".")[0]
+    return int(seconds) if seconds.isdigit() else None
+
+
+def _created_text(offset: BinlogOffset) -> str:
+    seconds = _created_s(offset)
+    return "a time that is not known" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%F %T} UTC"
+
+
+def loss_behind(conn: Any, offset: BinlogOffset, files: Sequence[tuple[str, int]]) -> PurgeLoss:
+    """Return whether transactions after an offset were purged together with its file, which the server has no more.
 
     Args:
         conn: An open connection to the server that the offset belongs to (``dump.require_same_server``).
         offset: The offset.
         files: What ``position.binary_logs`` returned.
 
-    Returns:
-        The first file that the server has; None when events may be lost, or the offset's file is there.
-
     Raises:
-        SourceError: The query fails.
+        SourceError: A query fails.
     """
     if not offset.gtids or not files:
-        return None
-    first_file = files[0][0]
-    gtid_mode, gtid_purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
-    return first_file if purged_without_loss(offset, first_file, str(gtid_mode), str(gtid_purged)) else None
+        return PurgeLoss.POSSIBLE
+    return purge_loss(offset, files[0][0], ServerGtids.read(conn))

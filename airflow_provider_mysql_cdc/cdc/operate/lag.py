@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import purged_without_loss
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, purge_loss, unnamed_reason
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
@@ -113,16 +113,14 @@ class BinlogState:
     Args:
         end_offset: The end of the binlog, with the executed GTIDs.
         files: Its files in order, with their sizes in bytes.
-        gtid_mode: The server's gtid_mode.
+        gtids: What the server says of GTIDs.
         read_ms: When it was read, in milliseconds since 1970 by this host's clock.
-        gtid_purged: The server's gtid_purged.
     """
 
     end_offset: BinlogOffset
     files: tuple[tuple[str, int], ...]
-    gtid_mode: str
+    gtids: ServerGtids
     read_ms: int
-    gtid_purged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +171,7 @@ def binlog_state(conn: Any) -> BinlogState:
     end = current_offset(conn)
     # The files come first: should one be purged in between, gtid_purged says what went with it.
     files = tuple(binary_logs(conn))
-    mode, purged = fetch_all(conn, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_purged")[0]
-    return BinlogState(end, files, str(mode), now_ms(), str(purged))
+    return BinlogState(end, files, ServerGtids.read(conn), now_ms())
 
 
 def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Thresholds) -> Lag:
@@ -188,11 +185,11 @@ def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Threshol
     Raises:
         SourceSettingError: Transactions must be counted, but the server does not assign GTIDs to new ones.
     """
-    if thresholds.transactions is not None and state.gtid_mode not in _GTID_MODES:
+    if thresholds.transactions is not None and state.gtids.mode not in _GTID_MODES:
         raise SourceSettingError(
             "transactions cannot be counted",
             where=f"transactions_behind={thresholds.transactions}",
-            why=f"the server's gtid_mode is {state.gtid_mode}, so its transactions have no GTID",
+            why=f"the server's gtid_mode is {state.gtids.mode}, so its transactions have no GTID",
             remedy="use bytes_behind or seconds_behind, or set gtid_mode to ON",
         )
     if drained.pending is not None:
@@ -213,9 +210,9 @@ def _unavailable_reason(offset: BinlogOffset, state: BinlogState) -> str | None:
         return f"the binlog ends at {state.end_offset} of server {state.end_offset.server_uuid}"
     size = state.end_offset.pos if offset.file == state.end_offset.file else dict(state.files).get(offset.file)
     if size is None and state.files:
-        first_file = state.files[0][0]
-        if purged_without_loss(offset, first_file, state.gtid_mode, state.gtid_purged):
-            return None
+        loss = purge_loss(offset, state.files[0][0], state.gtids)
+        if loss is not PurgeLoss.POSSIBLE:
+            return None if loss is PurgeLoss.NONE else unnamed_reason(offset)
     if size is None:
         return "its file was purged"
     return None if offset.pos <= size else f"the file ends at {size}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from kit.binlog_bytes import Dump, stream_of
 from kit.store_contract import START
 
-from airflow_provider_mysql_cdc.cdc.binlog import position, purged_files, stream
-from airflow_provider_mysql_cdc.cdc.binlog.purged_files import purged_without_loss
+from airflow_provider_mysql_cdc.cdc.binlog import position, stream
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, purge_loss
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -45,18 +46,32 @@ SETTINGS: Any = None
 def test_nothing_is_lost_only_if_exactly_the_transactions_of_the_offset_were_purged(
     first_file: str, mode: str, purged: str, good: bool
 ) -> None:
-    assert purged_without_loss(STORED, first_file, mode, purged) is good
+    loss = purge_loss(STORED, first_file, ServerGtids(mode, purged, 100))
+    assert loss is (PurgeLoss.NONE if good else PurgeLoss.POSSIBLE)
 
 
 @pytest.mark.parametrize("gtids", [None, ""])
 def test_without_gtids_nothing_tells(gtids: str | None) -> None:
-    assert not purged_without_loss(STORED.with_position(STORED.file, 900, gtids), "binlog.000011", "ON", "")
+    offset = STORED.with_position(STORED.file, 900, gtids)
+    assert purge_loss(offset, "binlog.000011", ServerGtids("ON", "", 100)) is PurgeLoss.POSSIBLE
+
+
+@pytest.mark.parametrize(("since_s", "origin"), [(101, "100.aa.bb"), (None, "100.aa.bb"), (1, None)])
+def test_transactions_without_a_gtid_are_not_lost_only_if_there_was_none(
+    since_s: int | None, origin: str | None
+) -> None:
+    """The mode may have been another one in the files that were purged; gtid_purged does not say it."""
+    offset = replace(STORED, origin=origin)
+    assert purge_loss(offset, "binlog.000011", ServerGtids("ON", ALL_OF_IT, since_s)) is PurgeLoss.UNNAMED
+    others = ServerGtids("ON", f"{B}:5,{A}:1-8:tag:1-2", since_s)
+    assert purge_loss(offset, "binlog.000011", others) is PurgeLoss.POSSIBLE
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what a server says that has purged everything up to the stored offset; a test changes it."""
-    says: dict[str, Any] = {"purged": ALL_OF_IT, "files": [("binlog.000012", 157), ("binlog.000013", 500)]}
+    files = [("binlog.000012", 157), ("binlog.000013", 500)]
+    says: dict[str, Any] = {"purged": ALL_OF_IT, "since": 100, "files": files}
 
     class Connection:
         def __enter__(self) -> Connection:
@@ -73,7 +88,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(position, "binary_logs", lambda _: says["files"])
     monkeypatch.setattr(position, "require_same_file", gone)
     monkeypatch.setattr(position, "connect", lambda _: Connection())
-    monkeypatch.setattr(purged_files, "fetch_all", lambda *_: [("ON", says["purged"])])
+    monkeypatch.setattr(ServerGtids, "read", lambda _: ServerGtids("ON", says["purged"], says["since"]))
     return says
 
 
@@ -83,6 +98,10 @@ def test_an_offset_whose_file_alone_was_purged_is_available_as_it_is(server: dic
     server["purged"] = f"{B}:5,{A}:1-8:tag:1-2"
     with pytest.raises(BinlogPurgedError, match="no longer holds the start position"):
         position.check_available(None, SETTINGS, STORED)
+    server |= {"purged": ALL_OF_IT, "since": 101}
+    with pytest.raises(BinlogPurgedError, match="purged may have had no GTID") as caught:
+        position.check_available(None, SETTINGS, STORED)
+    assert f"offset={STORED.gtids}, then mysql_cdc_drain; else take a new snapshot" in caught.value.remedy
 
 
 def test_a_dump_begins_in_the_first_file_that_is_left(server: dict[str, Any]) -> None:
@@ -90,6 +109,9 @@ def test_a_dump_begins_in_the_first_file_that_is_left(server: dict[str, Any]) ->
         "binlog.000012", 4, STORED.gtids, STORED.server_uuid
     )
     server["purged"] = f"{B}:5,{A}:1-8:tag:1-2"
+    with pytest.raises(BinlogPurgedError, match="no such file"):
+        position.readable_start(SETTINGS, STORED)
+    server |= {"purged": ALL_OF_IT, "since": None}
     with pytest.raises(BinlogPurgedError, match="no such file"):
         position.readable_start(SETTINGS, STORED)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerGtids
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.due_drain import DrainRequest, StreamState, next_request
 from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState, DrainedOffset, Thresholds
@@ -20,7 +21,7 @@ def at(pos: int, server: str = SERVER) -> BinlogOffset:
 
 def stream(drained: int | None, end: int, seen_s: int = 1000, **more: object) -> StreamState:
     offset = None if drained is None else at(drained)
-    binlog = BinlogState(at(end), (("binlog.000004", end),), "ON", seen_s * 1000)
+    binlog = BinlogState(at(end), (("binlog.000004", end),), ServerGtids("ON"), seen_s * 1000)
     return replace(StreamState(DrainedOffset(offset, 0), binlog), **more)  # type: ignore[arg-type]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerGtids
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -20,7 +22,7 @@ def at(file: int, pos: int, gtids: str | None = f"{A}:1-10", server: str = A) ->
 
 
 def server(end: BinlogOffset, mode: str = "ON", seen_ms: int = 100_000) -> BinlogState:
-    return BinlogState(end, FILES, mode, seen_ms)
+    return BinlogState(end, FILES, ServerGtids(mode), seen_ms)
 
 
 def decide(stored: BinlogOffset | None, end: BinlogOffset, mode: str = "ON", **wanted: Any) -> bool:
@@ -36,10 +38,14 @@ def test_anything_new_is_what_the_drain_would_plan() -> None:
 @pytest.mark.parametrize(("purged", "found"), [(f"{A}:1-10", True), (f"{A}:1-11", False), (f"{A}:1-9", False)])
 def test_an_offset_whose_file_alone_was_purged_lags_by_the_files_that_are_left(purged: str, found: bool) -> None:
     """A sensor with a threshold would otherwise start a drain each time, and call the offset lost."""
-    state = BinlogState(at(4, 700), FILES, "ON", 100_000, purged)
-    lag = measure_lag(DrainedOffset(at(1, 900), 40_000), state, Thresholds(bytes=7000))
+    state = BinlogState(at(4, 700), FILES, ServerGtids("ON", purged, 50), 100_000)
+    stored = replace(at(1, 900), origin="60.aa.bb")
+    lag = measure_lag(DrainedOffset(stored, 40_000), state, Thresholds(bytes=7000))
     assert (lag.reached, lag.bytes) == ((False, 1000 + 5000 + 700) if found else (True, None))
     assert ("its file was purged" in lag.reason) is not found
+    if found:
+        unnamed = measure_lag(DrainedOffset(replace(stored, origin="49.aa.bb"), 40_000), state, Thresholds(bytes=7000))
+        assert unnamed.reached and "may have had no GTID" in unnamed.reason
 
 
 def test_bytes_are_counted_over_whole_files() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerGtids
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.due_drain import DrainRequest, StreamState
@@ -35,7 +36,8 @@ def stream(drained: int, end: int) -> StreamState:
     def at(pos: int) -> BinlogOffset:
         return BinlogOffset("binlog.000004", pos, f"{SERVER}:1-{pos}", SERVER)
 
-    return StreamState(DrainedOffset(at(drained), 0), BinlogState(at(end), (("binlog.000004", end),), "ON", 1_000_000))
+    binlog = BinlogState(at(end), (("binlog.000004", end),), ServerGtids("ON"), 1_000_000)
+    return StreamState(DrainedOffset(at(drained), 0), binlog)
 
 
 def made(state: MemoryState | None, looks: list[Any]) -> MySqlBinlogWatchTrigger:
