@@ -58,6 +58,7 @@ from airflow_provider_mysql_cdc.operators.run_arguments import (
 )
 from airflow_provider_mysql_cdc.operators.spark_hook import build_hook
 from airflow_provider_mysql_cdc.operators.spark_job_actions import SparkJobActions
+from airflow_provider_mysql_cdc.operators.task_lineage import TaskLineageMixin, remembers_outcome
 from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
 
-class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type: ignore[misc]
+class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmitOperator):  # type: ignore[misc]
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
     The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), pass the
@@ -90,8 +91,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             decide where the job runs: master, conf, env_vars ... (``run_arguments.AUTHOR_SPARK_ARGUMENTS``).
         offset_asset: Asset whose state stores the offset; it becomes an inlet of the task. When records were written
             there are events of this asset, of the pipeline's and of the tables' (``assets.mysql_cdc``).
-        asset_alias: Alias of these events, an outlet of the task; streams whose lineage Airflow is to show apart need
-            one each (docs/airflow.md).
+        asset_alias: Alias of these events, an outlet of the task; one for each stream (docs/airflow.md).
         offset_conn_id: Connection of a database that stores the offset instead. (templated)
         run_for: How long to drain batch after batch, as timedelta or seconds; 0 drains one batch. (templated)
         writers: Number of writers (Spark tasks that write to Kafka); None uses the properties. (templated)
@@ -216,6 +216,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         reject_arguments(cls.__name__, arguments, cls.rejected_arguments)
         return super().partial(**with_offset_asset(arguments))
 
+    @remembers_outcome
     def execute(self, context: Any) -> dict[str, Any]:
         """Plan, run the Spark job and settle.
 
@@ -235,6 +236,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             self._driver_handle.timed_out = True  # Airflow calls on_kill next
             raise
 
+    @remembers_outcome
     def resume(self, context: Any, event: Mapping[str, Any]) -> dict[str, Any]:
         """Settle when the driver has ended.
 
@@ -260,14 +262,13 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             self.links.show_application(earlier.application())
         if self.job_kind.mode == "verify":
             follow_again(run.cfg, run.owner, earlier, run.spark, self.log.info)
+        id_ = ""
         if earlier is not None:
-            self._driver_handle.output_error = earlier.relay_output(self.log.info)
-        job = earlier.job if earlier is not None else ""
-        spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=job, run=run_key(context))
+            id_, self._driver_handle.output_error = earlier.job, earlier.relay_output(self.log.info)
+        spec = JobSpec(self.job_kind.mode, {}, {}, owner_of(context), id=id_, run=run_key(context))
         return self._report(run, self.job_kind.complete(self, run, run.settle(spec, None)))
 
     def _report(self, run: JobRun, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the task's result, and report it."""
         run.task_result.mark_reported()
         self.links.show_topic(run.cfg.topic_prefix, result.get("counts") or {})
         return result
@@ -316,8 +317,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
             should_defer=self._should_defer,
             defer=partial(self._defer, context=context),
         )
-        assets = StreamAssets(self.offset_asset, self.asset_alias)
-        task_result = TaskResult(context, assets, self.log.info)
+        task_result = TaskResult(context, StreamAssets(self.offset_asset, self.asset_alias), self.log.info)
         return JobRun(cfg, store, context, spark, self._driver_handle, task_result, self.log)
 
     def _read_arguments(self, context: Any) -> None:
@@ -329,7 +329,7 @@ class MySqlCdcSparkOperator(MaskedPropertiesMixin, SparkSubmitOperator):  # type
         self.env_vars = parse_text_map(self.env_vars, "env_vars")
 
     def _config_and_store(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
-        cfg, hook = self._config(), MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
+        cfg, hook = self._remembered_config(), MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         accessor = accessor_of(context, self.offset_asset)
         return cfg, hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
 

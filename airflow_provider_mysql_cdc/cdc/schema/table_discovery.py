@@ -90,6 +90,16 @@ def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
     return sorted((t for t in base_tables(conn) if cfg.captures(t)), key=lambda t: include_list.first_index(str(t)))
 
 
+def literal_table(entry: str) -> TableId | None:
+    """Return the table that an entry of ``table.include.list`` names; None if it is a regular expression.
+
+    Args:
+        entry: The entry.
+    """
+    match = _LITERAL_NAME.fullmatch(entry.strip())
+    return TableId(*match.groups()) if match else None
+
+
 def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[TableId]) -> None:
     """Refuse names of ``table.include.list`` that the account may not read: the server does not list such tables.
 
@@ -105,16 +115,15 @@ def require_readable_names(conn: Any, cfg: ConnectorConfig, tables: Collection[T
     """
     visible = set(map(str, tables))
     texts = cfg.texts.get(F.TABLE_INCLUDE_LIST.name, "").split(",")
-    names = [match.groups() for text in texts if (match := _LITERAL_NAME.fullmatch(text.strip()))]
     denied: list[TableId] = []
-    for db, table in names:
-        if f"{db}.{table}" not in visible:
+    for table in filter(None, map(literal_table, texts)):
+        if str(table) not in visible:
             try:
                 with conn.cursor() as cursor:
-                    cursor.execute(f"SELECT 1 FROM {TableId(db, table).quoted()} LIMIT 0")
+                    cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 0")
             except pymysql.MySQLError as error:
                 if error.args[0] in ACCESS_DENIED:
-                    denied.append(TableId(db, table))
+                    denied.append(table)
     if denied:
         raise SourcePrivilegeError(
             f"the account may not read {len(denied)} table(s) that table.include.list names",
