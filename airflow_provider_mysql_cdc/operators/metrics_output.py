@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout, Stats, conf
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import Gauge, airflow_metrics_on, emit_gauges
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
     from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
-
-STATS_PREFIX = "mysql_cdc"
-_BACKENDS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
-_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-
-Gauge = tuple[str, float]
-"""A name below ``STATS_PREFIX``, and a value."""
 
 
 def numbers_of(families: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -85,11 +78,6 @@ def _publish(read_config: Callable[[], ConnectorConfig], metrics_file: str | Non
         emit_gauges(status.stream, status_gauges(status))
 
 
-def airflow_metrics_on() -> bool:
-    """Return whether Airflow sends metrics anywhere (section ``[metrics]`` of its configuration)."""
-    return any(conf.getboolean("metrics", name, fallback=False) for name in _BACKENDS)
-
-
 def status_gauges(status: StreamStatus) -> Iterator[Gauge]:
     """Yield what Airflow's metrics get of a status.
 
@@ -101,21 +89,3 @@ def status_gauges(status: StreamStatus) -> Iterator[Gauge]:
             yield f"{family}.{name}", value
     lag = {"lag.milliseconds": status.lag.milliseconds, "lag.bytes": status.lag.bytes}
     yield from ((name, value) for name, value in lag.items() if value is not None)
-
-
-def emit_gauges(stream: str, gauges: Iterable[Gauge], stats: Any = Stats) -> None:
-    """Send gauges through Airflow's metrics, with the stream as tag ``server``.
-
-    As Airflow does for its own metrics, names that contain the stream are sent too where ``legacy_names_on`` is set:
-    a StatsD server without tags cannot tell streams apart otherwise.
-
-    Args:
-        stream: ``topic.prefix``.
-        gauges: Names and values.
-        stats: Airflow's metrics of this process.
-    """
-    in_names = conf.getboolean("metrics", "legacy_names_on", fallback=False)
-    for name, value in gauges:
-        stats.gauge(f"{STATS_PREFIX}.{name}", value, tags={"server": stream})
-        if in_names:
-            stats.gauge(f"{STATS_PREFIX}.{_NO_NAME.sub('_', stream)}.{name}", value)

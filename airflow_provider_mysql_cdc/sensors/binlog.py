@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import PokeReturnValue
 from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import lag_gauges, send_gauges
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.common import parse_seconds
 from airflow_provider_mysql_cdc.operators.offset_asset import (
@@ -89,6 +90,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         current_lag = lag.measure_lag(
             self._drained, lag.read_binlog_state(cfg.connection_settings()), self._thresholds()
         )
+        send_gauges(cfg.topic_prefix, lambda: lag_gauges(current_lag))
         self.log.info("%s: %s.", "Done" if current_lag.reached else "Waiting", current_lag.reason)
         return PokeReturnValue(current_lag.reached, current_lag.to_json() if current_lag.reached else None)
 

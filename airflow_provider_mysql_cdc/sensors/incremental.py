@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import PokeReturnValue
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import send_gauges, snapshot_gauges
 from airflow_provider_mysql_cdc.operators.common import REQUIRED_FIELDS
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
@@ -54,6 +55,7 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
                 remedy="pass the id that the upstream task returned, or remove signal_id to wait for all snapshots",
             )
         status = snapshot_status(peek_ledger(cfg), self.signal_id)
+        send_gauges(cfg.topic_prefix, lambda: snapshot_gauges(status))
         done = snapshot_done(status, self.signal_id)
         self.log.info("Signal %s: %s.", self.signal_id or "(all)", status.state)
         return PokeReturnValue(done, status_json(status) if done else None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import send_gauges
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription
 
@@ -73,6 +74,14 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         """
         raise NotImplementedError
 
+    def gauges(self, result: Any) -> Iterable[tuple[str, float]]:
+        """Return what Airflow's metrics get of a poll (``cdc.metrics.wait_metrics``).
+
+        Args:
+            result: What ``read`` returned.
+        """
+        return ()
+
     def evaluate(self, result: Any) -> dict[str, Any] | None:
         """Return the event's content when the condition holds, or None.
 
@@ -114,7 +123,10 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         return type(self).__qualname__, self.mysql_cdc_conn_id, self.kafka_conn_id or "", settings, *self.poll_scope()
 
     def _read(self) -> Any:
-        return self.read(MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self.properties))
+        cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self.properties)
+        result = self.read(cfg)
+        send_gauges(cfg.topic_prefix, lambda: self.gauges(result))
+        return result
 
 
 def _unexpected_error(error: Exception) -> CdcError:

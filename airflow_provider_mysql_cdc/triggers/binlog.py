@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import lag_gauges
 from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState
+    from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState, Lag
 
 
 class MySqlBinlogTrigger(MySqlCdcTrigger):
@@ -38,9 +39,16 @@ class MySqlBinlogTrigger(MySqlCdcTrigger):
 
         return read_binlog_state(cfg.connection_settings())
 
+    def gauges(self, result: BinlogState) -> Iterable[tuple[str, float]]:
+        """Return the lag of the offset."""
+        return lag_gauges(self._lag(result))
+
     def evaluate(self, result: BinlogState) -> dict[str, Any] | None:
         """Return the lag of the offset, when it reaches a threshold."""
+        current_lag = self._lag(result)
+        return {"behind": current_lag.to_json()} if current_lag.reached else None
+
+    def _lag(self, state: BinlogState) -> Lag:
         from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag
 
-        current_lag = measure_lag(DrainedOffset.from_json(self.drained), result, Thresholds.from_json(self.thresholds))
-        return {"behind": current_lag.to_json()} if current_lag.reached else None
+        return measure_lag(DrainedOffset.from_json(self.drained), state, Thresholds.from_json(self.thresholds))

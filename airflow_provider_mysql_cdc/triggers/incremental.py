@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import snapshot_gauges
 from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 
 if TYPE_CHECKING:
@@ -32,6 +34,12 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
 
         return peek_ledger(cfg)
+
+    def gauges(self, result: LedgerState) -> Iterable[tuple[str, float]]:
+        """Return how much of the snapshot is left."""
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
+
+        return snapshot_gauges(snapshot_status(result, self.signal_id))
 
     def evaluate(self, result: LedgerState) -> dict[str, Any] | None:
         """Return the snapshot's status, when it is done.

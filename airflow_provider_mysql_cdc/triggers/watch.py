@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.airflow_metrics import count, lag_gauges
 from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription
 
@@ -28,10 +29,12 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
     """Fire each time that a stream needs a drain; the trigger of an ``AssetWatcher``.
 
     It fires when the binlog is a threshold ahead of the stream's ledger (without thresholds, at any new transaction),
-    or when a signal of the channel ``airflow`` waits. Work that was asked for is not asked for again until it is done,
-    or ``retry_after`` has passed. A server or Kafka that does not answer is a warning, and the watch goes on.
+    or when a signal waits: of the channel ``airflow``, or in the Kafka signal topic if that channel is enabled. Work
+    that was asked for is not asked for again until it is done, or ``retry_after`` has passed. A server or Kafka that
+    does not answer is a warning, and the watch goes on.
 
-    The event's payload has ``lag`` and ``end``, the binlog's end. Watchers of one connection share a poll.
+    The event's payload has ``lag`` and ``end``, the binlog's end. Watchers of one connection share a poll, and those of
+    one signal topic its consumer.
 
     Args:
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``.
@@ -93,6 +96,14 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
 
         return read_stream_state(cfg)
 
+    def gauges(self, result: StreamState) -> Iterable[tuple[str, float]]:
+        """Return the stream's lag, and how many signals wait."""
+        from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import SIGNALS_WAITING
+        from airflow_provider_mysql_cdc.cdc.operate.lag import Thresholds, measure_lag
+
+        yield from lag_gauges(measure_lag(result.drained, result.binlog, Thresholds()))
+        yield SIGNALS_WAITING, len(result.signals)
+
     def evaluate(self, result: StreamState) -> dict[str, Any] | None:
         """Return the event's content when a drain is due that was not asked for yet."""
         from airflow_provider_mysql_cdc.cdc.operate.due_drain import next_request
@@ -105,6 +116,8 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each drain that is due, without end."""
+        from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import POLL_FAILURES, WATCH_REQUESTS
+
         await self._load()
         pause = self.poll_interval
         while True:
@@ -113,6 +126,7 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
                 async for result in self._subscription.results():
                     pause = self.poll_interval
                     if (event := self.evaluate(result)) is not None:
+                        count(WATCH_REQUESTS, self.mysql_cdc_conn_id)
                         yield TriggerEvent(event)
                         # The event comes first: a process that ends between the two asks again.
                         await self._save()
@@ -122,6 +136,7 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
                 self.log.warning("The stream cannot be watched: %s", type(error).__name__, exc_info=True)
             finally:
                 await self.cleanup()
+            count(POLL_FAILURES, self.mysql_cdc_conn_id)
             pause = min(pause * 2, max(MAX_PAUSE_S, self.poll_interval))
             await asyncio.sleep(pause)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS, Metric, MetricFamily, ValueType
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import PREFIX, prometheus_name
 from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import LAG_METRICS
+from airflow_provider_mysql_cdc.cdc.metrics.wait_metrics import WAIT_METRICS
 
 _PLACES = (
     ("`mysql-cdc status`", "all of them as JSON, for a stream that runs or not, also while its DAG is paused"),
@@ -51,6 +52,19 @@ Kafka up to the first change of a captured table.
 """
 
 
+_WAITING = f"""## While something waits
+
+Sensors and triggers send these through Airflow's own metrics (StatsD, OpenTelemetry, Datadog) at each poll, from the
+worker or the triggerer. Triggers that share a poll send once. The tag `server` is `topic.prefix`; counters have the
+tag `connection`. Names begin with `{PREFIX}.`; with `[metrics] legacy_names_on` they are sent with the tag's value in
+the name too, as `{PREFIX}.<server>.lag.bytes`."""
+
+
+def _waiting_rows() -> Iterator[tuple[str, ...]]:
+    for name, (kind, source, meaning) in WAIT_METRICS.items():
+        yield f"`{PREFIX}.{name}`", kind, source, meaning
+
+
 def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(header)} |"
     yield "|" + "---|" * len(header)
@@ -86,6 +100,8 @@ def render_page() -> str:
     for family in MetricFamily:
         lines += ["", f"## {family.capitalize()}", ""]
         lines += _table(("Debezium's name", "Type", "Here", "Prometheus"), _rows(family))
+    lines += ["", *_WAITING.splitlines(), ""]
+    lines += _table(("Metric", "Type", "From", "Meaning"), _waiting_rows())
     return "\n".join(lines) + "\n"
 
 

@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.operate.lag import (
     measure_lag,
 )
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+from airflow_provider_mysql_cdc.cdc.signals.signal_watch import signal_topic_state, waiting_signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class StreamState:
     Args:
         drained: How far the stream is drained, according to the ledger.
         binlog: The server's binlog.
-        signals: Ids of signals that wait in the ledger (channel ``airflow``).
+        signals: Ids of signals that wait in the ledger (channel ``airflow``) or in the Kafka signal topic.
         running: Whether a run of the stream is active.
     """
 
@@ -75,7 +76,7 @@ class DrainRequest:
 
 
 def read_stream_state(cfg: ConnectorConfig) -> StreamState:
-    """Read whether a run is active, then the ledger, then the server's binlog.
+    """Read the signal topic, whether a run is active, then the ledger, then the server's binlog.
 
     Args:
         cfg: The connector's configuration.
@@ -84,10 +85,12 @@ def read_stream_state(cfg: ConnectorConfig) -> StreamState:
         CdcError: Kafka or the server cannot be read, or the ledger is damaged.
     """
     with connect(cfg.connection_settings()) as conn:
+        topic = signal_topic_state(cfg)
         running = is_held(conn, cfg.topic_prefix)
-        ledger = peek_ledger(cfg)
+        ledger = peek_ledger(cfg)  # after the topic: what was read from it meanwhile does not wait any more
         drained = DrainedOffset.from_state(reconcile(None, ledger).state)
-        return StreamState(drained, binlog_state(conn), frozenset(ledger.signals), running)
+        signals = frozenset(ledger.signals) | waiting_signals(cfg, ledger, topic)
+        return StreamState(drained, binlog_state(conn), signals, running)
 
 
 def next_request(

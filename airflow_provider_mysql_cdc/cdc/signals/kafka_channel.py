@@ -33,7 +33,8 @@ MAX_POLL_BYTES = 64 * 2**20
 _DIGEST_CHARS = 12
 _READ_TIMEOUT_S = 30.0
 _POLL_INTERVAL_S = 0.05
-_LATEST_RESETS = ("latest", "largest", "end")
+LATEST_RESETS = ("latest", "largest", "end")
+"""Values of ``auto.offset.reset`` with which the first read of the topic begins at its end."""
 _LATE_TYPES = ("execute-snapshot", "stop-snapshot", "log")
 """Types that do no harm when they are carried out long after they were sent."""
 
@@ -205,7 +206,7 @@ class KafkaSignalChannel:
     ) -> dict[int, tuple[int, int]]:
         """Return the offset to start from and the end of the committed records, by partition."""
         bounds = end_offsets(self._admin(), self._topic, partitions, stable=True)
-        from_latest = str(self._settings.get("auto.offset.reset", "")).lower() in _LATEST_RESETS
+        from_latest = str(self._settings.get("auto.offset.reset", "")).lower() in LATEST_RESETS
         if stored is None:
             return {p: (end if from_latest else first, end) for p, (first, end) in bounds.items()}
         ranges = {}
