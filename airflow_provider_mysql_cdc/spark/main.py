@@ -22,6 +22,11 @@ from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require
 EXIT_RETRY, EXIT_FAIL = 75, 78
 """Exit codes: a retry can help (EX_TEMPFAIL), or it cannot (EX_CONFIG)."""
 
+WORKER_MEMORY = "spark.python.worker.memory"
+SHUFFLE_MEMORY = "64m"
+"""PySpark collects what is shuffled until a Python worker has half of this; by default (512m) all the more, the more
+buckets there are (pyspark.RDD.partitionBy)."""
+
 JobFunction = Callable[[JobSpec, TaskRunner, Log], Any]
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 
@@ -79,7 +84,7 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
     from pyspark import SparkConf, SparkContext
 
     require_same_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
-    conf = SparkConf()
+    conf = SparkConf().setIfMissing(WORKER_MEMORY, SHUFFLE_MEMORY)
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
     # The operators submit jobs with false, which overrides the cluster's own settings.
     if str(conf.get("spark.speculation", "false")).strip().lower() == "true":

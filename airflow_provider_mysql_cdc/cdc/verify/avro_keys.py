@@ -49,6 +49,9 @@ class AvroKeys:
             return None
         return row_bytes(row) if pos == len(key) else None
 
+    fields_of = identity_of
+    """As ``checksum_keys.KeySlices`` has it."""
+
     def _read(self, key: bytes) -> tuple[dict[str, Any], int]:
         row, pos = dict[str, Any](), len(self._mark)
         for name, read in self._fields:

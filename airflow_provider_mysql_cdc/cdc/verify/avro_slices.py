@@ -15,6 +15,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.avro_schemas import without_logical_types
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import MAX_SLICE_BYTES, EventSlice
+from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails
 from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order
 
 RAW_ROW = b"\0"
@@ -29,6 +30,8 @@ _OPERATIONS = {(False, True): "cru", (True, True): "u", (True, False): "d", (Fal
 _FLAT_END = re.compile(rb"\x02[cu]([\x80-\xff]{0,8}[\x00-\x7f])[\x80-\xff]{0,8}[\x00-\x7f]\Z")
 """The extension's operation, timestamp and time, of at most 63 bits each."""
 _FLAT_END_BYTES = 20
+_SOME_LONG = rb"\x02[\x80-\xff]{0,8}[\x00-\x7f]"
+"""A number of at most 63 bits that may be absent, and is not."""
 
 Decode = Callable[[io.BytesIO], Any]
 
@@ -74,7 +77,9 @@ class AvroSlices(_KnownForm):
 
     def __init__(self, table: TableId, mark: bytes, schema: Mapping[str, Any]) -> None:
         self._db, self._name, self._mark, self._begin = table.db, table.table, mark, len(mark)
-        self._read_row, self._read_tail, self._read_event = map(decoder_of, (*_parts(schema), schema))
+        row, tail = _parts(schema)
+        self._read_row, self._read_tail, self._read_event = map(decoder_of, (row, tail, schema))
+        self._recent = RecentTails[tuple[int, str]](_times_behind(tail))
         self._heads: list[bytes] = []
         self._tries = 0
 
@@ -125,13 +130,18 @@ class AvroSlices(_KnownForm):
 
     def _order(self, value: bytes, source: int, operations: str) -> int | None:
         """Return the place of an event of the table in the binlog; None where it is none."""
+        facts = self._recent.read(value, source) or self._read_facts(value, source)
+        return facts[0] if facts is not None and facts[1] in operations else None
+
+    def _read_facts(self, value: bytes, source: int) -> tuple[int, str] | None:
+        """Return place in the binlog and operation of an event of the table; None where it is none."""
         stream = io.BytesIO(value)
         stream.seek(source)
         tail = self._read_tail(stream)
         block, op = tail["source"], tail["op"]
-        if stream.tell() != len(value) or op not in operations or len(op) != 1:
+        if stream.tell() != len(value) or len(op) != 1 or (block["db"], block["table"]) != (self._db, self._name):
             return None
-        return source_order(block) if (block["db"], block["table"]) == (self._db, self._name) else None
+        return self._recent.learn(value, source, (source_order(block), op))
 
     def _source(self, value: bytes, begin: int) -> int | None:
         """Return where a source block may begin."""
@@ -217,6 +227,27 @@ def _parts(schema: Mapping[str, Any]) -> tuple[Any, Any]:
     namespace = schema.get("namespace", "")
     row = {"namespace": namespace, **before[1]}
     return row, {"type": "record", "name": "Tail", "namespace": namespace, "fields": tail}
+
+
+def _times_behind(tail: Mapping[str, Any]) -> Callable[[bytes, int], tuple[int, re.Pattern[bytes]] | None]:
+    """Return what finds the times at the end of an event (``RecentTails``).
+
+    Args:
+        tail: The schema of what follows the rows.
+    """
+    names = [field["name"] for field in tail["fields"]]
+    head, times = tail["fields"][: names.index("op") + 1], tail["fields"][names.index("op") + 1 :]
+    if not all(without_logical_types(field["type"]) == ["null", "long"] for field in times):
+        return lambda value, source: None
+    read, pattern = decoder_of({**tail, "fields": head}), re.compile(_SOME_LONG * len(times))
+
+    def times_of(value: bytes, source: int) -> tuple[int, re.Pattern[bytes]]:
+        stream = io.BytesIO(value)
+        stream.seek(source)
+        read(stream)
+        return stream.tell(), pattern
+
+    return times_of
 
 
 def _string(text: str) -> bytes:

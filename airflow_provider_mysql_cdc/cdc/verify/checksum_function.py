@@ -23,6 +23,15 @@ def checksum_of(text: bytes) -> bytes:
     return hashlib.sha256(escapes_as_in_sql(text)).digest()[:CHECKSUM_BYTES]
 
 
+def bytes_checksum_of(data: bytes) -> bytes:
+    """Return the checksum of a row whose bytes are compared as they are, which the server does not compute.
+
+    Args:
+        data: The identity and the row, one behind the other.
+    """
+    return hashlib.sha256(data).digest()[:CHECKSUM_BYTES]
+
+
 def sums_sql(table: TableId, texts: SqlTexts, buckets: int, condition: str) -> str:
     """Return a SELECT of bucket, number and sum of checksums of rows.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 import orjson
 
@@ -15,6 +16,17 @@ from airflow_provider_mysql_cdc.cdc.verify.compared_columns import column_field
 
 PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
 """A value that only one text has."""
+
+
+class KeySlices(Protocol):
+    """Take the fields out of keys."""
+
+    def fields_of(self, key: bytes) -> bytes | None:
+        """Return the bytes of a key's fields; None if other bytes may have the same values.
+
+        Args:
+            key: The record's key.
+        """
 
 
 class KeyTexts:

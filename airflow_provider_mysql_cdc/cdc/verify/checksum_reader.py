@@ -12,15 +12,12 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     SumKind,
     key_bucket,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import sums_sql
+from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import ChecksumParts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
 
 
@@ -29,7 +26,8 @@ class TableChecksums:
 
     Args:
         cfg: The connector's configuration.
-        compared: The table, which has checksums (``checksum_tables.has_checksums``), with its structures.
+        compared: The table, with its structures.
+        parts: Takes its records apart.
         partitions: Partitions of its topic.
         buckets: Buckets of its keys.
         blocks: Takes the entries.
@@ -39,20 +37,22 @@ class TableChecksums:
         self,
         cfg: ConnectorConfig,
         compared: ComparedTable,
+        parts: ChecksumParts,
         partitions: int,
         buckets: int,
         blocks: ChecksumBlocks,
     ) -> None:
-        prefix = value_prefix(cfg, compared.table)
-        assert prefix is not None  # the table has checksums
         self._cfg, self._table, self._number, self._buckets = cfg, compared.table.id, compared.number, buckets
-        self._blocks, self._texts = blocks, sql_texts(cfg, compared.table)
-        self._keys = key_texts(cfg, compared.table)
-        self._slice_after: Callable[[bytes], bytes | None] = after_slicer(
-            prefix, event_layout(cfg, compared.table, has_schema=bool(prefix))
-        )
+        self._blocks, self._parts = blocks, parts
         self._records = RecordChecksums(
-            compared.number, self._keys, self._slice_after, partitions, buckets, blocks, _is_older(compared)
+            compared.number,
+            parts.keys,
+            parts.of_event,
+            partitions,
+            buckets,
+            blocks,
+            parts.checksum_of,
+            _is_older(compared),
         )
 
     def read_records(self, part: TopicRange) -> Iterator[Block]:
@@ -75,10 +75,11 @@ class TableChecksums:
         """
         counts: dict[int, int] = {}
         sums: dict[int, int] = {}
-        fields_of, slice_after, buckets, number = self._keys.fields_of, self._slice_after, self._buckets, int.from_bytes
+        parts, buckets, number = self._parts, self._buckets, int.from_bytes
+        fields_of, row_of, checksum_of = parts.keys.fields_of, parts.of_row, parts.checksum_of
         for key, value, _, _ in rows:
             fields = None if key is None else fields_of(key)
-            after = None if value is None else slice_after(value)
+            after = None if value is None else row_of(value)
             if fields is None or not after:
                 self.leave_unjudged()
                 continue
@@ -94,9 +95,8 @@ class TableChecksums:
         Args:
             condition: Which rows.
         """
-        if self._texts is None:
-            return None
-        return sums_sql(self._table, self._texts, self._buckets, condition)
+        texts = self._parts.texts
+        return None if texts is None else sums_sql(self._table, texts, self._buckets, condition)
 
     def add_sums(self, sums: Iterable[tuple[Any, Any, Any]]) -> int:
         """Add sums that the server has computed, and return the number of rows.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Protocol
 from zlib import crc32
 
@@ -18,10 +17,11 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     key_id,
     shuffle_bucket,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import CHECKSUM_BYTES, checksum_of
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_function import bytes_checksum_of
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog
+from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, json_times
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
@@ -58,7 +58,7 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
     new_row, old_row = prefix + b'{"before":null,"after":{', prefix + b'{"before":{'
     no_row = prefix + b'{"before":null' + _NO_AFTER + _SOURCE
     begin, before = len(new_row) - 1, len(old_row) - 1
-    row_match, tail_match = layout.row.match, layout.tail.fullmatch
+    row_match, tail_match, recent = layout.row.match, layout.tail.fullmatch, RecentTails[bytes](json_times)
 
     def slice_after(value: bytes) -> bytes | None:
         if value.startswith(new_row):
@@ -81,8 +81,12 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
             return None
         if source < 0 or (after and after[-1] != _CLOSING):
             return None
-        tail = tail_match(value, source)
-        return after if tail is not None and tail[1] in operations else None
+        operation = recent.read(value, source)
+        if operation is None:
+            if (tail := tail_match(value, source)) is None:
+                return None
+            operation = recent.learn(value, source, tail[1])
+        return after if operation in operations else None
 
     return slice_after
 
@@ -97,6 +101,7 @@ class RecordChecksums:
         partitions: Partitions of its topic.
         buckets: Buckets of its keys.
         blocks: Takes the states.
+        checksum_of: Returns the checksum of identity and row.
         is_older: Says of a place in the binlog whether the table may have had another structure there, which records
             without schemas do not say (``written_structures``); None where it has had one structure alone.
     """
@@ -104,14 +109,15 @@ class RecordChecksums:
     def __init__(
         self,
         number: int,
-        keys: KeyTexts,
+        keys: KeySlices,
         slice_after: Callable[[bytes], bytes | None],
         partitions: int,
         buckets: int,
         blocks: ChecksumBlocks,
+        checksum_of: Callable[[bytes], bytes],
         is_older: Callable[[int], bool] | None = None,
     ) -> None:
-        self._is_older = is_older
+        self._is_older, self._checksum_of = is_older, checksum_of
         self._number, self._fields_of = number, keys.fields_of
         self._slice_after = slice_after
         self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
@@ -162,6 +168,7 @@ class RecordChecksums:
         """
         blocks, number, buckets, partitions = self._blocks, self._number, self._buckets, self._partitions
         states, count, pack, fields_of = blocks.states, blocks.shuffle_buckets, STATE.pack, self._fields_of
+        checksum_of = self._checksum_of
         first = shuffle_bucket(number, 0, count)
         for key in self._unread:
             self._mark(key)
@@ -174,7 +181,7 @@ class RecordChecksums:
             if _ESCAPE in text:
                 bucket, checksum = key_bucket(fields, buckets), checksum_of(text)
             else:
-                bucket, checksum = crc32(fields) % buckets, sha256(text).digest()[:CHECKSUM_BYTES]
+                bucket, checksum = crc32(fields) % buckets, bytes_checksum_of(text)
             if partitions > 1 and partition_of(key, partitions) != partition:
                 blocks.add(SumKind.UNJUDGED_BUCKET, number, bucket)
             state = checksum if after else NO_ROW

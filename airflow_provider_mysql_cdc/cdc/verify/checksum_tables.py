@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import key_bucket
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumResult
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import buckets_condition
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
@@ -31,7 +29,7 @@ class DifferingKeys:
     buckets: int
     differing: frozenset[int] | None = None
 
-    def filter_for(self, compared: ComparedTable, keys: KeyTexts, texts: SqlTexts | None) -> KeyFilter | None:
+    def filter_for(self, compared: ComparedTable, keys: KeySlices, texts: SqlTexts | None) -> KeyFilter | None:
         """Return what tells the keys to look at; None for all.
 
         Args:
@@ -56,7 +54,7 @@ class KeyFilter:
         condition: The same in SQL; empty where the server cannot tell.
     """
 
-    keys: KeyTexts
+    keys: KeySlices
     buckets: int
     differing: frozenset[int]
     condition: str = ""
@@ -87,17 +85,6 @@ def may_use_checksums(request: VerifyRequest) -> bool:
         request: What is asked for. A sample of the keys, and their histories, are read record by record.
     """
     return request.checksums and request.sample_percent >= 100 and not request.history
-
-
-def has_checksums(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
-    """Return whether a table can be compared by checksums: its records say in JSON which row they are about.
-
-    Args:
-        cfg: The connector's configuration.
-        compared: The table.
-    """
-    one_row = compared.own_key and compared.alone and compared.unchanged
-    return one_row and value_prefix(cfg, compared.table) is not None
 
 
 def differing_keys(

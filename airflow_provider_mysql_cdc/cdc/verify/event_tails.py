@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, json_times
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 MAX_TRIES = 32
@@ -56,6 +57,7 @@ class EventTails:
         self._patterns: list[re.Pattern[bytes]] = []
         self._files: dict[bytes, int] = {}
         self._tries = 0
+        self._recent = RecentTails[TailFacts](json_times)
 
     @property
     def knows_none(self) -> bool:
@@ -69,13 +71,16 @@ class EventTails:
             value: The record's value.
             start: Where the comma before the source block is.
         """
+        if (facts := self._recent.read(value, start)) is not None:
+            return facts
         for pattern in self._patterns:
             if (found := pattern.fullmatch(value, start)) is not None:
                 op, file, pos = found.group("op", "file", "pos")
                 number = self._files.get(file)
                 if number is None:
                     number = self._number_of(file)
-                return op.decode(), position_order(number, int(pos)) if number >= 0 else 0
+                order = position_order(number, int(pos)) if number >= 0 else 0
+                return self._recent.learn(value, start, (op.decode(), order))
         return None
 
     def _number_of(self, file: bytes) -> int:

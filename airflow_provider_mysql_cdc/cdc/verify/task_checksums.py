@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import Message
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import key_texts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import checksum_parts, has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_reader import TableChecksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter, has_checksums
+from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys, KeyFilter
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 
 
 class TaskChecksums:
@@ -22,6 +22,7 @@ class TaskChecksums:
     Args:
         cfg: The connector's configuration.
         blocks: Takes the entries.
+        formats: The formats of records; None when all of them are JSON.
         buckets: Buckets of keys of the tables that are compared by checksums, by number.
         differing: Of other tables, the keys to look at, where a round by checksums was before.
         partitions: Partitions of topics.
@@ -32,15 +33,16 @@ class TaskChecksums:
         self,
         cfg: ConnectorConfig,
         blocks: ChecksumBlocks,
+        formats: RecordFormats | None,
         buckets: Mapping[int, int],
         differing: Mapping[TableId, DifferingKeys],
         partitions: Mapping[str, int],
         with_structures: Callable[[int], ComparedTable],
     ) -> None:
         self.blocks = blocks
-        self._cfg, self._buckets, self._differing = cfg, buckets, differing
+        self._cfg, self._formats, self._buckets, self._differing = cfg, formats, buckets, differing
         self._partitions, self._with_structures = partitions, with_structures
-        self._tables: dict[int, TableChecksums] = {}
+        self._tables: dict[int, TableChecksums | None] = {}
         self._filters: dict[int, KeyFilter | None] = {}
 
     def of_table(self, compared: ComparedTable) -> TableChecksums | None:
@@ -52,12 +54,17 @@ class TaskChecksums:
         number = compared.number
         if number not in self._buckets or not has_checksums(self._cfg, compared):
             return None
-        checksums = self._tables.get(number)
-        if checksums is None:
-            partitions, with_structures = self._partitions.get(compared.topic, 1), self._with_structures(number)
-            checksums = TableChecksums(self._cfg, with_structures, partitions, self._buckets[number], self.blocks)
-            self._tables[number] = checksums
-        return checksums
+        if number not in self._tables:
+            self._tables[number] = self._make(number)
+        return self._tables[number]
+
+    def _make(self, number: int) -> TableChecksums | None:
+        compared = self._with_structures(number)
+        parts = checksum_parts(self._cfg, compared, self._formats)
+        if parts is None:
+            return None
+        partitions = self._partitions.get(compared.topic, 1)
+        return TableChecksums(self._cfg, compared, parts, partitions, self._buckets[number], self.blocks)
 
     def filter_of(self, compared: ComparedTable) -> KeyFilter | None:
         """Return which keys of a table are looked at; None for all.
@@ -71,8 +78,8 @@ class TaskChecksums:
         return self._filters[compared.number]
 
     def _filter(self, compared: ComparedTable, differing: DifferingKeys) -> KeyFilter | None:
-        table = compared.table
-        return differing.filter_for(compared, key_texts(self._cfg, table), sql_texts(self._cfg, table))
+        parts = checksum_parts(self._cfg, compared, self._formats)
+        return None if parts is None else differing.filter_for(compared, parts.keys, parts.texts)
 
     def left_messages(self, number: int, chosen: KeyFilter, messages: Sequence[Message]) -> list[Message]:
         """Return the records whose keys are looked at, and count the events of the others.

@@ -52,10 +52,10 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import (
     add_counts_of_checksums,
     merge_checksums,
 )
+from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
-    has_checksums,
     keys_left,
     may_use_checksums,
 )

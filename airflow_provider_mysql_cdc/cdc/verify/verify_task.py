@@ -200,6 +200,7 @@ class _PartReader:
         self._checksums = TaskChecksums(
             self.cfg,
             ChecksumBlocks(self.inputs.buckets),
+            self._formats,
             self.inputs.checksum_buckets,
             self.inputs.differing,
             self.plan.partitions,

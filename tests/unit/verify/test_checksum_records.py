@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify import checksum_tables
+from airflow_provider_mysql_cdc.cdc.verify import checksum_parts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     ChecksumBlocks,
     SumKind,
@@ -23,11 +24,11 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, ChecksumResult, merge_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
-    has_checksums,
     keys_left,
     may_use_checksums,
 )
@@ -109,7 +110,9 @@ class Side:
         for partition, of_partition in records.items():
             # The parts of a partition are read by different tasks, in any order.
             for start in reversed(range(0, len(of_partition), part)):
-                reader = RecordChecksums(5, self.keys, self.slice_after, PARTITIONS, BUCKETS, blocks, is_older)
+                reader = RecordChecksums(
+                    5, self.keys, self.slice_after, PARTITIONS, BUCKETS, blocks, checksum_of, is_older
+                )
                 messages = [Message(*record) for record in of_partition[start : start + part]]
                 reader.add(messages, partition, start + len(messages))
                 reader.flush(partition, start + len(messages))
@@ -363,7 +366,7 @@ def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_t
         blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, number)
     for id_ in names:
         name = names[other if exchanged == (id_ == one) else one]
-        reader = RecordChecksums(5, side.keys, side.slice_after, PARTITIONS, BUCKETS, blocks)
+        reader = RecordChecksums(5, side.keys, side.slice_after, PARTITIONS, BUCKETS, blocks, checksum_of)
         reader.add([Message(side.key(id_), side.value("c", None, {"name": name}))], side.partition(id_), 1)
         reader.flush(side.partition(id_), 1)
     folds = [ChecksumFold() for _ in range(SHUFFLE)]
@@ -452,10 +455,11 @@ def test_samples_and_histories_are_read_record_by_record(request_: VerifyRequest
 def test_tables_of_which_records_do_not_say_the_row_have_no_checksums(
     monkeypatch: pytest.MonkeyPatch, fact: str
 ) -> None:
-    monkeypatch.setattr(checksum_tables, "value_prefix", lambda cfg, table: b"")
+    monkeypatch.setattr(checksum_parts, "value_prefix", lambda cfg, table: b"")
     assert has_checksums(None, compared(0)) and not has_checksums(None, compared(0, **{fact: False}))  # type: ignore[arg-type]
-    monkeypatch.setattr(checksum_tables, "value_prefix", lambda cfg, table: None)
-    assert not has_checksums(None, compared(0))  # type: ignore[arg-type]
+    monkeypatch.setattr(checksum_parts, "value_prefix", lambda cfg, table: None)
+    monkeypatch.setattr(checksum_parts, "record_schemas", lambda cfg, table: None)
+    assert not has_checksums(Mock(is_ticdc=False), compared(0))
 
 
 def test_the_server_adds_up_what_python_does() -> None:

@@ -65,7 +65,7 @@ TYPES: dict[str, tuple[Any, Any]] = {
     "TINYINT(1)": ("1", "0"),
     "BIGINT UNSIGNED": ("18446744073709551615", "18446744073709551614"),
     "DECIMAL(10,2)": ("1.50", "1.51"),
-    "FLOAT": ("1.1", "1.2"),
+    "FLOAT": ("1.5", "1.25"),
     "DOUBLE": ("1.1", "1.2"),
     "VARCHAR(20)": ("Ünï", "Üni"),
     "VARBINARY(20)": (b"\x00\xff", b"\x00\xfe"),
