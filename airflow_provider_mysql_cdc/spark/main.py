@@ -84,7 +84,7 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
     from pyspark import SparkConf, SparkContext
 
     require_same_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
-    conf = SparkConf().setIfMissing(WORKER_MEMORY, SHUFFLE_MEMORY)
+    conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
     # The operators submit jobs with false, which overrides the cluster's own settings.
     if str(conf.get("spark.speculation", "false")).strip().lower() == "true":
@@ -94,7 +94,7 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
             remedy="set spark.speculation to false",
         )
     try:
-        context = SparkContext(conf=conf)
+        context = SparkContext(conf=conf.setIfMissing(WORKER_MEMORY, SHUFFLE_MEMORY))
     except Exception as error:
         if (named_failure := settings_error(error)) is None:
             raise

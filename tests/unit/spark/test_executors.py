@@ -262,7 +262,7 @@ def test_a_call_on_a_stopped_context_is_reported_as_its_end() -> None:
 )
 def test_settings_that_spark_refuses_are_named_and_no_retry_helps(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(main, "require_same_version", lambda *known: None)
-    monkeypatch.setattr("pyspark.SparkConf", lambda: {})
+    monkeypatch.setattr("pyspark.SparkConf", MagicMock(**{"return_value.get.return_value": "false"}))
     monkeypatch.setattr("pyspark.SparkContext", MagicMock(side_effect=RuntimeError(text)))
     with pytest.raises(ConfigError, match=r"Spark refuses its settings.*spark\.authenticate") as told:
         main._on_spark(print, MagicMock())
