@@ -144,13 +144,14 @@ def test_avro_is_compared_by_checksums_of_its_bytes(avro_pipeline: Pipeline, roo
     """Rows are encoded here; no text of theirs is read, so an escape in it is none."""
     pipeline = avro_pipeline
     change(root, database)
-    execute(root, rf"UPDATE `{database}`.orders SET name = '\\u0041' WHERE id = 2500")
+    execute(root, rf"UPDATE `{database}`.orders SET name = '\\u001F' WHERE id = 2500")
     result = pipeline.verify()
     assert result.clean, result
     assert verdict(result, "orders").by_checksums and verdict(result, "encoded").by_checksums
     assert described(pipeline.verify(BY_ROWS)) == described(result), "rows and records are counted alike"
+    execute(root, UNLOGGED, rf"UPDATE `{database}`.orders SET name = '\\u001f' WHERE id = 2500", LOGGED)
+    assert verdict(pipeline.verify(), "orders").findings == {DifferenceKind.DIFFERING: 1}
     damage_rows(root, database)
-    execute(root, UNLOGGED, f"UPDATE `{database}`.orders SET name = 'A' WHERE id = 2500", LOGGED)
     events = {r.key[5:]: r for r in pipeline.records("orders")[::-1] if r.key}
     event, misplaced, hidden = (events[zigzag(number)] for number in (1500, 1501, 1503))
     assert event.value is not None and event.key is not None and event.value.count(b"\x0corders") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -96,6 +97,22 @@ def test_what_the_form_permits_is_judged_and_settled_while_rows_change(
         assert repaired.repaired == expected, (repaired, pipeline.lines)
         assert pipeline.verify(HISTORY).clean
     assert pipeline.verify(HISTORY).clean
+
+
+@pytest.mark.parametrize("named", ["true", "false"])
+def test_a_snapshot_writes_no_doubled_record(
+    pipeline: Pipeline, root: Any, database: str, registry: str, named: str
+) -> None:
+    """Where a transaction's time is ahead of the clock, a snapshot right behind it has the same one."""
+    damage = filled(pipeline, root, database, registry, **{"cdc.id.header": named})
+    ahead_us = (int(time.time()) + 3600) * 1_000_000
+    execute(root, f"SET original_commit_timestamp = {ahead_us}", f"INSERT INTO `{database}`.orders VALUES (50, 'last')")
+    pipeline.drain()
+    pipeline.snapshot(again=True)
+    first, again = damage.records(50)
+    assert first.value == again.value
+    clean = verdict(pipeline.verify(HISTORY), "orders")
+    assert clean.clean, (clean.findings, clean.examples)
 
 
 @pytest.mark.parametrize("by_key", [True, False])

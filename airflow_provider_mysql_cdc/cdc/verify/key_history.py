@@ -65,6 +65,7 @@ class HistoryRules:
         rows_only: Whether records say nothing but the row after a change (``row_history``).
         whole_rows: Of these, whether they have all columns as they are, so that each change makes another record.
         together: Whether all events of a key are in one partition; nothing else orders them.
+        named: Whether headers tell events from others (``cdc.id.header``).
     """
 
     tombstones: bool
@@ -72,6 +73,7 @@ class HistoryRules:
     rows_only: bool = False
     whole_rows: bool = False
     together: bool = True
+    named: bool = True
 
     @property
     def gapless(self) -> bool:

@@ -17,6 +17,7 @@ ROWS_ONLY_REASON = (
 )
 NO_TIMES_REASON = "records without enable-tidb-extension do not say their order: of histories only doubled deletes show"
 _DELETE, _UPDATE = "d", "u"
+_CREATE = "c"
 _UNKNOWN = 0
 
 
@@ -50,7 +51,10 @@ def _kind_of_break(
     if step.order < latest:
         came_twice = (step.order, step.op, step.after) in seen
         return DifferenceKind.DUPLICATE if came_twice else DifferenceKind.REORDERED
-    # A change that the record does not show, of a column that is left out or masked, leaves an equal record.
-    if rules.whole_rows and (step.order, step.op, step.after) == (last.order, last.op, last.after):
+    # A change that the record does not show, of a column that is left out or masked, leaves an equal record. So does a
+    # snapshot right behind the transaction that has inserted the row; only the names of the events differ then.
+    is_equal = (step.order, step.op, step.after) == (last.order, last.op, last.after)
+    may_be_read = step.op == _CREATE and (not rules.named or step.identity != last.identity)
+    if rules.whole_rows and is_equal and not may_be_read:
         return DifferenceKind.DUPLICATE
     return DifferenceKind.GAP if rules.gapless and step.op == _UPDATE and last.op == _DELETE else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep
@@ -12,6 +14,7 @@ pytestmark = pytest.mark.quick
 
 RULES = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True)
 PARTS = HistoryRules(tombstones=False, complete=True, rows_only=True)
+UNNAMED = replace(RULES, named=False)
 SPREAD = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True, together=False)
 
 
@@ -29,6 +32,9 @@ def steps(*told: tuple[str, int, int], partition: int = 0) -> list[KeyStep]:
         ([("u", 5, 1), ("u", 5, 2), ("u", 5, 1), ("d", 0, 0), ("c", 5, 1)], RULES, []),
         ([("u", 5, 1), ("u", 5, 1)], RULES, [Kind.DUPLICATE]),
         ([("u", 5, 1), ("u", 5, 1)], PARTS, []),
+        ([("c", 5, 1), ("c", 5, 1)], RULES, [Kind.DUPLICATE]),
+        ([("c", 5, 1), ("c", 5, 1)], UNNAMED, []),
+        ([("u", 5, 1), ("u", 5, 1)], UNNAMED, [Kind.DUPLICATE]),
         ([("u", 5, 1), ("u", 6, 2), ("u", 5, 1)], PARTS, [Kind.DUPLICATE]),
         ([("u", 5, 1), ("u", 4, 3)], PARTS, [Kind.REORDERED]),
         ([("u", 5, 1), ("d", 0, 0), ("c", 4, 3)], PARTS, [Kind.REORDERED]),
@@ -41,6 +47,12 @@ def steps(*told: tuple[str, int, int], partition: int = 0) -> list[KeyStep]:
 )
 def test_what_rows_and_times_show(told: list[tuple[str, int, int]], rules: HistoryRules, found: list[Kind]) -> None:
     assert [kind for kind, _ in check_row_history(steps(*told), rules)] == found
+
+
+def test_events_of_two_names_are_two() -> None:
+    """Such as the change that inserted a row, and a snapshot right behind it."""
+    event, read = steps(("c", 5, 1), ("c", 5, 1))
+    assert list(check_row_history([event, read._replace(identity=2)], RULES)) == []
 
 
 def test_records_of_several_partitions_are_not_compared() -> None:
