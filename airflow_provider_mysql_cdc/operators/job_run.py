@@ -96,6 +96,8 @@ class JobRun:
         Raises:
             TaskDeferred: The driver works.
         """
+        from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_idle
+
         submit = self.submit
         if self.spark.should_defer():
             detached = DetachedDriver(self.cfg, self.context, self.spark, self.handle, self.log)
@@ -104,6 +106,7 @@ class JobRun:
         spec = self.plan(plan_job, deadline)
         if spec is None:
             self.log("Nothing to do.")
+            record_idle(self.store, self.log)
             return self.task_result.idle_result(self.cfg, self.store)
         return self.settle(spec, submit(spec))
 

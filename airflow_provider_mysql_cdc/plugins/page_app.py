@@ -15,9 +15,8 @@ from fastapi.responses import FileResponse, HTMLResponse
 from airflow_provider_mysql_cdc.plugins.page_routes import router as data_router
 
 FOLDER = Path(__file__).parent / "static"
-FILES = {"page.css": "text/css"} | dict.fromkeys(
-    ("actions.js", "dom.js", "list.js", "page.js", "pipeline.js", "snapshot.js", "tables.js"), "text/javascript"
-)
+SCRIPTS = ("actions.js", "charts.js", "dom.js", "list.js", "page.js", "pipeline.js", "snapshot.js", "tables.js")
+FILES = {"page.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 """Files of the page and their types; no other file is served."""
 HEADERS = {
     "Cache-Control": "no-store",

@@ -10,6 +10,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.plugins import pipeline_runs
 from airflow_provider_mysql_cdc.plugins.page_access import VisiblePipeline, VisiblePipelines, dag_rights
 from airflow_provider_mysql_cdc.plugins.page_actions import pipeline_actions
@@ -95,8 +96,8 @@ def show_pipeline(pipeline: VisiblePipeline, session: SessionDep, user: GetUserD
 def _reading(reading: Reading, *, brief: bool = False) -> dict[str, Any]:
     report = reading.content.report if reading.content is not None else None
     if report is not None:
-        # Tables have a route of their own: there may be thousands.
-        report = {name: value for name, value in report.items() if name != "tables"}
+        # These have routes of their own: there may be thousands of tables.
+        report = {name: value for name, value in report.items() if name not in ("tables", "points")}
         report |= {"status": _brief(report["status"])} if brief and "status" in report else {}
         for name in ("report", "stored") if brief else ():
             report.pop(name, None)
@@ -124,6 +125,15 @@ def list_tables(
     shown = known[offset : offset + limit]
     rows = with_events(session, report, shown, pipeline.dag_ids, datetime.now(UTC))
     return {"total": len(known), "offset": offset, "tables": rows}
+
+
+@router.get("/api/pipelines/{conn_id}/history")
+def show_history(pipeline: VisiblePipeline) -> dict[str, Any]:
+    """Return how far a pipeline was behind in the last day."""
+    content = STATUS.get(pipeline.main_task, WAIT_S).content
+    report = content.report if content is not None else {}
+    lag = report.get("status", {}).get("lag", {}).get("milliseconds")
+    return {"points": report.get("points", []), "lag_ms": lag, "at_ms": now_ms()}
 
 
 @router.get("/api/pipelines/{conn_id}/snapshot")

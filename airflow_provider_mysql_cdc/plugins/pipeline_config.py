@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+    from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint
+    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 
 TIMEOUTS = {
     "connect.timeout.ms": 3_000,
@@ -48,8 +53,21 @@ def _variable_properties(task: PipelineTask) -> dict[str, Any]:
     return dict(stored) if isinstance(stored, dict) else {}
 
 
-def read_stored_state(task: PipelineTask, prefix: str) -> StoredState | None:
-    """Return what the offset store has of a stream; None where it has nothing, or the task names no store.
+@dataclass(frozen=True, slots=True)
+class StoreContent:
+    """Hold what an offset store has of a stream.
+
+    Args:
+        state: Its state; None where nothing is stored.
+        points: How far it was behind in the last day, oldest first.
+    """
+
+    state: StoredState | None = None
+    points: Sequence[LagPoint] = ()
+
+
+def read_store(task: PipelineTask, prefix: str) -> StoreContent:
+    """Return what the offset store has of a stream; nothing where the task names no store.
 
     Args:
         task: The task.
@@ -61,26 +79,32 @@ def read_stored_state(task: PipelineTask, prefix: str) -> StoredState | None:
     if task.offset_conn_id:
         return _from_database(task.offset_conn_id, prefix)
     if not task.offset_asset:
-        return None
+        return StoreContent()
     from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
     from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 
-    return AssetOffsetStore(MetadataAccessor(task.offset_asset), prefix).load()
+    return _content(AssetOffsetStore(MetadataAccessor(task.offset_asset), prefix))
 
 
-def _from_database(conn_id: str, prefix: str) -> StoredState | None:
-    """Return the state in an offset database; tables that are missing are not created by a look at them."""
+def _content(store: AssetOffsetStore | SqlOffsetStore) -> StoreContent:
+    from airflow_provider_mysql_cdc.cdc.operate.lag_history import read_points
+
+    return StoreContent(store.load(), read_points(store))
+
+
+def _from_database(conn_id: str, prefix: str) -> StoreContent:
+    """Return the content of an offset database; tables that are missing are not created by a look at them."""
     import sqlalchemy
 
-    from airflow_provider_mysql_cdc.cdc.commit.sql_schema import OFFSETS_TABLE
+    from airflow_provider_mysql_cdc.cdc.commit.sql_schema import TABLES
     from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
     from airflow_provider_mysql_cdc.connections import find_connection
     from airflow_provider_mysql_cdc.state.offset_database import open_engine
 
     engine = open_engine(find_connection(conn_id, "offset database"))
     try:
-        if not sqlalchemy.inspect(engine).has_table(OFFSETS_TABLE):
-            return None
-        return SqlOffsetStore(engine, prefix).load()
+        if not set(TABLES) <= set(sqlalchemy.inspect(engine).get_table_names()):
+            return StoreContent()
+        return _content(SqlOffsetStore(engine, prefix))
     finally:
         engine.dispose()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkConnectionError
-from airflow_provider_mysql_cdc.plugins.pipeline_config import read_config, read_stored_state
+from airflow_provider_mysql_cdc.plugins.pipeline_config import StoreContent, read_config, read_store
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def read_pipeline(task: PipelineTask) -> PipelineReading:
         "asset_uri": pipeline_uri(settings.host, cfg.topic_prefix, settings.port),
         "unread": {},
     }
-    stored = _part(report, "offset store", lambda: read_stored_state(task, cfg.topic_prefix))
+    store: StoreContent | None = _part(report, "offset store", lambda: read_store(task, cfg.topic_prefix))
+    stored = store.state if store is not None else None
+    report["points"] = [point.to_json() for point in store.points] if store is not None else []
     ledger = _part(report, "kafka", lambda: peek_ledger(cfg))
     if stored is not None:
         report["stored"] = _stored(stored)

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conflict_error, is_same_write, next_revision
 
+POINTS_PREFIX = "lag/"
+"""Begins the key of the points of a stream's lag (``operate.lag_history``)."""
 KEY_PREFIX = "offset/"
 """Begins the key of a stream's state; its topic.prefix follows."""
 
@@ -39,6 +41,7 @@ class AssetOffsetStore:
     def __init__(self, accessor: StateAccessor, prefix: str) -> None:
         self._accessor = accessor
         self.key = f"{KEY_PREFIX}{prefix}"
+        self.points_key = f"{POINTS_PREFIX}{prefix}"
 
     def prefixes(self) -> list[str]:
         """Return the ``topic.prefix`` of each stored state, in order; none where the accessor cannot list its keys."""
@@ -73,3 +76,12 @@ class AssetOffsetStore:
         stored = next_revision(new, current)
         self._accessor.set(self.key, stored.to_json())
         return stored
+
+    def load_points(self) -> list[Any]:
+        """Return the points of the stream's lag, oldest first; see ``LagPointStore``."""
+        value = self._accessor.get(self.points_key, None)
+        return value if isinstance(value, list) else []
+
+    def save_points(self, points: list[Any]) -> None:
+        """Replace the points of the stream's lag; see ``LagPointStore``."""
+        self._accessor.set(self.points_key, points)

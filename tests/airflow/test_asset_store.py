@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG, Asset, task
 from airflow_home import run_dag
 from fakes import FakePipeline, connections, install
-from kit.store_contract import END, StoreContract, plan
+from kit.store_contract import END, LagPointContract, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
@@ -42,7 +42,7 @@ def worker(metadata_db: Path) -> Iterator[Any]:
     task_runner.SUPERVISOR_COMMS = before
 
 
-class TestAssetOffsetStore(StoreContract):
+class TestAssetOffsetStore(LagPointContract):
     @pytest.fixture
     def make_store(self, worker: Any) -> Callable[[str], OffsetStore]:
         worker.clear()

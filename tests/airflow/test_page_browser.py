@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +10,14 @@ import pytest
 from page_browser import Site, open_site, paused, runs_of
 from page_site import define_connection, forget_dags, store_dags
 
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
+from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
@@ -192,6 +197,34 @@ def test_a_viewer_has_no_buttons_and_airflow_refuses_what_a_button_would_do(shop
     assert browser.run(f"fetch('{path}', {body}).then((answer) => answer.status)") == 403
 
 
+def test_the_last_day_is_plotted_and_can_be_read_as_a_table(shop: Site) -> None:
+    now, hour = now_ms(), 3_600_000
+    points = [LagPoint(now - 30 * hour, now - 31 * hour, 1, 50)]
+    points += [LagPoint(now - n * hour, now - n * hour - 60_000, 9 - n, 100 * (9 - n), 5_000) for n in range(8, 0, -1)]
+    AssetOffsetStore(MetadataAccessor("mysql_cdc_offsets_shop"), "shop").save_points([p.to_json() for p in points])
+    browser = shop.browser
+    shop.open(SHOP)
+    assert "The last day" in browser.text("#history h2")
+    assert browser.run("document.querySelectorAll('#history svg').length") == 2
+    assert browser.run("document.querySelectorAll('#history circle').length") == 8
+    assert len(browser.text("#history details").splitlines()) >= 1
+    assert browser.run("document.querySelectorAll('#history tbody tr').length") == 9
+    code = "import('/mysql-cdc/static/charts.js').then((charts) => charts.bounds(points, now))"
+    drawn = browser.run(f"((points, now) => {code})({json.dumps([p.to_json() for p in points[-2:]])}, {now})")
+    assert drawn == [
+        [now - 2 * hour, 60_000],
+        [now - hour, hour + 60_000],
+        [now - hour, 60_000],
+        [now, hour + 60_000],
+    ], "the bound rises until the next batch is committed"
+    older = json.dumps([points[0].to_json()])
+    assert browser.run(f"((points, now) => {code})({older}, {now})") == [
+        [now - 24 * hour, 7 * hour],
+        [now, 31 * hour],
+    ], "a batch from before the day bounds its beginning"
+    assert browser.complaints() == []
+
+
 def test_a_login_that_ends_is_said(shop: Site) -> None:
     shop.open(SHOP)
     shop.browser.wait_for("document.querySelector('[data-unread=kafka]')")
@@ -206,7 +239,7 @@ def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
     site.open("/mysql-cdc/")
     browser.wait_for("document.querySelectorAll('tbody tr').length === 25")
     files = browser.requests(lambda url: "/static/" in url or url.endswith("/mysql-cdc/"))
-    assert len(files) == 9
+    assert len(files) == 10
     browser.wait_for("!document.querySelector('[data-state=reading]')")
     asked = set(browser.requests(lambda url: url.endswith("/status")))
     assert len(asked) == 25, "only what is seen is read"

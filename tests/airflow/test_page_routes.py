@@ -178,7 +178,7 @@ def test_a_password_in_an_error_of_others_is_hidden(api: TestClient, monkeypatch
     def fail(*_: Any) -> None:
         raise StateError("the store refuses", why=f"access denied for cdc:{PASSWORD}@db")
 
-    monkeypatch.setattr(pipeline_status, "read_stored_state", fail)
+    monkeypatch.setattr(pipeline_status, "read_store", fail)
     reading = read(api, "/mysql-cdc/api/pipelines/mysql_shop")["reading"]
     assert reading["unread"]["offset store"]["why"] == "access denied for cdc:***@db"
 

@@ -26,6 +26,9 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_routes
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+from airflow_provider_mysql_cdc.state.offset_database import sql_store
 
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
 
@@ -98,6 +101,42 @@ def test_the_page_shows_the_numbers_of_the_command(
     stream = f'{{server="{pipeline.cfg.topic_prefix}"}}'
     assert f"mysql_cdc_lag_known{stream} 1" in text
     assert f"mysql_cdc_streaming_total_number_of_create_events_seen_total{stream} 2" in text
+
+
+@pytest.mark.parametrize("kept_in", ["asset", "database"])
+def test_offset_and_history_come_from_the_offset_store(
+    api: TestClient,
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kept_in: str,
+    tmp_path: Path,
+    stack: Any,
+) -> None:
+    prefix = pipeline.cfg.topic_prefix
+    if kept_in == "database":
+        value = json.dumps({"conn_type": "sqlite", "host": f"{tmp_path}/offsets.db"})
+        monkeypatch.setenv("AIRFLOW_CONN_OFFSETS", value)
+        forget_dags()  # Airflow stores a version of a DAG at most every 30 seconds
+        store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_cdc_default", offset_conn_id="offsets"))
+        assert "stored" not in shown(api)["reading"] and not (tmp_path / "offsets.db").stat().st_size
+    accessor = MetadataAccessor("mysql_cdc_offsets_shop") if kept_in == "asset" else None
+    pipeline.store = sql_store("offsets", prefix) if accessor is None else AssetOffsetStore(accessor, prefix)
+    execute(root, *filled(database, "t", count=5))
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO {database}.t (id) VALUES (100)")
+    pipeline.drain()
+    stored = shown(api)["reading"]["stored"]
+    assert (stored["epoch"], stored["pending"], len(stored["history"])) == (2, None, 2)
+    first, second = shown(api, "/history")["points"]
+    assert (first["epoch"], first["event_lag_ms"]) == (1, None)
+    assert (second["epoch"], second["events"]) == (2, 1) and 0 <= second["event_lag_ms"] < 60_000
+    assert all(point["until_ms"] <= point["at_ms"] for point in (first, second))
+    define_connections(monkeypatch, pipeline.properties | {"kafka.bootstrap.servers": "127.0.0.1:1"}, stack)
+    reading = shown(api)["reading"]
+    assert set(reading["unread"]) == {"kafka"} and reading["state"] == "unknown"
+    assert reading["stored"] == stored and reading["stored_lag"]["reason"].startswith("nothing new since")
 
 
 def test_scans_signals_and_a_verdict_are_shown(api: TestClient, pipeline: Pipeline, root: Any, database: str) -> None:

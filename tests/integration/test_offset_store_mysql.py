@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from kit.store_contract import END, StoreContract, plan
+from kit.store_contract import END, LagPointContract, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
@@ -35,7 +35,7 @@ def engine(url: str) -> Iterator[sa.Engine]:
     made.dispose()
 
 
-class TestSqlStoreOnMySql(StoreContract):
+class TestSqlStoreOnMySql(LagPointContract):
     @pytest.fixture
     def make_store(self, engine: sa.Engine) -> Callable[[str], OffsetStore]:
         return lambda prefix: SqlOffsetStore(engine, prefix)

@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, Stor
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPointStore
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 START = BinlogOffset("binlog.000009", 4, f"{UUID}:1-7", UUID)
@@ -92,3 +93,18 @@ class StoreContract:
         with pytest.raises(OffsetConflictError):
             make_store("p").save(lost.commit(END, 1), lost)
         assert make_store("p").load() == anew
+
+
+class LagPointContract(StoreContract):
+    """What stores must keep that also have the points of a stream's lag."""
+
+    def test_points_of_the_lag_are_kept_beside_the_state(self, make_store: Callable[[str], OffsetStore]) -> None:
+        store = make_store("p")
+        state = store.save(StoredState(), None)
+        assert isinstance(store, LagPointStore) and store.load_points() == []
+        for points in ([{"at_ms": 1, "until_ms": 0}], [{"at_ms": 1, "until_ms": 0}, {"at_ms": 2, "until_ms": 1}]):
+            store.save_points(points)
+            again, other = make_store("p"), make_store("q")
+            assert isinstance(again, LagPointStore) and again.load_points() == points
+            assert isinstance(other, LagPointStore) and other.load_points() == []
+        assert store.load() == state

@@ -20,6 +20,8 @@ from airflow_provider_mysql_cdc.cdc.errors import StateError
 OFFSETS_TABLE = "mysql_cdc_offsets"
 HISTORY_TABLE = "mysql_cdc_offset_history"
 VERSIONS_TABLE = "mysql_cdc_store_version"
+POINTS_TABLE = "mysql_cdc_lag_points"
+TABLES = (OFFSETS_TABLE, HISTORY_TABLE, POINTS_TABLE, VERSIONS_TABLE)
 
 VERSION = 1
 """Version of the tables that this package writes."""
@@ -54,6 +56,12 @@ history = sa.Table(
     sa.Column("binlog_offset", _LONG_TEXT, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
+points = sa.Table(
+    POINTS_TABLE,
+    _metadata,
+    sa.Column("prefix", _NAME, primary_key=True),
+    sa.Column("points", _LONG_TEXT, nullable=False),
+)
 versions = sa.Table(
     VERSIONS_TABLE,
     _metadata,
@@ -74,7 +82,7 @@ def create_or_migrate(engine: Engine) -> None:
     """
     inspector = sa.inspect(engine)
     existed = inspector.has_table(OFFSETS_TABLE)
-    if not all(inspector.has_table(name) for name in (OFFSETS_TABLE, HISTORY_TABLE, VERSIONS_TABLE)):
+    if not all(inspector.has_table(name) for name in TABLES):
         create_tables(engine)
     # Tables without a version are those of the first one.
     current = _read_version(engine) or _insert_version(engine, 1 if existed else VERSION)
@@ -99,7 +107,7 @@ def create_tables(engine: Engine) -> None:
     Raises:
         sqlalchemy.exc.SQLAlchemyError: A table is missing and cannot be created.
     """
-    for table in (offsets, history, versions):
+    for table in (offsets, history, points, versions):
         if sa.inspect(engine).has_table(table.name):
             continue
         try:

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, Store
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import HISTORY_TABLE, OFFSETS_TABLE, create_or_migrate
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import history as _history
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import offsets as _offsets
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import points as _points
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, parse_json, record_location
@@ -94,6 +95,34 @@ class SqlOffsetStore:
             StateError: The database does not answer.
         """
         return self._transact(lambda conn: self._insert_missing(conn, past))
+
+    def load_points(self) -> list[Any]:
+        """Return the points of the stream's lag, oldest first; see ``LagPointStore``.
+
+        Raises:
+            StateError: The database does not answer.
+        """
+        query = sa.select(_points.c.points).where(_points.c.prefix == self._prefix)
+        text = self._transact(lambda conn: conn.execute(query).scalar())
+        value = None if text is None else parse_json(text)
+        return value if isinstance(value, list) else []
+
+    def save_points(self, points: list[Any]) -> None:
+        """Replace the points of the stream's lag; see ``LagPointStore``.
+
+        Raises:
+            StateError: The database does not answer.
+        """
+        text = json.dumps(points)
+
+        def replace_row(conn: Connection) -> None:
+            own_row = _points.c.prefix == self._prefix
+            if conn.execute(sa.select(_points.c.prefix).where(own_row)).scalar() is None:
+                conn.execute(_points.insert().values(prefix=self._prefix, points=text))
+            else:
+                conn.execute(_points.update().where(own_row).values(points=text))
+
+        self._transact(replace_row)
 
     def _insert_missing(self, conn: Connection, past: Iterable[PastOffset]) -> int:
         query = sa.select(_history.c.epoch, _history.c.binlog_offset).where(_history.c.prefix == self._prefix)

@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_error import WRITE_TIMEOUT_S
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_batch
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
@@ -50,6 +51,7 @@ def follow_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogO
     if not result.changed or after is None or (before is not None and same_position(before, after)):
         return None
     store.save(result.state, stored)
+    record_batch(store, ledger, log)
     log(f"the stored offset moves to {after} while the job is running (batch {result.state.epoch})")
     return after
 

@@ -8,6 +8,7 @@ from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome, job_outcome
+from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_batch
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 
 
@@ -28,4 +29,5 @@ def settle_offset(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobS
     """
     fault_point("airflow.before_commit")
     result, ledger = reconcile_store(cfg, store, log)
+    record_batch(store, ledger, log)
     return job_outcome(result.state, ledger, spec)

@@ -2,6 +2,7 @@
 
 import { h, airflowLink, ago, bytes, chip, duration, message, number, table } from "./dom.js";
 import { buttons } from "./actions.js";
+import { plots } from "./charts.js";
 import { showSnapshot } from "./snapshot.js";
 import { tablesSection } from "./tables.js";
 
@@ -9,12 +10,13 @@ const SYSTEMS = { kafka: "Kafka", mysql: "The source", "offset store": "The offs
 
 export function showPipeline(page, conn) {
   const path = `pipelines/${encodeURIComponent(conn)}`;
-  const parts = Object.fromEntries(["top", "unread", "facts", "snapshot", "errors", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
+  const parts = Object.fromEntries(["top", "unread", "facts", "history", "snapshot", "errors", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
   const tables = tablesSection(page, path);
-  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.snapshot, parts.errors, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
+  page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
   parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", onclick: check }, "Check now"), h("div", { id: "findings" }));
   let shownActions = "";
   let first = true;
+  let plotted = "";
 
   async function load() {
     const found = await page.get(path);
@@ -31,9 +33,18 @@ export function showPipeline(page, conn) {
     errors(parts.errors, reading);
     scans(parts.scans, reading);
     verification(parts.verification, reading);
+    await history();
     if (first) { first = false; await tables.load(); }
     await showSnapshot(page, path, parts.snapshot, reading);
     return found.running ? 1 : 5;
+  }
+
+  async function history() {
+    const found = await page.get(`${path}/history`);
+    const state = `${found.points.length} ${found.points.at(-1)?.at_ms} ${Math.floor(found.at_ms / 60000)}`;
+    if (state === plotted) return;
+    plotted = state;
+    parts.history.replaceChildren(h("h2", {}, "The last day"), plots(found));
   }
 
   async function check() {

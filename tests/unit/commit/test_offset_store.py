@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from kit.store_contract import END, START, StoreContract, plan
+from kit.store_contract import END, START, LagPointContract, StoreContract, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import HISTORY_ROWS, MemoryOffsetStore, OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import create_tables
@@ -30,7 +30,7 @@ def engine(tmp_path: Path) -> sa.Engine:
     return sa.create_engine(f"sqlite:///{tmp_path}/offsets.db")
 
 
-class TestSqlStore(StoreContract):
+class TestSqlStore(LagPointContract):
     @pytest.fixture
     def make_store(self, engine: sa.Engine) -> Callable[[str], OffsetStore]:
         return lambda prefix: SqlOffsetStore(engine, prefix)
@@ -101,7 +101,7 @@ def test_tables_may_be_created_by_several_at_once(engine: sa.Engine) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    tables = {"mysql_cdc_offsets", "mysql_cdc_offset_history", "mysql_cdc_store_version"}
+    tables = {"mysql_cdc_offsets", "mysql_cdc_offset_history", "mysql_cdc_lag_points", "mysql_cdc_store_version"}
     assert set(sa.inspect(engine).get_table_names()) == tables
 
 
