@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators import offset_updates as following
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
+from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 PIPELINE = "mysql-cdc://mysql.example:3307/shop"
@@ -115,12 +116,17 @@ def test_an_event_follows_the_transforms_to_the_topic(fakes: Any) -> None:
     assert told[f"{PIPELINE}/db.orders"]["topic"] == "all"
 
 
-def test_nothing_to_do_makes_no_event(fakes: Any) -> None:
+def test_nothing_to_do_makes_no_event_but_a_point_of_the_lag(fakes: Any) -> None:
     _, pipeline = fakes
     pipeline.nothing = 1
     run = drain("events_of_nothing")
     assert run.state == "success"
     assert events(run) == {} and pipeline.told == []
+    accessor = MetadataAccessor("mysql_cdc_offsets")
+    keys = accessor.keys()
+    (key,) = (key for key in keys if key.startswith("lag/"))
+    point = accessor.get(key)[-1]
+    assert point["at_ms"] == point["until_ms"] >= run.start_date.timestamp() * 1000
 
 
 def test_a_run_that_has_nothing_to_do_reports_what_a_run_that_was_ended_has_not(fakes: Any) -> None:
