@@ -1,0 +1,3 @@
+from airflow_provider_mysql_cdc.airflow_version import require_airflow
+
+require_airflow()
