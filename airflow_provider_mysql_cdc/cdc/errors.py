@@ -49,6 +49,11 @@ import re
 from typing import Any, ClassVar
 
 _DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain|verify)\b")
+PACKAGE_DAGS = "mysql_cdc"
+"""What the ids of the DAGs that come with this package begin with; errors name these DAGs."""
+DAG_KINDS = ("snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset")
+"""What the ids of a stream's DAGs end with."""
+_PACKAGE_DAG = re.compile(rf"(?<!Variable )\b{PACKAGE_DAGS}_({'|'.join(DAG_KINDS)})\b")
 # A DAG folder has the DAGs that somebody put there.
 _DAG_SOURCE = " (DAGs of airflow_provider_mysql_cdc.example_dags)"
 _MESSAGE = re.compile(
@@ -94,6 +99,21 @@ class CdcError(Exception):
         if not self.remedy:
             return self.advice.rstrip(".")
         return self.remedy.rstrip(".") + (_DAG_SOURCE if _DAG_NAME.search(self.remedy) else "")
+
+    def with_dags_of(self, stream: str) -> CdcError:
+        """Return the error with the DAGs of a stream in place of those that come with this package.
+
+        Args:
+            stream: What the ids of the stream's DAGs begin with.
+        """
+        remedy = self.remedy or (self.advice if _PACKAGE_DAG.search(self.advice) else "")
+        before = (self.what, self.where, self.why, remedy)
+        what, where, why, remedy = (_PACKAGE_DAG.sub(rf"{stream}_\1", text) for text in before)
+        return (
+            self
+            if (what, where, why, remedy) == before
+            else _rebuild(type(self), what, where, why, remedy, self.can_retry)
+        )
 
     def retry_hint(self) -> str:
         """Return the sentence that says whether a retry can help."""

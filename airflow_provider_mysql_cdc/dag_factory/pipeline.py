@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import DAG_KINDS, ConfigError
 from airflow_provider_mysql_cdc.dag_factory.stream import Stream
 from airflow_provider_mysql_cdc.dag_factory.stream_dags import (
     TAGS,
@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.operators.dag_params import DEFAULT_ARGS, drain_
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 
-KINDS = ("snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset")
+KINDS = DAG_KINDS
 """The DAGs that a pipeline has."""
 
 BACKFILL_SETTINGS = frozenset({"tables", "column", "time_zone", "schedule"})

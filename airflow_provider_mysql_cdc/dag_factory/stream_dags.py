@@ -40,7 +40,8 @@ def snapshot_dag(stream: Stream) -> DAG:
     Args:
         stream: Its stream.
     """
-    with _dag(stream, "snapshot", None, {**tables_param(), **again_param()}) as dag:
+    fields = {**tables_param(), **again_param(stream.dag_id("adhoc_snapshot"))}
+    with _dag(stream, "snapshot", None, fields) as dag:
         MySqlCdcSnapshotOperator(
             task_id="snapshot",
             tables="{{ params.tables | tojson }}",

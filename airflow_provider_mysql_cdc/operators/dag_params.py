@@ -148,8 +148,12 @@ def tables_param() -> dict[str, Param]:
     }
 
 
-def again_param() -> dict[str, Param]:
-    """Return the form field that requests a new snapshot."""
+def again_param(adhoc_dag: str = "mysql_cdc_adhoc_snapshot") -> dict[str, Param]:
+    """Return the form field that requests a new snapshot.
+
+    Args:
+        adhoc_dag: Id of the DAG that reads tables while the stream continues.
+    """
     return {
         "again": Param(
             False,
@@ -158,7 +162,7 @@ def again_param() -> dict[str, Param]:
             description=(
                 "Read the tables although an offset is stored already, and write every row again. The stream is "
                 "drained to the end of the binlog first and waits while the tables are read. To read tables while the "
-                "stream continues, use mysql_cdc_adhoc_snapshot."
+                f"stream continues, use {adhoc_dag}."
             ),
         )
     }

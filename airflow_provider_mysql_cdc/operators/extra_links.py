@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import DAG_KINDS, PACKAGE_DAGS, CdcError
 from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError, airflow_error
 
 if TYPE_CHECKING:
@@ -168,17 +168,30 @@ class LinkedTaskMixin:
     def naming_errors(self) -> Iterator[None]:
         """End the task with Airflow's exception for an error inside, and with a link to its row in the runbook.
 
+        In a DAG that ``cdc_pipeline`` has made, the error names the DAGs of its pipeline.
+
         Raises:
             NamedTaskError: There was one.
         """
         try:
             yield
-        except NamedTaskError as raised:
-            self.links.show_error(raised.error)
-            raise
-        except CdcError as error:
+        except (NamedTaskError, CdcError) as raised:
+            told = raised.error if isinstance(raised, NamedTaskError) else raised
+            error = told.with_dags_of(_stream_of(self))
             self.links.show_error(error)
-            raise airflow_error(error) from error
+            if isinstance(raised, NamedTaskError) and error is told:
+                raise
+            raise airflow_error(error) from raised
+
+
+def _stream_of(task: Any) -> str:
+    """Return what the ids of the DAGs of a task's stream begin with; a DAG of a pipeline has its name as a tag."""
+    if task.has_dag():
+        for kind in DAG_KINDS:
+            name = task.dag.dag_id.removesuffix(f"_{kind}")
+            if name != task.dag.dag_id and name in task.dag.tags:
+                return str(name)
+    return PACKAGE_DAGS
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:

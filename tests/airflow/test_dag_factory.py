@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow_home import run_dag
-from fakes import FakePipeline, FakeStream, FakeSubmit, connections, install
+from fakes import FakeOutcome, FakePipeline, FakeStream, FakeSubmit, connections, install
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, LedgerMissingError, StateError
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline, pipelines_from_file
+from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
@@ -271,3 +272,45 @@ def test_forty_pipelines_cost_little_more_than_as_many_dags_of_the_spark_operato
     forty, spark, modules = map(int, done.stdout.split()[-3:])
     assert forty < 1.5 * spark
     assert modules == 0  # further pipelines import nothing
+
+
+def failed_with(dag: DAG, caught: list[Any]) -> str:
+    """Run a DAG whose task fails, and return what its callbacks get as remedy."""
+    (task,) = dag.tasks
+    task.retries = 0
+    task.on_failure_callback = [lambda context: caught.append(context["exception"])]
+    assert run_dag(dag).state == "failed"
+    return str(caught[-1].error.next_step())
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (LedgerMissingError("the ledger is gone"), "run shop_reset_offset with stored"),
+        (StateError("x", remedy="run mysql_cdc_verify, then mysql_cdc_adhoc_snapshot"), "shop_verify, then shop_adhoc"),
+        (StateError("x", remedy="read the Variable mysql_cdc_backfill"), "the Variable mysql_cdc_backfill"),
+    ],
+)
+def test_errors_name_the_dags_of_their_pipeline(fakes: Any, error: CdcError, text: str) -> None:
+    _, pipeline_ = fakes
+    pipeline_.error = error
+    caught: list[Any] = []
+    told = failed_with(pipeline()["shop_drain"], caught)
+    assert text in told and "example_dags" not in told
+    assert "mysql_cdc_reset_offset" not in told
+    assert type(caught[-1].error) is type(error)
+    pipeline_.error = None
+    pipeline_.outcome = FakeOutcome(complete=False, error=error)
+    assert text in failed_with(pipeline()["shop_drain"], caught), "of a driver"
+
+
+def test_errors_of_other_dags_name_those_of_the_package(fakes: Any) -> None:
+    fakes[1].error = LedgerMissingError("the ledger is gone")
+    with DAG("nightly_drain", schedule=None, tags={"mysql"}) as dag:
+        MySqlCdcDrainOperator(task_id="drain", kafka_conn_id="kafka_cdc")
+    assert "run mysql_cdc_reset_offset with stored" in failed_with(dag, [])
+
+
+def test_the_form_of_the_snapshot_names_the_pipeline_s_own_dag() -> None:
+    made = pipeline()["shop_snapshot"]
+    assert "use shop_adhoc_snapshot" in str(made.params.get_param("again").description)
