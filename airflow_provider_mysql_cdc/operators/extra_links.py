@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECTION = "mysql_cdc"
 PIPELINE_PAGE = "/mysql-cdc/#/pipelines/{conn_id}"
-"""Where the page of a pipeline is, below the address of Airflow."""
+"""Where the page of a pipeline is, below the address of Airflow (``plugins.page_urls``, which imports operators)."""
 RUNBOOK_URL = "https://github.com/airflow-provider-mysql-cdc/airflow-provider-mysql-cdc/blob/main/docs/runbook.md"
 
 

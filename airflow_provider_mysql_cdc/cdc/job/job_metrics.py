@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,6 +84,8 @@ class JobMetrics:
         base: The stream's metrics before the current batch.
         history: Measures the recovery of the schema history.
         snapshot: Returns the attributes of the family ``snapshot``; none outside of a snapshot.
+        snapshot_tables: Returns how far its tables are; none outside of a snapshot.
+        last_lines: Returns the last lines of the driver's log with their numbers.
         key_range: Attributes of the key range of an ad-hoc snapshot that was assigned last (MET-17 to MET-21).
     """
 
@@ -91,6 +93,8 @@ class JobMetrics:
     base: StreamMetrics = field(default_factory=StreamMetrics)
     history: HistoryMeter = field(default_factory=HistoryMeter)
     snapshot: Callable[[], Attributes] = dict
+    snapshot_tables: Callable[[], Sequence[Mapping[str, Any]]] = list
+    last_lines: Callable[[], Sequence[tuple[int, str]]] = list
     key_range: Attributes = field(default_factory=dict)
     _plan: BatchPlan | None = None
     _tables: Collection[TableId] = ()
@@ -165,6 +169,8 @@ class JobMetrics:
             "kind": self._plan.kind,
             "at_ms": metrics.at_ms,
             "metrics": metrics.to_json(),
+            "tables": list(self.snapshot_tables()),
+            "lines": [list(line) for line in self.last_lines()],
         }
         return [SideRecord(self.cfg.ledger_topic, PROGRESS_KEY.encode(), encode(progress))]
 

@@ -40,6 +40,9 @@ Writers and tasks measure; the driver adds up. Every 10 seconds it writes the su
 `mysql-cdc status` reads them. At the end of a batch they are part of the transaction that completes it, so each event
 counts once, whatever fails in between; counts of the family `streaming` go on from run to run.
 
+While a snapshot runs, `mysql-cdc status` also has `snapshot_tables`: for up to 100 tables that are not read completely,
+rows of the estimated number, chunks, and seconds left. The driver's log says the same every 30 seconds.
+
 The family `snapshot` exists while a snapshot runs, and in the run that took one. `ChunkId` and the like exist once a
 run has read an ad-hoc snapshot.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import Any
@@ -48,6 +48,8 @@ class StreamStatus:
         metrics: Its metrics, of the active run or as the last one has left them.
         batch: Number, kind, state and error of the last batch; empty before the first.
         progress_ms: When the active run last reported, milliseconds since 1970; None where none has.
+        tables: How far a snapshot is with the tables that it has not read completely, as of then
+            (``snapshot.table_progress``).
     """
 
     stream: str
@@ -57,6 +59,7 @@ class StreamStatus:
     metrics: StreamMetrics
     batch: Mapping[str, Any] = field(default_factory=dict)
     progress_ms: int | None = None
+    tables: Sequence[Mapping[str, Any]] = ()
 
     def families(self) -> dict[str, dict[str, Any]]:
         """Return the metrics by Debezium's name, by family; between runs the lag is the one of now."""
@@ -90,6 +93,7 @@ class StreamStatus:
             "progress_ms": self.progress_ms,
             "lag": self.lag.to_json(),
             "metrics": self.families(),
+            **({"snapshot_tables": list(self.tables)} if self.tables else {}),
         }
 
     def samples(self) -> Iterator[Sample]:
@@ -150,12 +154,13 @@ def status_of(stream: str, ledger: LedgerState, lag: StreamLag, *, active: bool 
     """
     tally, progress = current_tally(ledger), ledger.other_records.get(PROGRESS_KEY)
     metrics, progress_ms = StreamMetrics() if tally is None else tally.metrics, None
+    tables: Sequence[Mapping[str, Any]] = ()
     if progress is not None and ledger.plan is not None and progress.get("epoch") == ledger.plan.epoch:
         record = Members(progress)
         progress_ms = record.integer("at_ms")
         if not ledger.complete():
-            metrics = StreamMetrics.from_json(record.object("metrics"))
-    return StreamStatus(stream, at_ms, active, lag, metrics, _batch(ledger), progress_ms)
+            metrics, tables = StreamMetrics.from_json(record.object("metrics")), progress.get("tables") or ()
+    return StreamStatus(stream, at_ms, active, lag, metrics, _batch(ledger), progress_ms, tables)
 
 
 def _batch(ledger: LedgerState) -> dict[str, Any]:

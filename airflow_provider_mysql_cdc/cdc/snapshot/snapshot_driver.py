@@ -81,6 +81,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import (
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotInputs, snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
+from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import SnapshotProgress
 from airflow_provider_mysql_cdc.cdc.snapshot.table_reports import TableReports, end_of_view_records
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.view_coordinator import ViewCallbacks, ViewOpener, lock_seconds
@@ -114,6 +115,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, spec.owner) as lock,
         JobLedger(cfg, spec.run or taskless_run_id()) as job,
     ):
+        job.metrics.last_lines = log.last_lines
         try:
             with named_errors(cfg):
                 rows, offset = _SnapshotDriver(cfg, plan, job, runner, log).run()
@@ -144,7 +146,7 @@ class _SnapshotDriver:
             outcome = ledger.outcome or {}
             counts = outcome.get("counts", {}) if outcome.get("epoch") == self.plan.epoch else {}
             return dict(counts), BinlogOffset.from_json((ledger.snapshot or {})["offset"])
-        self.job.metrics.snapshot = self.meter.attributes
+        self.job.metrics.snapshot, self.job.metrics.snapshot_tables = self.meter.attributes, self.meter.tables
         if self._view_recorded(ledger):
             return self._finish(recorded_chunks(ledger, self.plan.epoch)[0])
         for _ in range(MAX_ATTEMPTS):
@@ -188,7 +190,10 @@ class _SnapshotDriver:
             finished_rows = {id_: int(record["rows"]) for id_, record in done.items()}
             waiting = [chunk for chunk in chunks if chunk.id not in finished_rows]
             edge_chunks = edge_chunks_of(conn, chunks, state)
-            queue = ChunkQueue(waiting, finished_rows, self.log, len(chunks), edge_chunks, list_entries)
+            tables_progress = SnapshotProgress(chunks, finished_rows)
+            queue = ChunkQueue(
+                waiting, finished_rows, self.log, len(chunks), edge_chunks, list_entries, tables_progress
+            )
             self.job.metrics.begin(self.plan, state.tables)
             self.meter.begin(tables, chunks, queue)
             return chunks, self._read_chunks(queue, start_offset, state, definitions, conn, ledger)

@@ -54,6 +54,10 @@ class SnapshotMeter:
         """Note whether the lock is held."""
         self.holds_lock = held
 
+    def tables(self) -> list[dict[str, Any]]:
+        """Return how far the tables are that are not read completely, for the progress record."""
+        return [] if self._queue is None else self._queue.unread_tables()
+
     def attributes(self) -> dict[str, Any]:
         """Return the attributes now."""
         rows = self._rows if self._queue is None else {**self._rows, **self._queue.rows()}

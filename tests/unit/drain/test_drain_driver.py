@@ -85,7 +85,8 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
 
     monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(Lock()))
     monkeypatch.setattr(drain_driver, "DriverConnection", Source)
-    monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext())
+    job = SimpleNamespace(metrics=SimpleNamespace())
+    monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
     monkeypatch.setattr(drain_driver, "_complete_batch", batch)
     monkeypatch.setattr(drain_driver, "_next_plan", lambda *_: plan(2, END, END.with_position(END.file, 900)))
     spec = JobSpec("drain", CFG.properties(), plan().to_json(), "dag/run/task/-1", 60)
@@ -147,7 +148,7 @@ def batches_of(
 
     lock = SimpleNamespace(require=lambda: None)
     there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
-    job = SimpleNamespace(latest=lambda: there, read=lambda: there)
+    job = SimpleNamespace(latest=lambda: there, read=lambda: there, metrics=SimpleNamespace())
     monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(lock))
     monkeypatch.setattr(drain_driver, "DriverConnection", Source)
     monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))

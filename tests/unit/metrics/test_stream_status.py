@@ -117,6 +117,10 @@ def test_progress_counts_until_its_batch_is_complete() -> None:
     found = status(running, active=True)
     assert found.metrics == live and found.progress_ms == 49_000
     assert found.families()["streaming"]["Connected"] is True
+    assert "snapshot_tables" not in found.to_json(), "of a driver that takes none, or has none of them"
+    reading = [{"table": "d.a", "rows": 7, "estimate": 20}]
+    taking = status(LedgerState(PLAN, {}, other_records={PROGRESS_KEY: record | {"tables": reading}}), active=True)
+    assert taking.to_json()["snapshot_tables"] == reading
     assert status(running).families()["streaming"]["Connected"] is False, "the driver was killed"
     done = {writer: marker(writer, 900, WriterMetrics(StreamCounts(created=4))) for writer in (0, 1)}
     tally = RunTally("a", epoch=2)

@@ -122,7 +122,7 @@ def test_what_an_earlier_attempt_has_read_does_not_count_for_the_speed_of_this_o
     monkeypatch.setattr(chunk_queue, "time", SimpleNamespace(monotonic=lambda: 100.0, time_ns=lambda: 1))
     queue.finished_rows |= {f"new {n}": 40 for n in range(9)}
     queue.done(0, ChunkRows("new 9", 40))
-    assert lines == ["snapshot: 50,400 rows, 4/s, 5010 of 9000 chunks, about 39900 s left"]
+    assert lines == ["snapshot: 50,400 rows, 4/s, 5010 of 9000 chunks, about 11.1 h left"]
 
 
 def test_a_snapshot_that_keeps_tables_says_no_time_before_its_first_chunk() -> None:
