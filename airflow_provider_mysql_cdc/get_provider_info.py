@@ -6,8 +6,6 @@ of the properties.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
@@ -56,78 +54,35 @@ def _modules(part: str, *names: str) -> dict[str, Any]:
 
 
 def _connection_type() -> dict[str, Any]:
+    from airflow_provider_mysql_cdc.cdc.config.form_fields import MYSQL_CDC_FORM, STANDARD_LABELS, conn_fields
+
     return {
         "connection-type": "mysql_cdc",
         "hook-class-name": f"{_PACKAGE}.hooks.mysql_cdc.MySqlCdcHook",
         "hook-name": _INTEGRATION,
         "ui-field-behaviour": {
             "hidden-fields": [],
-            "relabeling": {
-                "login": "User",
-                "host": "MySQL host",
-                "port": "MySQL port",
-                "schema": "Database of an offset store",
-            },
+            "relabeling": {**STANDARD_LABELS, "schema": "Database of an offset store"},
             "placeholders": {"host": "mysql.example.com, or db1:3306,db2:3306", "port": "3306", "login": "cdc"},
         },
-        "conn-fields": {
-            **_connection_fields(),
-            "kafka_conn_id": {
-                "label": "Kafka connection",
-                "description": "Id of a connection of type kafka, whose extra holds the Kafka client's settings.",
-                "schema": {"type": ["string", "null"]},
-            },
-            "schema_registry_conn_id": {
-                "label": "Schema registry connection",
-                "description": "Id of a connection of type schema_registry, for keys or values in Avro.",
-                "schema": {"type": ["string", "null"]},
-            },
-        },
+        "conn-fields": conn_fields(MYSQL_CDC_FORM),
     }
 
 
 def _registry_type() -> dict[str, Any]:
-    from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
-    from airflow_provider_mysql_cdc.cdc.config.registry_fields import registry_form_fields, registry_property_name
+    from airflow_provider_mysql_cdc.cdc.config.form_fields import REGISTRY_FORM, REQUIRED, conn_fields
 
-    declared = [replace(field, name=registry_property_name(field)) for field in registry_form_fields()]
     return {
         "connection-type": "schema_registry",
         "hook-class-name": f"{_PACKAGE}.hooks.schema_registry.SchemaRegistryHook",
         "hook-name": "Schema registry",
         "ui-field-behaviour": {
             "hidden-fields": ["schema", "port"],
-            "relabeling": {"login": "User", "host": "Address"},
+            "relabeling": {"login": "User", "host": f"Address{REQUIRED}"},
             "placeholders": {"host": "https://registry.example.com:8081", "login": "for basic authentication"},
         },
-        "conn-fields": {field["name"]: _form_field(field) for field in form_fields(declared)},
+        "conn-fields": conn_fields(REGISTRY_FORM),
     }
-
-
-def _connection_fields() -> dict[str, dict[str, Any]]:
-    """Return the properties of the connection form, without those that use one of Airflow's own fields.
-
-    No field is required and none has a default: a property that is empty here may be in the task's properties, and a
-    default that is stored with every connection could never change.
-    """
-    from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
-    from airflow_provider_mysql_cdc.cdc.config.property_sources import STANDARD_FIELDS
-
-    fields = {}
-    for field in form_fields():
-        if field["name"] in STANDARD_FIELDS.values():
-            continue
-        fields[field["name"]] = _form_field(field)
-    return fields
-
-
-def _form_field(field: Mapping[str, Any]) -> dict[str, Any]:
-    schema = dict(field["schema"])
-    default = schema.pop("default", None)
-    if isinstance(schema["type"], str):
-        schema["type"] = [schema["type"], "null"]
-    default_note = "" if default in (None, "") else f" Default: {default}."
-    return {"label": field["label"], "description": field["description"] + default_note, "schema": schema}
 
 
 def _options() -> dict[str, Any]:

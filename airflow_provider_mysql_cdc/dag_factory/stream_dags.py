@@ -44,8 +44,8 @@ def snapshot_dag(stream: Stream) -> DAG:
     with _dag(stream, "snapshot", None, fields) as dag:
         MySqlCdcSnapshotOperator(
             task_id="snapshot",
-            tables="{{ params.tables | tojson }}",
-            again="{{ params.again }}",
+            tables="{{ (params.tables or []) | tojson }}",
+            again="{{ params.again or false }}",
             **stream.arguments(),
         )
     return dag

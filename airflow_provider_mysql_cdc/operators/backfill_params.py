@@ -30,7 +30,7 @@ def backfill_params(settings: Mapping[str, Any] | None = None) -> dict[str, Para
     return {
         "tables": Param(
             [],
-            type="array",
+            type=["array", "null"],
             items={"type": "string", "minLength": 1},
             title="Tables",
             description=(

@@ -20,6 +20,32 @@ PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
 
 
+ADVANCED = "Advanced"
+"""Group of the fields that most runs leave as they are."""
+TIMEOUT_MINUTES = 360
+"""Minutes after which an ad-hoc snapshot fails, if the form says nothing."""
+
+
+def choice(title: str, values: Mapping[str, str], **more: Any) -> Param:
+    """Return a form field that is a list of values to choose from; it may be empty, which means the first one.
+
+    Args:
+        title: Its label.
+        values: The values with their meaning.
+        more: Further members of its schema.
+    """
+    first = next(iter(values))
+    shown = {value: f"{value}: {meaning}" for value, meaning in values.items()}
+    return Param(
+        first,
+        type=["string", "null"],
+        enum=[*values, None],
+        values_display={**shown, "null": f"(empty: {first})"},
+        title=title,
+        **more,
+    )
+
+
 def reject_unknown_fields(context: Any) -> None:
     """Fail a task whose run was triggered with a field that its form does not have; Airflow ignores such fields.
 
@@ -120,7 +146,8 @@ def properties_param() -> dict[str, Param]:
     return {
         "properties": Param(
             {},
-            type="object",
+            type=["object", "null"],
+            section=ADVANCED,
             title="Connector properties",
             description=(
                 "Connector properties for this run, under their Debezium names. They override the connection and the "
@@ -136,7 +163,7 @@ def tables_param() -> dict[str, Param]:
     return {
         "tables": Param(
             [],
-            type="array",
+            type=["array", "null"],
             items={"type": "string"},
             title="Tables",
             description=(
@@ -157,7 +184,7 @@ def again_param(adhoc_dag: str = "mysql_cdc_adhoc_snapshot") -> dict[str, Param]
     return {
         "again": Param(
             False,
-            type="boolean",
+            type=["boolean", "null"],
             title="Snapshot again",
             description=(
                 "Read the tables although an offset is stored already, and write every row again. The stream is "
@@ -185,7 +212,7 @@ def drain_params(interval: str | None = None, minutes: float = 0, writers: int |
     return {
         "run_for_minutes": Param(
             minutes,
-            type="number",
+            type=["number", "null"],
             minimum=0,
             title="Run for (minutes)",
             description=f"How long one Spark session drains batch after batch; 0 drains one batch.{note}",
@@ -195,6 +222,7 @@ def drain_params(interval: str | None = None, minutes: float = 0, writers: int |
             type=["null", "integer"],
             minimum=1,
             maximum=64,
+            section=ADVANCED,
             title="Writers",
             description="Spark tasks that decode and write in parallel. If empty, drain.writers applies.",
         ),
@@ -219,27 +247,24 @@ def adhoc_params() -> dict[str, Param]:
             description="SQL condition as in a WHERE clause; only rows that meet it are read. It runs with the "
             "privileges of the connection's account.",
         ),
-        "kind": Param(
-            "incremental",
-            type="string",
-            enum=["incremental", "blocking"],
-            title="Kind",
-            description="incremental reads while the stream continues; blocking pauses the stream until the tables are "
-            "read.",
+        "kind": choice(
+            "Kind",
+            {"incremental": "reads while the stream continues", "blocking": "pauses the stream until they are read"},
         ),
-        "channel": Param(
-            "airflow",
-            type="string",
-            enum=["airflow", "source", "kafka"],
-            title="Channel",
-            description=(
-                "Where the signal is written: as a record of the ledger (airflow), a row of signal.data.collection "
-                "(source), or a record of signal.kafka.topic (kafka)."
-            ),
+        "channel": choice(
+            "Channel",
+            {
+                "airflow": "a record of the ledger",
+                "source": "a row of signal.data.collection",
+                "kafka": "a record of signal.kafka.topic",
+            },
+            description="Where the signal is written.",
+            section=ADVANCED,
         ),
         "surrogate_key": Param(
             None,
             type=["null", "string"],
+            section=ADVANCED,
             title="Surrogate key",
             description="Column that divides the tables into chunks in place of the primary key.",
         ),
@@ -255,16 +280,18 @@ def reading_params() -> dict[str, Param]:
             type=["null", "integer"],
             minimum=1,
             maximum=2**31 - 1,
+            section=ADVANCED,
             title="Chunk size (rows)",
             description="incremental.snapshot.chunk.size of the drains that this task runs. If empty, the configured "
             "value applies.",
         ),
         "timeout_minutes": Param(
-            360,
-            type="number",
+            TIMEOUT_MINUTES,
+            type=["number", "null"],
             exclusiveMinimum=0,
             title="Timeout (minutes)",
-            description="Then the task fails; rows that were read are kept, and the next drain continues.",
+            description="Then the task fails; rows that were read are kept, and the next drain continues. If empty, "
+            f"{TIMEOUT_MINUTES}.",
         ),
     }
 
@@ -274,8 +301,8 @@ def adhoc_arguments() -> dict[str, Any]:
     return {
         "tables": "{{ params.tables | tojson }}",
         "condition": "{{ params.condition or '' }}",
-        "kind": "{{ params.kind }}",
-        "channel": "{{ params.channel }}",
+        "kind": "{{ params.kind or 'incremental' }}",
+        "channel": "{{ params.channel or 'airflow' }}",
         "surrogate_key": "{{ params.surrogate_key or '' }}",
         **reading_arguments(),
     }
@@ -285,7 +312,7 @@ def reading_arguments() -> dict[str, Any]:
     """Return the operator arguments that read the form of ``reading_params``."""
     return {
         "chunk_size": "{{ params.chunk_size or '' }}",
-        "timeout": "{{ params.timeout_minutes * 60 }}",
+        "timeout": f"{{{{ (params.timeout_minutes or {TIMEOUT_MINUTES}) * 60 }}}}",
     }
 
 
@@ -319,10 +346,10 @@ def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool
     """
     layers = [
         f"{{{{ var.json.get('{PROPERTIES_VARIABLE}', {{}}) | tojson }}}}",
-        "{{ params.properties | tojson }}",
+        "{{ (params.properties or {}) | tojson }}",
     ]
     if tables:
-        layers.append("{{ {'table.include.list': params.tables | join(',')} | tojson }}")
+        layers.append("{{ {'table.include.list': (params.tables or []) | join(',')} | tojson }}")
     arguments: dict[str, Any] = {
         "mysql_cdc_conn_id": "{{ params.mysql_cdc_conn_id }}",
         "kafka_conn_id": "{{ params.kafka_conn_id or '' }}",
@@ -333,7 +360,7 @@ def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool
     if spark:
         arguments["spark_conn_id"] = "{{ params.spark_conn_id }}"
     if drain:
-        arguments |= {"run_for": "{{ params.run_for_minutes * 60 }}", "writers": "{{ params.writers or '' }}"}
+        arguments |= {"run_for": "{{ (params.run_for_minutes or 0) * 60 }}", "writers": "{{ params.writers or '' }}"}
     return arguments
 
 

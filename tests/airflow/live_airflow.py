@@ -257,6 +257,13 @@ class LiveAirflow(Airflow):
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links"
         return {name: url for name, url in self.call("GET", path)["extra_links"].items() if url}
 
+    def form_of(self, conn_type: str) -> dict[str, Any]:
+        """Return the fields of a connection form by name, as Airflow's page gets them."""
+        token = {"Authorization": f"Bearer {self._token}"}
+        found = self._request("GET", f"{self.url}/ui/connections/hook_meta", None, token)
+        (meta,) = (meta for meta in found if meta["connection_type"] == conn_type)
+        return dict(meta["extra_fields"])
+
     def backfill(self, *arguments: str) -> None:
         """Run ``airflow backfill create`` beside the running Airflow."""
         command = [str(Path(sys.executable).with_name("airflow")), "backfill", "create", *arguments]

@@ -145,6 +145,18 @@ def test_wrong_values_are_refused_before_anything_starts_with_their_field(
     assert live.jobs() == [] and books(pipeline).requests == {}
 
 
+def test_airflow_serves_the_forms_in_groups_with_stars_only_where_a_value_is_needed(live: LiveAirflow) -> None:
+    fields = live.form_of("mysql_cdc")
+    assert next(iter(fields)) == "topic.prefix" and {field["schema"]["section"] for field in fields.values()} >= {
+        "Kafka"
+    }
+    assert all("null" in field["schema"]["type"] for field in fields.values())
+    form = live.call("GET", f"dags/{ADHOC}/details")["params"]
+    starred = {name for name, field in form.items() if "null" not in field["schema"]["type"]}
+    assert starred == {"tables", "mysql_cdc_conn_id", "spark_conn_id"}
+    assert form["kind"]["schema"]["values_display"]["null"] == "(empty: incremental)"
+
+
 @pytest.mark.req("INC-02", "EX-13", "EX-15")
 def test_a_snapshot_is_asked_for_over_each_channel(live: LiveAirflow, pipeline: Pipeline, source: Any) -> None:
     execute(source, f"UPDATE {CUSTOMERS} SET v = 9 WHERE id = 2", f"DELETE FROM {ORDERS} WHERE id = 100")

@@ -56,16 +56,29 @@ def test_the_package_is_a_provider(seen: dict[str, Any]) -> None:
     assert seen["providers"] == ["airflow-provider-mysql-cdc"]
 
 
-def test_the_connection_form_shows_the_properties(seen: dict[str, Any]) -> None:
+def test_the_connection_form_is_grouped_and_marks_what_is_required(seen: dict[str, Any]) -> None:
     fields = seen["hook"]["extra_fields"]
-    assert fields["topic.prefix"]["schema"]["title"] == "Topic prefix (topic.prefix, required)"
-    assert "initial" in fields["snapshot.mode"]["schema"]["enum"]
+    name, first = next(iter(fields.items()))
+    assert (name, first["schema"]["title"], first["schema"]["section"]) == (
+        "topic.prefix",
+        "Topic prefix (required)",
+        "Stream",
+    )
+    sections = [field["schema"]["section"] for field in fields.values()]
+    assert list(dict.fromkeys(sections)) == ["Stream", "Kafka", "Captured tables", "Encryption to MySQL"]
+    assert sections == sorted(sections, key=list(dict.fromkeys(sections)).index), "a group is in one piece"
+    for field in fields.values():
+        assert field["value"] is None and "null" in field["schema"]["type"], "no star"
+        assert field["description"] is None and field["schema"]["description_md"], "shown as Markdown"
     assert fields["database.ssl.key.password"]["schema"]["format"] == "password"
+    assert fields["kafka.sasl.password"]["schema"]["format"] == "password"
+    shown = fields["snapshot.mode"]["schema"]
+    assert shown["values_display"]["null"] == "(empty: initial)" and "initial" in shown["enum"]
 
 
 def test_the_standard_fields_are_labelled_for_mysql(seen: dict[str, Any]) -> None:
     standard = seen["hook"]["standard_fields"]
-    assert standard["host"]["title"] == "MySQL host"
+    assert standard["host"]["title"] == "MySQL host (required)"
     assert standard["url_schema"]["title"] == "Database of an offset store"
 
 

@@ -53,7 +53,6 @@ DECIMAL_HANDLING_MODE: Field[DecimalHandlingMode] = Field(
     "How DECIMAL and NUMERIC are represented.",
     Group.EVENTS,
     enum=DecimalHandlingMode.docs(),
-    in_connection_form=True,
     refs=("CFG-23",),
     set_by=SetBy.RUN,
 )
@@ -274,7 +273,6 @@ TOPIC_CREATION_PARTITIONS: Field[int] = Field(
     "Partitions of topics this provider creates. (-1, the broker's default, is not accepted: the plan of a batch fixes "
     "the partition count beforehand.)",
     Group.TOPICS,
-    in_connection_form=True,
 )
 TOPIC_CREATION_REPLICATION_FACTOR: Field[int] = Field(
     "topic.creation.default.replication.factor",
@@ -283,7 +281,6 @@ TOPIC_CREATION_REPLICATION_FACTOR: Field[int] = Field(
     "Replicas of topics this provider creates; -1 takes the broker's default.",
     Group.TOPICS,
     validators=(_nonzero,),
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
 )
 TOPIC_SETTINGS_VERIFIED: Field[bool] = Field(

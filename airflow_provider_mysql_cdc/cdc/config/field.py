@@ -153,7 +153,6 @@ class Field(Generic[T]):
         derive: Computes the value of an absent property from the others; ``derived_from`` says how in words.
         derived_from: Words for the reference page.
         provider_specific: Whether the property is this provider's own (neither Debezium nor Kafka Connect knows it).
-        in_connection_form: Whether the property stands in Airflow's connection form.
         refs: Ids of the requirements it meets.
         pending: Why nothing but the default is supported yet, or empty.
         pin_scope: What must not be begun under one value and finished under another; a new property decides events
@@ -175,7 +174,6 @@ class Field(Generic[T]):
     derive: Callable[[Lookup], T] | None = None
     derived_from: str = ""
     provider_specific: bool = False
-    in_connection_form: bool = False
     refs: tuple[str, ...] = ()
     pending: str = ""
     pin_scope: PinScope = PinScope.EVENTS

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config import read_properties
 from airflow_provider_mysql_cdc.cdc.config.connect_document import connect_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Problem
+from airflow_provider_mysql_cdc.cdc.config.form_fields import MYSQL_CDC_FORM, field_label, form_places
 from airflow_provider_mysql_cdc.cdc.config.kafka_account import require_own_brokers
 from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -79,9 +80,18 @@ class ResolvedProperties:
         require_own_brokers(self.properties, self.origins, private_labels)
         result = read_properties.read_properties(self.properties, self.describe_sources)
         if result.problems:
-            raise config_error(self._hide_values(result.problems), self.origins)
+            raise config_error(self._hide_values(result.problems), self._places())
         notes = (*result.notes, *(note for source in self.sources for note in source.notes))
         return ConnectorConfig(result.texts, result.values, result.families, notes)
+
+    def _places(self) -> dict[str, str]:
+        """Return where each property stands, for people: the place, and the field of its form."""
+        fields = {source.label: source.locations for source in self.sources}
+        places = {}
+        for name, label in self.origins.items():
+            location = fields[label].get(name)
+            places[name] = f"{label}, {location}" if location else label
+        return places
 
     def _hide_values(self, problems: Sequence[Problem]) -> list[Problem]:
         """Return the problems without the values of private sources."""
@@ -113,7 +123,8 @@ def connection_source(conn_id: str, standard: Mapping[str, object], extra: Mappi
     for attribute, name in STANDARD_FIELDS.items():
         if standard.get(attribute) not in (None, ""):
             values[name] = standard[attribute]
-    locations = {name: f"field {attribute}" for attribute, name in STANDARD_FIELDS.items()}
+    standard_places = {name: f"field {field_label(attribute)}" for attribute, name in STANDARD_FIELDS.items()}
+    locations = {**form_places(MYSQL_CDC_FORM), **standard_places}
     return PropertySource(f"connection {conn_id}", values, locations, is_private=True)
 
 

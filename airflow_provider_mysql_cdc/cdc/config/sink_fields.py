@@ -41,7 +41,6 @@ KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     derive=lambda get: get[HISTORY_KAFKA_BOOTSTRAP_SERVERS] if get.is_set(HISTORY_KAFKA_BOOTSTRAP_SERVERS) else "",
     derived_from="`schema.history.internal.kafka.bootstrap.servers`; one of the two is required",
     provider_specific=True,
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
 )
 TRANSACTION_TIMEOUT_MS: Field[int] = Field(
@@ -63,7 +62,6 @@ DRAIN_WRITERS: Field[int] = Field(
     "Writers (Spark tasks) of a batch; each reads the whole binlog range and writes the partitions it owns.",
     Group.DRAIN,
     provider_specific=True,
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
     set_by=SetBy.RUN,
 )

@@ -48,7 +48,6 @@ TOPIC_PREFIX: Field[str] = Field(
     Group.CONNECTOR,
     aliases=("database.server.name",),
     required=True,
-    in_connection_form=True,
     refs=("CFG-08",),
 )
 NAME: Field[str] = Field(
@@ -125,7 +124,6 @@ DATABASE_SERVER_ID: Field[int] = Field(
     Group.CONNECTION,
     derive=lambda get: derived_server_id(get[TOPIC_PREFIX]),
     derived_from="computed from `topic.prefix`",
-    in_connection_form=True,
     refs=("CFG-09", "STRM-02"),
     pin_scope=PinScope.NOTHING,
 )
@@ -184,7 +182,6 @@ DATABASE_SSL_MODE: Field[SslMode] = Field(
     "Encryption of the MySQL connection. (Debezium 1.9 defaults to `disabled`.)",
     Group.TLS,
     enum=SslMode.docs(),
-    in_connection_form=True,
     refs=("CFG-48",),
     pin_scope=PinScope.NOTHING,
 )
@@ -196,7 +193,6 @@ DATABASE_SSL_CA: Field[str | None] = Field(
     Group.TLS,
     aliases=(Alias("database.ssl.truststore", _pem_file),),
     provider_specific=True,
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_CERT: Field[str | None] = Field(
@@ -207,7 +203,6 @@ DATABASE_SSL_CERT: Field[str | None] = Field(
     Group.TLS,
     aliases=(Alias("database.ssl.keystore", _pem_file),),
     provider_specific=True,
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_KEY: Field[str | None] = Field(
@@ -217,7 +212,6 @@ DATABASE_SSL_KEY: Field[str | None] = Field(
     "PEM file with the client's key.",
     Group.TLS,
     provider_specific=True,
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
@@ -229,7 +223,6 @@ DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
     aliases=("database.ssl.keystore.password",),
     secret=True,
     provider_specific=True,
-    in_connection_form=True,
     pin_scope=PinScope.NOTHING,
 )
 
@@ -242,7 +235,6 @@ def _filter_list(name: str, doc: str, alias: str, *refs: str) -> Field[Patterns]
         doc,
         Group.FILTERS,
         aliases=(alias,),
-        in_connection_form=True,
         refs=refs,
         set_by=SetBy.RUN,
     )
@@ -305,7 +297,6 @@ SNAPSHOT_MODE: Field[SnapshotMode] = Field(
         "custom": "a snapshotter class is Java code; write the choice into the DAG instead",
         "configuration_based": "choose one of the named modes",
     },
-    in_connection_form=True,
     refs=("CFG-50",),
     pin_scope=PinScope.SNAPSHOT,
     set_by=SetBy.RUN,

@@ -18,8 +18,6 @@ from airflow_provider_mysql_cdc.cdc.config import fields
 from airflow_provider_mysql_cdc.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).resolve().parents[3]
-# Fields that name another connection.
-OTHERS = {"kafka_conn_id", "schema_registry_conn_id"}
 PARTS = ("hooks", "operators", "sensors", "triggers")
 
 
@@ -133,29 +131,6 @@ def test_asking_for_it_imports_no_airflow_driver_or_client(tmp_path: Path) -> No
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     assert in_new_process(code, tmp_path) == "[]"
-
-
-def test_the_form_offers_every_property_marked_for_it(connection_type: dict[str, Any]) -> None:
-    standard = {"database.hostname", "database.port", "database.user", "database.password"}
-    wanted = {field.name for field in fields.ALL if field.in_connection_form} - standard
-    assert set(connection_type["conn-fields"]) == wanted | OTHERS
-    assert "topic.prefix" in wanted
-
-
-def test_the_form_hides_secrets_and_describes_every_field(connection_type: dict[str, Any]) -> None:
-    for name, field in connection_type["conn-fields"].items():
-        assert name in field["label"] or name in OTHERS
-        assert field["description"]
-        secret = name in fields.BY_NAME and fields.BY_NAME[name].secret
-        assert (field["schema"].get("format") == "password") == secret
-        assert "null" in field["schema"]["type"]
-
-
-def test_the_form_of_a_registry_hides_secrets(info: dict[str, Any]) -> None:
-    form = next(k for k in info["connection-types"] if k["connection-type"] == "schema_registry")["conn-fields"]
-    hidden = {name for name, field in form.items() if field["schema"].get("format") == "password"}
-    assert hidden == {name for name in form if fields.BY_NAME[f"value.converter.{name}"].secret} != set()
-    assert all("null" in field["schema"]["type"] and "default" not in field["schema"] for field in form.values())
 
 
 def test_the_form_offers_no_value_that_is_refused(connection_type: dict[str, Any]) -> None:

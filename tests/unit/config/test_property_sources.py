@@ -44,7 +44,7 @@ def test_a_missing_property_says_where_it_was_looked_for() -> None:
         "database.hostname: is required and missing; looked for in operator parameters (database.hostname), then "
         in text
     )
-    assert "connection cdc_conn (field host), then the environment (MYSQL_CDC_DATABASE_HOSTNAME)" in text
+    assert "connection cdc_conn (field MySQL host), then the environment (MYSQL_CDC_DATABASE_HOSTNAME)" in text
 
 
 def test_a_wrong_property_says_where_it_came_from() -> None:

@@ -1,14 +1,11 @@
-"""What is made of the declarations: reference page, form, JSON schema; and that each declaration is used."""
+"""What is made of the declarations: reference page; and that each declaration is used."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import jsonschema
-
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import form_fields as form
 from airflow_provider_mysql_cdc.cdc.config import reference
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 
@@ -44,18 +41,3 @@ def test_no_property_is_accepted_and_then_ignored() -> None:
     # Those of converters stand in groups, one for keys and one for values (test_config_avro).
     groups = {"CONVERTER_CLASS_FIELD", "CONVERTER_FIELDS", "KEY_AVRO", "PARTS", "SUBJECT_STRATEGIES", "VALUE_AVRO"}
     assert used <= {*names, "ALL", "BY_NAME", "RECORD_NAME_STRATEGY", "WRITER_IDS", *groups}
-
-
-def test_the_form_offers_the_marked_fields_with_schemas_from_the_declarations() -> None:
-    fields = {f["name"]: f for f in form.form_fields()}
-    assert next(iter(fields)) == "topic.prefix"
-    assert fields["topic.prefix"]["schema"] == {"type": "string"}
-    assert fields["topic.prefix"]["label"] == "Topic prefix (topic.prefix, required)"
-    assert fields["database.ssl.key.password"]["schema"] == {"type": ["string", "null"], "format": "password"}
-    ssl = fields["database.ssl.mode"]["schema"]
-    assert ssl["default"] == "preferred"
-    assert ssl["enum"] == ["disabled", "preferred", "required", "verify_ca", "verify_identity", None]
-    assert fields["drain.writers"]["schema"] == {"type": ["integer", "null"], "default": 1}
-    assert "database.password" not in fields, "Airflow's own field holds it"
-    for field in fields.values():
-        jsonschema.Draft202012Validator.check_schema(field["schema"])
