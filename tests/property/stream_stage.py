@@ -321,7 +321,7 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
     asking = (preparing, before_drain, before_snapshot, interrupted_snapshot, moved_batch, reset_offset, one_binlog)
-    for module in (*asking, driver_connection, snapshot_driver, snapshot_task):
+    for module in (*asking, one_batch, driver_connection, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(driver_connection, "fetch_all", _nothing)  # connections of the model do not break
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
 
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import server_error
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import DUMP_BROKE, server_error
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SourceConnectionError
 
 PACKET_HEADER = 4
@@ -223,7 +223,7 @@ class PacketReader:
 
     def _connection_lost(self, why: str) -> SourceConnectionError:
         return SourceConnectionError(
-            "the binlog connection broke",
+            DUMP_BROKE,
             where=self._where,
             why=why,
             remedy="run the task again; it continues after the last commit",

@@ -123,7 +123,8 @@ _TLS_BROKE = ErrorTemplate(
 )
 # The other side ended the connection without a TLS alert: a server that goes down or is killed does, or the network.
 _TLS_CLOSED_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-_BROKEN_TEXTS = frozenset({_LOST.what, _TLS_BROKE.what})
+DUMP_BROKE = "the binlog connection broke"
+_BROKEN_TEXTS = frozenset({_LOST.what, _TLS_BROKE.what, DUMP_BROKE})
 _BROKEN_ERRORS = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _NO_BINLOG = ErrorTemplate(
     SourceSettingError, "binary logging is off", "start the server with log_bin=ON and binlog_format=ROW"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken, reconnect_delays
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
@@ -14,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records, unchecked_tables
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
@@ -81,7 +84,6 @@ class WriterInputs:
 
 def begin_batch(
     cfg: ConnectorConfig,
-    conn: Any,
     job: JobLedger,
     plan: BatchPlan,
     log: Log,
@@ -93,7 +95,6 @@ def begin_batch(
 
     Args:
         cfg: The connector's configuration.
-        conn: An open connection to the source.
         job: The ledger.
         plan: The batch.
         log: Takes one line of text.
@@ -108,8 +109,8 @@ def begin_batch(
     history = [] if moved_from is None else carried_history(cfg, moved_from, plan.start, plan.epoch)
     ledger, plan = begin_pinned_plan(cfg, job, plan, history)
     faults.fault_point("plan.after_store")
-    for offset in () if offsets_checked else (plan.start, plan.end):
-        check_available(conn, cfg.connection_settings(), offset)
+    if not offsets_checked:
+        again_if_broken(partial(_require_available, cfg, plan), reconnect_delays(cfg[F.CONNECT_MAX_ATTEMPTS]), log)
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history topic
@@ -124,6 +125,13 @@ def begin_batch(
     prepare_topics(cfg, job, plan, ledger, state, log)
     record_history_id(cfg, job, ledger)
     return StartedBatch(plan, ledger, state)
+
+
+def _require_available(cfg: ConnectorConfig, plan: BatchPlan) -> None:
+    settings = cfg.connection_settings()
+    with connect(settings) as conn:
+        for offset in (plan.start, plan.end):
+            check_available(conn, settings, offset)
 
 
 def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> SchemaState:

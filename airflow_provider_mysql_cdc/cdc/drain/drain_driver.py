@@ -241,7 +241,7 @@ def _run_batch(
 ) -> BatchResult:
     if cfg[F.SKIP_UNPARSEABLE_DDL]:
         check_skipped_tables(cfg, job, log)
-    batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
+    batch = begin_batch(cfg, job, planned.plan, log, offsets_checked=planned.offsets_checked)
     other_work.run_before_writers(cfg, job, batch.ledger, log)
     batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log, heartbeat_timer)
     totals = finish_batch(job, cfg, batch)

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_broken_connection
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation, UnloggedChangesMode
@@ -134,13 +135,22 @@ class DrainWriter:
         """Read to the end of the batch; where the connection breaks, go on behind what was read (FAULT-03)."""
         cfg = self.context.cfg
         reconnects = Reconnects(cfg[F.CONNECT_MAX_ATTEMPTS], self.committer.check, self.committer.note)
-        stream = self._open_stream(self.context.plan.start)
+        stream = self._first_stream(reconnects)
         while True:
             with contextlib.closing(stream):
                 error = self._read_events(stream)
             if error is None:
                 return
             stream = self._reconnect(reconnects, error, stream.created)
+
+    def _first_stream(self, reconnects: Reconnects) -> BinlogStream:
+        """Return the stream from the batch's start on, also where the connection breaks before its first event."""
+        try:
+            return self._open_stream(self.context.plan.start)
+        except SourceConnectionError as error:
+            if not is_broken_connection(error):
+                raise
+            return self._reconnect(reconnects, error, ("", 0))
 
     def _open_stream(self, start: BinlogOffset) -> BinlogStream:
         cfg, index = self.context.cfg, self.context.index

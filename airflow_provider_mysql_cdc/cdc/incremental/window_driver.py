@@ -235,9 +235,7 @@ class WindowDriver:
             ledger.prepared(),
             barrier.tasks,
         )
-        self._begun_batch = begin_batch(
-            self.cfg, self.conn, self.job, plan, self.log, start_schema, offsets_checked=True
-        )
+        self._begun_batch = begin_batch(self.cfg, self.job, plan, self.log, start_schema, offsets_checked=True)
         self._progress = DrainProgress(self._begun_batch.plan, self.log, metrics=self.job.metrics)
         self._queue = self._build_queue(self._begun_batch.ledger, scans, start_schema)
         self._queue.on_assigned = KeyRangeMeter(self.conn, self.job.metrics).on_assigned

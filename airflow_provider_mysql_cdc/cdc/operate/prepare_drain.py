@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -38,6 +39,7 @@ from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
+    plan_with_retries,
     store_and_prepare,
     topic_weights,
     with_topics,
@@ -117,16 +119,16 @@ def prepare_drain(
         return None
     if pending is not None:
         require_own_history(cfg, sample=True)
-        if belongs_elsewhere(cfg, pending):
+        if plan_with_retries(cfg, log, partial(belongs_elsewhere, cfg, pending)):
             move_batch(cfg, owner, with_topics(cfg, pending, ledger), ledger, log)
             result, ledger = reconcile_store(cfg, store, log, owner)
             state, pending = result.state, result.state.pending or pending
-        require_plan_binlog(cfg, pending, ledger)
+        plan_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
         log(f"batch {pending.epoch} was interrupted; continuing from its markers")
         return store_and_prepare(
             cfg, with_topics(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s
         )
-    plan = _next_batch(cfg, state, owner, ledger, log, even_empty=even_empty)
+    plan = plan_with_retries(cfg, log, partial(_next_batch, cfg, state, owner, ledger, log, even_empty=even_empty))
     if isinstance(plan, BatchPlan):
         return store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
     idle(f"nothing new since {plan}")

@@ -72,7 +72,7 @@ def begin_view_batch(
         ledger.prepared(),
         barrier.tasks,
     )
-    batch = begin_batch(context.cfg, context.conn, context.job, plan, context.log, start_schema, offsets_checked=True)
+    batch = begin_batch(context.cfg, context.job, plan, context.log, start_schema, offsets_checked=True)
     on_begun(batch)
     barrier.release(OPENED, PlanReply(batch.plan))
 

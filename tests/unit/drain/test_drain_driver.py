@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
 
     monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch, _: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
+    monkeypatch.setattr(one_batch, "connect", lambda _: nullcontext())
     monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
     job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=HistoryCache(), metrics=JobMetrics(CFG))
     runner: Any = None

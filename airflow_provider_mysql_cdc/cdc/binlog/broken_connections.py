@@ -1,0 +1,46 @@
+"""Work on connections of its own that only reads: it is done again where one of them breaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_broken_connection
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+
+T = TypeVar("T")
+
+
+def reconnect_delays(max_attempts: int) -> Iterator[float]:
+    """Return the seconds before each further attempt.
+
+    Args:
+        max_attempts: Attempts behind the first one (``connect.max.attempts``).
+    """
+    return map(reconnect_delay_s, range(max_attempts))
+
+
+def again_if_broken(
+    work: Callable[[], T], delays: Iterable[float], note: Callable[[str], None] = lambda line: None
+) -> T:
+    """Do some work, again where a connection breaks that had been accepted; other errors, and silence, end it.
+
+    Args:
+        work: Opens its connections itself, and changes nothing.
+        delays: Seconds before each further attempt.
+        note: Takes one line of text before each.
+
+    Raises:
+        SourceConnectionError: A connection breaks in the last attempt too.
+    """
+    for attempt, delay_s in enumerate(delays, 1):
+        try:
+            return work()
+        except SourceConnectionError as error:
+            if not is_broken_connection(error):
+                raise
+            note(f"the connection to the source broke ({error}); attempt {attempt} to read again, in {delay_s:.1f} s")
+        time.sleep(delay_s)
+    return work()
