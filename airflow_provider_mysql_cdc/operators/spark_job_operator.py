@@ -222,7 +222,7 @@ class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmit
 
         Returns:
             ``complete``, ``offset``, ``counts`` (records per topic) and ``tables`` (records of row events per table)
-            of all ``batches`` of this task, also pushed as XCom.
+            of all ``batches`` of this task, also pushed as XCom; the XCom ``summary`` says it in a sentence.
         """
         try:
             with self.naming_errors():
@@ -271,6 +271,8 @@ class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmit
     def _report(self, run: JobRun, result: dict[str, Any]) -> dict[str, Any]:
         run.task_result.mark_reported()
         self.links.show_topic(run.cfg.topic_prefix, result.get("counts") or {})
+        if self.do_xcom_push:
+            run.task_result.publish_summary(result)
         return result
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:

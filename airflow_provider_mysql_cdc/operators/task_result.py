@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.operators.asset_events import StreamAssets, add_run_events
 from airflow_provider_mysql_cdc.operators.common import owner_of, run_key
 from airflow_provider_mysql_cdc.operators.metrics_output import result_metrics
+from airflow_provider_mysql_cdc.operators.run_summary import SUMMARY_KEY, summary_text
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -67,6 +69,15 @@ class TaskResult:
         if tally is None and offset is not None:
             tally = tally_of_ended_run(cfg, owner_of(context))
         return self.result(cfg, offset, {} if tally is None else dict(tally.counts), tally)
+
+    def publish_summary(self, result: Mapping[str, Any]) -> None:
+        """Push the XCom that says in a sentence what the task did.
+
+        Args:
+            result: The task's result.
+        """
+        with suppress(Exception):  # the result says the same; no task fails for its summary
+            self._context["ti"].xcom_push(key=SUMMARY_KEY, value=summary_text(result))
 
     def mark_reported(self) -> None:
         """Record in the ledger that this task, which now succeeds, has reported its batches."""
