@@ -24,6 +24,7 @@ from kit.sql import execute
 from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, WATCHED, LiveAirflow
 from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
+from statsd_server import StatsdServer
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
@@ -115,6 +116,7 @@ def read_rows(pipeline: Pipeline, table: str) -> list[int]:
 
 
 ADHOC = "mysql_cdc_adhoc_snapshot"
+BEHIND = "airflow.mysql_cdc.lag.bytes"
 ORDERS, CUSTOMERS = f"{DB}.orders", f"{DB}.customers"
 
 
@@ -350,14 +352,22 @@ def test_an_asset_watcher_starts_a_drain_for_each_change_and_none_for_work_that_
     live: LiveAirflow, pipeline: Pipeline, source: Any
 ) -> None:
     pipeline.drain()
+    statsd = StatsdServer()
+    live.kill("airflow triggerer")
+    live.begin("triggerer", statsd.settings())  # of tasks no metrics come there
     live.set_paused(WATCHED, paused=False)
     try:
         for number in (80, 81):
             execute(source, f"INSERT INTO {CUSTOMERS} VALUES ({number}, 0)")
             live.wait_for(lambda number=number: number in created_by_drains(pipeline), "a run that the watcher starts")
+            live.wait_for(lambda: statsd.values.get(BEHIND) == "0|g", "the lag that the triggerer sends")
             time.sleep(8)  # some polls that find nothing, unless another test works on the server
     finally:
         live.set_paused(WATCHED, paused=True)
+        live.kill("airflow triggerer")
+        live.begin("triggerer")
+        statsd.stop()
+    assert statsd.values["airflow.mysql_cdc.watch.requests"] == "1|c"
     runs = live.runs(WATCHED)
     assert len(runs) >= 2 and {run["run_type"] for run in runs} == {"asset_triggered"}
     for run in runs:

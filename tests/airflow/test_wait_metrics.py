@@ -50,7 +50,7 @@ class Datagrams:
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
-        self.socket.settimeout(10)
+        self.socket.settimeout(3)
         self.port = self.socket.getsockname()[1]
 
     def until(self, wanted: str) -> dict[str, str]:
