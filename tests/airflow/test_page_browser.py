@@ -217,6 +217,8 @@ def test_the_last_day_is_plotted_and_can_be_read_as_a_table(shop: Site) -> None:
         [now - hour, 60_000],
         [now, hour + 60_000],
     ], "the bound rises until the next batch is committed"
+    thinned = json.dumps([points[-2].to_json(), points[-1].to_json() | {"most_ms": 70_000}])
+    assert browser.run(f"((points, now) => {code})({thinned}, {now})")[1] == [now - hour, 70_000]
     older = json.dumps([points[0].to_json()])
     assert browser.run(f"((points, now) => {code})({older}, {now})") == [
         [now - 24 * hour, 7 * hour],

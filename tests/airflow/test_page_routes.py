@@ -25,6 +25,8 @@ from airflow_provider_mysql_cdc.cdc.operate import check_setup
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
+from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
+from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
@@ -212,6 +214,34 @@ def test_the_page_stands_in_airflow_s_navigation(api: TestClient) -> None:
     (plugin,) = (plugin for plugin in plugins if plugin["name"] == "mysql_cdc")
     (view,) = plugin["external_views"]
     assert (view["name"], view["href"], view["destination"]) == ("MySQL CDC", "mysql-cdc/", "nav")
+
+
+def test_five_thousand_tables_are_listed_a_hundred_at_a_time(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of a pipeline are no part of its page, and a part of them costs as much as few tables."""
+    counts = {"few": 150, "many": 5_000}
+    size = "few"
+
+    def many(task: Any) -> PipelineReading:
+        rows = [{"table": f"shop.t{n:04}", "records": n, "verdict": None} for n in range(counts[size])]
+        uri = "mysql-cdc://mysql.example:3306/shop"
+        return PipelineReading({"state": "behind", "unread": {}, "tables": rows, "asset_uri": uri, "points": []})
+
+    asked: dict[str, list[int]] = {}
+    for size, expected in counts.items():
+        cache = StatusCache(many)
+        monkeypatch.setattr(page_routes, "STATUS", cache)
+        headers, path = bearer(*VIEWER), "/mysql-cdc/api/pipelines/mysql_shop"
+        assert api.get(path, headers=headers).json()["reading"]["state"] == "behind"
+        with counted_queries() as statements:
+            page = api.get(path, headers=headers)
+            tables = api.get(f"{path}/tables", headers=headers)
+        asked[size] = [len(statements), len(page.content), len(tables.json()["tables"])]
+        assert tables.json()["total"] == expected and len(tables.content) < 20_000
+        cache.close()
+    assert asked["few"] == asked["many"] and asked["many"][0] <= 20
+    last = api.get(f"{path}/tables?search=T49&offset=90", headers=headers).json()
+    assert (last["total"], len(last["tables"])) == (100, 10)
+    assert api.get(f"{path}/tables?limit=101", headers=headers).status_code == 422
 
 
 def test_a_hundred_pipelines_cost_as_many_queries_as_one(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ to do say the same. Nothing is measured for a point: the ledger has it all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -38,6 +38,8 @@ class LagPoint:
         epoch: The last batch.
         events: Events of the stream since it began.
         event_lag_ms: How long after its commit the batch's last event was handled; None where it had none.
+        most_ms: The lag was at most so long since the point before, also where points between the two were dropped;
+            0 where there is none before.
     """
 
     at_ms: int
@@ -45,6 +47,7 @@ class LagPoint:
     epoch: int = 0
     events: int = 0
     event_lag_ms: int | None = None
+    most_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -65,6 +68,7 @@ class LagPoint:
             record.integer("epoch", 0),
             record.integer("events", 0),
             lag,
+            record.integer("most_ms", 0),
         )
 
 
@@ -91,9 +95,10 @@ def with_point(points: Sequence[LagPoint], point: LagPoint) -> list[LagPoint]:
         point: The new one.
     """
     kept = [p for p in points if point.at_ms - KEPT_MS <= p.at_ms < point.at_ms]
+    most_ms = point.at_ms - kept[-1].until_ms if kept else 0
     if len(kept) > 1 and kept[-1].at_ms - kept[-2].at_ms < SPACING_MS:
-        kept.pop()
-    return [*kept, point]
+        most_ms = max(most_ms, kept.pop().most_ms)
+    return [*kept, replace(point, most_ms=most_ms)]
 
 
 def batch_point(ledger: LedgerState) -> LagPoint | None:

@@ -5,7 +5,7 @@ import { h, duration, number, table } from "./dom.js";
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 900;
 const HEIGHT = 150;
-const LEFT = 64;
+const LEFT = 88;
 const BOTTOM = 18;
 const DAY = 86400000;
 
@@ -37,14 +37,16 @@ export function bounds(points, now) {
   const line = [];
   points.forEach((point, n) => {
     const next = points[n + 1];
-    line.push([point.at_ms, point.at_ms - point.until_ms], [next ? next.at_ms : now, (next ? next.at_ms : now) - point.until_ms]);
+    // Where points between the two were dropped, the next one has the most that there was.
+    const high = next ? next.most_ms || next.at_ms - point.until_ms : now - point.until_ms;
+    line.push([point.at_ms, point.at_ms - point.until_ms], [next ? next.at_ms : now, high]);
   });
   const from = now - DAY;
   const shown = [];
   for (let n = 0; n + 1 < line.length; n += 2) {
     const [[a, low], [b, high]] = [line[n], line[n + 1]];
     if (b < from) continue;
-    shown.push(a < from ? [from, low + (from - a)] : [a, low], [b, high]);
+    shown.push(a < from ? [from, Math.min(high, low + (from - a))] : [a, low], [b, high]);
   }
   return shown;
 }

@@ -15,7 +15,7 @@ export function showPipeline(page, conn) {
   page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
   parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", onclick: check }, "Check now"), h("div", { id: "findings" }));
   let shownActions = "";
-  let first = true;
+  let listed = "";
   let plotted = "";
 
   async function load() {
@@ -34,7 +34,8 @@ export function showPipeline(page, conn) {
     scans(parts.scans, reading);
     verification(parts.verification, reading);
     await history();
-    if (first) { first = false; await tables.load(); }
+    const tablesOf = JSON.stringify([reading.status?.batch, reading.report?.verification?.ended_ms]);
+    if (listed !== tablesOf) { listed = tablesOf; await tables.load(); }
     await showSnapshot(page, path, parts.snapshot, reading);
     return found.running ? 1 : 5;
   }
@@ -140,7 +141,7 @@ function scans(area, reading) {
 }
 
 function runs(area, found) {
-  const dags = found.dags.map((d) => [airflowLink(`dags/${encodeURIComponent(d.dag_id)}`, d.dag_id), d.kind.replaceAll("_", " "), d.schedule || "–", d.paused ? chip("paused") : "on", d.next_run && !d.paused ? d.next_run.replace("T", " ").slice(0, 16) : "–"]);
+  const dags = found.dags.map((d) => [airflowLink(`dags/${encodeURIComponent(d.dag_id)}`, d.dag_id), d.kind.replaceAll("_", " "), d.schedule && d.schedule !== "None" ? d.schedule : "–", d.paused ? chip("paused") : "on", d.next_run && !d.paused ? d.next_run.replace("T", " ").slice(0, 16) : "–"]);
   const rows = found.runs.map((r) => [airflowLink(`dags/${encodeURIComponent(r.dag_id)}/runs/${encodeURIComponent(r.run_id)}`, r.run_id), r.dag_id, chip(r.state), r.start ? ago(r.start) : "–", r.start && r.end ? duration((Date.parse(r.end) - Date.parse(r.start)) / 1000) : "–"]);
   area.replaceChildren(h("h2", {}, "DAGs and runs"),
     table("DAGs of this pipeline that you may read", [["DAG", ""], ["Does", ""], ["Schedule", ""], ["State", ""], ["Next run (UTC)", ""]], dags),

@@ -98,6 +98,17 @@ def test_points_are_bounded_in_age_and_number() -> None:
     assert min(gaps) >= SPACING_MS
 
 
+def test_points_that_are_dropped_do_not_make_the_lag_look_longer() -> None:
+    """A stream that drains every ten seconds is never five minutes behind, although its points are."""
+    points: list[LagPoint] = []
+    for number in range(1000):
+        points = with_point(points, LagPoint(number * 10_000, number * 10_000 - 2_000, number))
+    assert points[1].at_ms - points[0].at_ms >= SPACING_MS
+    assert {point.most_ms for point in points[1:]} == {12_000}
+    later = LagPoint(points[-1].at_ms + 3_600_000, points[-1].at_ms + 3_600_000, 1000)
+    assert with_point(points, later)[-1].most_ms == 3_602_000
+
+
 def test_each_batch_is_recorded_once_and_idle_runs_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     store, lines = Points(), list[str]()
     record_batch(store, ledger(), lines.append)
