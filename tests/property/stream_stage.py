@@ -324,6 +324,8 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
     for module in (*asking, one_batch, driver_connection, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(driver_connection, "fetch_all", _nothing)  # connections of the model do not break
+    for module in (before_drain, moved_batch):
+        patch.setattr(module, "require_fit_server", _nothing)  # servers of the model have no filters
     patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
     patch.setattr(kafka_clients, "ledger", lambda _: ModelRangeWriter.world.ledger)
     for module in (job_ledger, topic_guard, topics_ahead):

@@ -137,7 +137,10 @@ _PURGED = ErrorTemplate(
 MISSING_TRANSACTIONS = ErrorTemplate(
     BinlogPurgedError,
     "the server lacks transactions that were already read",
-    "connect to a server that holds them (the former primary, or a replica that has caught up), or take a new snapshot",
+    "let database.hostname lead to a server that holds them (the former primary, or a replica that has caught up); or, "
+    "if they are lost for good, as on a restored backup, take a new snapshot (trigger mysql_cdc_snapshot with "
+    "again=true), then trigger mysql_cdc_verify with repair=yes, as rows of the lost transactions are still in the "
+    "topics",
 )
 _SERVER_ID_IN_USE = ErrorTemplate(
     ServerIdInUseError,

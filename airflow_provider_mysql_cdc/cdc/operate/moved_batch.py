@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.drain.failover import (
     place_on_server,
     position_on_server,
 )
+from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -92,6 +93,7 @@ def move_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, ledger: Ledger
         # Refused before anything is fenced.
         warnings = check_source(conn, cfg, snapshot=False)
         _moved(cfg, conn, plan, _markers(plan, ledger))
+        require_fit_server(cfg, conn, plan.start, plan.epoch)
         log_warnings(warnings, log)
         with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
             begun = job.begin(replace(plan, owner=owner))

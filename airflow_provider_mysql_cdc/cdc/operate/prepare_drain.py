@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.failover import change_line, place_on_server
+from airflow_provider_mysql_cdc.cdc.drain.promoted_server import require_fit_server
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import with_executed_gtids
 from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
@@ -198,6 +199,7 @@ def _stream_start(
     start = place_on_server(cfg, conn, committed, log)
     if start is committed:
         return start, None
+    require_fit_server(cfg, conn, committed, state.epoch + 1)
     log(change_line(committed, start, cfg.connection_settings().address()))
     return start, committed
 

@@ -1,0 +1,119 @@
+"""A server is promoted that cannot have all changes of the captured tables, or has them under other names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.failover_rig import assert_exact, carry_out, committed, follow, insert, refused
+from kit.private_mysql import running_server
+from kit.replication import Pair, start_replica, wait_for_gtids
+from kit.sql import execute
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+
+PROPERTIES = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+NONE = (
+    "CHANGE REPLICATION FILTER REPLICATE_DO_DB=(), REPLICATE_IGNORE_DB=(), REPLICATE_DO_TABLE=(), "
+    "REPLICATE_IGNORE_TABLE=(), REPLICATE_WILD_DO_TABLE=(), REPLICATE_WILD_IGNORE_TABLE=(), REPLICATE_REWRITE_DB=()"
+)
+
+
+@pytest.fixture
+def pair(servers: Pair, database: str) -> Iterator[Pair]:
+    """Yield a primary with an empty table, and its replica; without filters afterwards."""
+    yield servers.begin(
+        f"CREATE DATABASE `{database}`", f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(200))"
+    )
+    for node in (servers.primary, servers.replica):
+        node.detach()
+        execute(node.root, NONE)
+
+
+@pytest.fixture
+def pipeline(pair: Pair, properties: dict[str, str]) -> Pipeline:
+    """Return a stream of one row."""
+    made = Pipeline(properties | pair.primary.server.properties() | PROPERTIES)
+    made.snapshot()
+    insert(pair.primary.root, properties["database.include.list"], -1)
+    made.drain()
+    return made
+
+
+def filter_on_replica(pair: Pair, rule: str) -> None:
+    pair.catch_up()
+    execute(pair.replica.root, "STOP REPLICA", f"CHANGE REPLICATION FILTER {rule}", "START REPLICA")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["REPLICATE_DO_DB=(elsewhere)", "REPLICATE_IGNORE_TABLE=({db}.t)", "REPLICATE_WILD_IGNORE_TABLE=('{db}.%')"],
+)
+def test_a_promoted_replica_whose_filters_leave_captured_rows_out_is_refused(
+    pipeline: Pipeline, pair: Pair, database: str, rule: str
+) -> None:
+    """It has executed the GTIDs of the rows that it does not have; what the error advises is carried out."""
+    filter_on_replica(pair, rule.format(db=database))
+    insert(pair.primary.root, database, 50)
+    pipeline.drain()
+    insert(pair.primary.root, database, 51)
+    pair.switch()
+    insert(pair.primary.root, database, 52)
+    follow(pipeline, pair)
+    error = refused(pipeline)
+    assert not error.can_retry and "replication filters" in error.why and f"{database}.t" in error.why
+    carry_out(error, pipeline)
+    pipeline.drain()
+    assert committed(pipeline).server_uuid == pair.primary.uuid
+
+
+def test_filters_of_other_tables_do_not_matter(pipeline: Pipeline, pair: Pair, database: str) -> None:
+    filter_on_replica(
+        pair, f"REPLICATE_IGNORE_DB=(elsewhere), REPLICATE_WILD_IGNORE_TABLE=('mysql.rds%','{database}.x%')"
+    )
+    insert(pair.primary.root, database, 60)
+    pair.switch()
+    follow(pipeline, pair)
+    pipeline.drain()
+    assert_exact(pipeline, pair.primary.root, database)
+
+
+def test_an_unfinished_batch_is_not_moved_to_a_server_with_such_filters(
+    pipeline: Pipeline, pair: Pair, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    filter_on_replica(pair, f"REPLICATE_IGNORE_TABLE=({database}.t)")
+    insert(pair.primary.root, database, 70)
+    fired = tmp_path / "fired"
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.faults._passed", {})
+    with monkeypatch.context() as patch:
+        patch.setenv("MYSQL_CDC_FAULT", json.dumps({"point": "plan.after_store", "fired": str(fired)}))
+        with pytest.raises(FaultRaised):
+            pipeline.drain()
+    assert fired.exists()
+    pair.switch()
+    follow(pipeline, pair)
+    assert "replication filters" in refused(pipeline).why
+
+
+def test_a_server_with_another_case_of_names_is_refused(
+    pipeline: Pipeline, pair: Pair, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with running_server(tmp_path_factory, "9.7", {"server_id": "13", "lower_case_table_names": "1"}) as third:
+        root: Any = third.connect()
+        execute(root, "RESET BINARY LOGS AND GTIDS")
+        start_replica(root, pair.primary.server)
+        wait_for_gtids(root, pair.primary.gtids)
+        execute(root, "STOP REPLICA", "RESET REPLICA ALL")
+        pipeline.properties.update(third.properties())
+        error = refused(pipeline)
+        assert not error.can_retry
+        assert "its lower_case_table_names is 1, and that of the former server is 0" in error.why
+        root.close()
+    follow(pipeline, pair)
+    insert(pair.primary.root, database, 80)
+    pipeline.drain()
+    assert_exact(pipeline, pair.primary.root, database)

@@ -1,0 +1,74 @@
+"""A server is restored from a backup under its own server_uuid, and lacks what the stream has drained."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from kit.private_mysql import PrivateServer, running_server
+from kit.records import compacted
+from kit.sql import execute, rows
+from pipelinelib.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
+
+FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    with running_server(tmp_path_factory, "9.7") as made:
+        yield made
+
+
+def insert(server: PrivateServer, db: str, *ids: int, value: str) -> None:
+    with server.connect() as conn:
+        execute(conn, *(f"INSERT INTO `{db}`.t VALUES ({i}, '{value}')" for i in ids))
+
+
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize("used_again", [False, True])
+def test_a_restored_backup_is_refused_and_the_error_says_how_to_go_on(
+    server: PrivateServer, properties: dict[str, str], database: str, used_again: bool
+) -> None:
+    """Also when it has executed other transactions under the GTIDs that the stream has read."""
+    with server.connect() as conn:
+        execute(
+            conn, f"CREATE DATABASE `{database}`", f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(9))"
+        )
+        before = rows(conn, "SELECT @@server_uuid")
+    pipeline = Pipeline(properties | server.properties() | FLAT)
+    pipeline.snapshot()
+    insert(server, database, 1, 2, value="kept")
+    pipeline.drain()
+    server.stop()
+    backup = server.folder.parent / f"{server.folder.name}-backup"
+    shutil.copytree(server.folder, backup)
+    server.start()
+    insert(server, database, 3, 4, 5, value="lost")
+    pipeline.drain()
+    server.discard()
+    shutil.rmtree(server.folder)
+    shutil.move(backup, server.folder)
+    server.start()
+    with server.connect() as conn:
+        assert rows(conn, "SELECT @@server_uuid") == before
+    if used_again:
+        insert(server, database, 4, 6, 7, 8, value="new")
+    state = pipeline.store.load()
+    with pytest.raises(BinlogPurgedError) as caught:
+        pipeline.drain()
+    error = caught.value
+    assert not error.can_retry and pipeline.store.load() == state
+    assert ("gtid_executed" in error.why) is not used_again, error.why
+    assert "mysql_cdc_snapshot with again=true" in error.remedy and "mysql_cdc_verify with repair=yes" in error.remedy
+    pipeline.snapshot(again=True)
+    insert(server, database, 9, value="last")
+    pipeline.drain()
+    pipeline.verify(VerifyRequest(repair=RepairMode.YES))
+    assert pipeline.verify().equal
+    with server.connect() as conn:
+        wanted = dict(rows(conn, f"SELECT id, v FROM `{database}`.t"))
+    assert {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values() if r} == wanted
