@@ -20,8 +20,8 @@ PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
 
 
-ADVANCED = "Advanced"
-"""Group of the fields that most runs leave as they are."""
+ADVANCED = "More settings"
+"""Group of the fields that most runs leave as they are; Airflow has one named Advanced Options itself."""
 TIMEOUT_MINUTES = 360
 """Minutes after which an ad-hoc snapshot fails, if the form says nothing."""
 

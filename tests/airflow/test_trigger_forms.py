@@ -52,7 +52,7 @@ def test_only_fields_that_must_be_filled_have_a_star(name: str) -> None:
 def test_a_form_is_grouped_and_labelled_for_people(name: str) -> None:
     form = form_of(load(name))
     groups = [shown["schema"].get("section", "") for shown in form.values()]
-    assert set(groups) <= {"", "Advanced", "Connections"} and groups[0] == ""
+    assert set(groups) <= {"", "More settings", "Connections"} and groups[0] == ""
     assert len({shown["schema"]["title"] for shown in form.values()}) == len(form)
     for field, shown in form.items():
         schema = shown["schema"]
