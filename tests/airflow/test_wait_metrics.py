@@ -57,7 +57,10 @@ class Datagrams:
         """Return what has come, by name, once a metric is there."""
         found: dict[str, str] = {}
         while wanted not in found:
-            name, _, value = self.socket.recv(65_535).decode().partition(":")
+            try:
+                name, _, value = self.socket.recv(65_535).decode().partition(":")
+            except TimeoutError:
+                raise AssertionError(f"{wanted} is not among {sorted(found)}") from None
             found[name] = value
         return found
 
