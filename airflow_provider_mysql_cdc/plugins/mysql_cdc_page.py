@@ -6,12 +6,15 @@ the application.
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_mysql_cdc.plugins.page_urls import URL_PREFIX
+
+log = logging.getLogger(__name__)
 
 
 class MySqlCdcPagePlugin(AirflowPlugin):  # type: ignore[misc]
@@ -31,7 +34,14 @@ class MySqlCdcPagePlugin(AirflowPlugin):  # type: ignore[misc]
 
     @cached_property
     def fastapi_apps(self) -> list[Any]:
-        """Return the application, made when the API server asks for it."""
-        from airflow_provider_mysql_cdc.plugins.page_app import create_app
+        """Return the application, made when the API server asks for it; none where it cannot be made.
 
-        return [{"app": create_app(), "url_prefix": URL_PREFIX, "name": "MySQL CDC"}]
+        Airflow's API server would not start with a plugin that raises.
+        """
+        try:
+            from airflow_provider_mysql_cdc.plugins.page_app import create_app
+
+            return [{"app": create_app(), "url_prefix": URL_PREFIX, "name": "MySQL CDC"}]
+        except Exception:  # an incomplete installation, or an Airflow whose interface has changed
+            log.exception("The page MySQL CDC is not available; Airflow starts without it")
+            return []

@@ -35,7 +35,10 @@ def visible_pipelines(
         session: Of the metadata database.
     """
     dag_ids = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
-    return readable_pipelines(CATALOG, session, dag_ids)
+    found = readable_pipelines(CATALOG, session, dag_ids)
+    # A request that waits for a source must not hold one of the few connections that Airflow's own API needs.
+    session.rollback()
+    return found
 
 
 VisiblePipelines = Annotated[dict[str, Pipeline], Depends(visible_pipelines)]

@@ -33,7 +33,7 @@ def metrics_text(
     samples: list[Sample] = []
     seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for pipeline in chosen:
-        reading = cache.get(pipeline.main_task, max(0.0, deadline - clock()))
+        reading = cache.get(pipeline.main_task, max(0.0, deadline - clock()), patient=True)
         for sample in (_read_sample(pipeline, reading), *(reading.content.samples if reading.content else ())):
             # Two connections may lead to one stream; Prometheus refuses a sample that comes twice.
             if (sample.name, sample.labels) not in seen:

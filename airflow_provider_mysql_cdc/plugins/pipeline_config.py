@@ -21,6 +21,11 @@ TIMEOUTS = {
     "database.query.timeout.ms": 10_000,
 }
 """A person waits for the page; a server that takes longer is one that does not answer."""
+RUNS_CODE = frozenset(
+    {"plugin.library.paths", "ssl.engine.location", "ssl.provider.location", "ssl.providers", "sasl.kerberos.kinit.cmd"}
+)
+"""Kafka settings with which the client loads a library or runs a command; authors of DAGs have no code in the API
+server."""
 
 
 def read_config(task: PipelineTask) -> ConnectorConfig:
@@ -30,7 +35,7 @@ def read_config(task: PipelineTask) -> ConnectorConfig:
         task: The task.
 
     Raises:
-        ConfigError: A connection does not exist, or a property is wrong or missing.
+        ConfigError: A connection does not exist, a property is wrong or missing, or the Kafka client would run code.
     """
     from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
     from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
@@ -38,7 +43,23 @@ def read_config(task: PipelineTask) -> ConnectorConfig:
     properties: dict[str, Any] = {**_variable_properties(task), **task.properties, **TIMEOUTS}
     if task.registry_conn_id:
         properties[REGISTRY_CONN_ID] = task.registry_conn_id
-    return MySqlCdcHook(task.conn_id, task.kafka_conn_id or None).get_config(properties)
+    cfg = MySqlCdcHook(task.conn_id, task.kafka_conn_id or None).get_config(properties)
+    _refuse_code(cfg)
+    return cfg
+
+
+def _refuse_code(cfg: ConnectorConfig) -> None:
+    from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+    names = {name for settings in cfg.families.kafka_settings.values() for name in settings}
+    if found := RUNS_CODE & names:
+        raise ConfigError(
+            "the page does not read this pipeline",
+            where=", ".join(sorted(found)),
+            why="with these settings the Kafka client loads a library or runs a command, which the page must not do in "
+            "Airflow's API server; tasks of the pipeline are not affected",
+            remedy="see its status with mysql-cdc status on a worker, or do without these settings",
+        )
 
 
 def _variable_properties(task: PipelineTask) -> dict[str, Any]:

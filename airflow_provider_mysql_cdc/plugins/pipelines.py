@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import CONN_ARGUMENT, PipelineTask, pipeline_tasks
+
+log = logging.getLogger(__name__)
 
 DAGS_IN_ONE_QUERY = 200
 """Stored DAGs that one query reads; each is some 15 kB."""
@@ -88,7 +91,16 @@ class DagCatalog:
         query = select(SerializedDagModel).where(SerializedDagModel.id.in_(ids), names)
         rows = list(session.scalars(query))
         self.reads += len(rows)
-        return {(row.dag_id, row.dag_hash): pipeline_tasks(row.dag_id, row.data or {}) for row in rows}
+        return {(row.dag_id, row.dag_hash): _stored_tasks(row) for row in rows}
+
+
+def _stored_tasks(row: Any) -> tuple[PipelineTask, ...]:
+    """Return the tasks of a stored DAG; none of one that is stored in another shape, so that the others are shown."""
+    try:
+        return pipeline_tasks(row.dag_id, row.data or {})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        log.exception("The DAG %s is not shown on the page MySQL CDC: it is stored in an unknown shape", row.dag_id)
+        return ()
 
 
 def _latest(session: Any) -> list[tuple[Any, str, str]]:
@@ -137,11 +149,10 @@ def _without_other_teams(session: Any, tasks: list[PipelineTask]) -> list[Pipeli
     from airflow.models.dag import DagModel
 
     dag_teams = DagModel.get_dag_id_to_team_name_mapping(sorted({t.dag_id for t in tasks}), session=session)
-    conn_ids = sorted({c for t in tasks for c in (t.conn_id, t.kafka_conn_id, t.registry_conn_id) if c})
+    conn_ids = sorted({conn_id for task in tasks for conn_id in task.conn_ids})
     conn_teams = Connection.get_conn_id_to_team_name_mapping(conn_ids, session=session)
 
     def allowed(task: PipelineTask) -> bool:
-        used = (task.conn_id, task.kafka_conn_id, task.registry_conn_id)
-        return all(conn_teams.get(conn_id) in (None, dag_teams.get(task.dag_id)) for conn_id in used if conn_id)
+        return all(conn_teams.get(conn_id) in (None, dag_teams.get(task.dag_id)) for conn_id in task.conn_ids)
 
     return [task for task in tasks if allowed(task)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CONN_ARGUMENT = "mysql_cdc_conn_id"
+REGISTRY_ARGUMENT = "schema_registry_conn_id"
 TEMPLATE_MARK = "{{"
 KINDS = {
     "MySqlCdcDrainOperator": "drain",
@@ -54,6 +55,12 @@ class PipelineTask:
     variables: bool = False
     form: tuple[str, ...] = ()
 
+    @property
+    def conn_ids(self) -> tuple[str, ...]:
+        """All connections that the task names."""
+        named = (self.kafka_conn_id, self.registry_conn_id, self.offset_conn_id, self.properties.get(REGISTRY_ARGUMENT))
+        return (self.conn_id, *(str(conn_id) for conn_id in named if conn_id))
+
 
 def pipeline_tasks(dag_id: str, data: Mapping[str, Any]) -> tuple[PipelineTask, ...]:
     """Return the tasks of a DAG that work for pipelines, once for each pipeline.
@@ -84,7 +91,7 @@ def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> I
             MAPPED_KINDS.get(kind, kind) if mapped else kind,
             chosen_by_run=TEMPLATE_MARK in conn_id,
             kafka_conn_id=_value(arguments.get("kafka_conn_id"), params),
-            registry_conn_id=_value(arguments.get("schema_registry_conn_id"), params),
+            registry_conn_id=_value(arguments.get(REGISTRY_ARGUMENT), params),
             offset_conn_id=_value(arguments.get("offset_conn_id"), params),
             offset_asset=_offset_asset(arguments.get("inlets")),
             properties={name: value for layer in layers for name, value in layer.items()},

@@ -1,4 +1,8 @@
-"""Readings of pipelines, kept for some seconds and made by a few threads: a source that hangs holds one of them."""
+"""Readings of pipelines, kept for some seconds and made by a few threads.
+
+What hangs for good (a database whose driver has no timeout, a server that is stopped) keeps its own thread and no
+other's: after ``OVERDUE_S`` another reading may begin in its place. No thread keeps the API server from ending.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
@@ -21,6 +26,16 @@ FRESH_S = 5.0
 """Seconds for which a reading is shown again."""
 KEPT_S = 600.0
 """Seconds after which a reading that nobody asked for is forgotten."""
+OVERDUE_S = 60.0
+"""Seconds after which a reading counts as hung; each server that is asked has shorter timeouts, as far as its driver
+knows any."""
+WAITERS = 5
+"""Requests that wait for readings at the same time: Airflow's API server has 40 threads for all that it answers."""
+OVERDUE = {
+    "what": f"the pipeline has not answered for {OVERDUE_S:.0f} s",
+    "remedy": "find out which of its offset database, source, Kafka and schema registry hangs; it is read again when "
+    "that has answered, or Airflow's API server was restarted",
+}
 UNEXPECTED = {"what": "the pipeline could not be read", "remedy": "read the log of Airflow's API server"}
 
 
@@ -44,6 +59,7 @@ class _CachedReading:
     content: PipelineReading | None = None
     read_at: float = 0.0
     asked_at: float = 0.0
+    began_at: float | None = None
     future: Future[None] | None = None
 
 
@@ -59,7 +75,9 @@ class StatusCache:
     read: Callable[[PipelineTask], PipelineReading]
     clock: Callable[[], float] = time.monotonic
     _entries: dict[str, _CachedReading] = field(default_factory=dict)
-    _pool: ThreadPoolExecutor | None = None
+    _queue: deque[tuple[PipelineTask, _CachedReading]] = field(default_factory=deque)
+    _begun: list[_CachedReading] = field(default_factory=list)
+    _waiters: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, task: PipelineTask) -> Reading:
@@ -71,12 +89,13 @@ class StatusCache:
         with self._lock:
             return self._reading(self._entries.get(_key(task), _CachedReading()))
 
-    def get(self, task: PipelineTask, wait_s: float) -> Reading:
+    def get(self, task: PipelineTask, wait_s: float, *, patient: bool = False) -> Reading:
         """Return a pipeline's reading, a new one if it is there in time.
 
         Args:
             task: The task whose arguments describe it.
-            wait_s: Seconds to wait for a new one.
+            wait_s: Seconds to wait for a new one; none are waited where ``WAITERS`` requests do so already.
+            patient: Whether to wait all the same.
         """
         with self._lock:
             now = self.clock()
@@ -86,18 +105,34 @@ class StatusCache:
             if entry.content is not None and now - entry.read_at < FRESH_S:
                 return self._reading(entry)
             if entry.future is None:
-                # Made here, not before: a process that forks has no threads of its parent.
-                self._pool = self._pool or ThreadPoolExecutor(THREADS, thread_name_prefix="mysql-cdc-page")
-                entry.future = self._pool.submit(self._read, task, entry)
+                entry.future = Future()
+                self._queue.append((task, entry))
+            self._begin_readings()
+            if (self._waiters >= WAITERS and not patient) or self._is_overdue(entry):
+                return self._reading(entry)
             future = entry.future
+            self._waiters += 1
         wait([future], wait_s)
         with self._lock:
+            self._waiters -= 1
             return self._reading(entry)
 
     def close(self) -> None:
-        """End the threads when they have read what they are reading."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        """Begin no further reading."""
+        with self._lock:
+            self._queue.clear()
+
+    def _begin_readings(self) -> None:
+        """Begin those that wait, as long as few are being made; one that hangs does not count."""
+        while self._queue and sum(not self._is_overdue(entry) for entry in self._begun) < THREADS:
+            task, entry = self._queue.popleft()
+            entry.began_at = self.clock()
+            self._begun.append(entry)
+            # A daemon, and no pool: Python waits at its end for the threads of a pool.
+            threading.Thread(target=self._read, args=(task, entry), name="mysql-cdc-page", daemon=True).start()
+
+    def _is_overdue(self, entry: _CachedReading) -> bool:
+        return entry.began_at is not None and self.clock() - entry.began_at >= OVERDUE_S
 
     def _read(self, task: PipelineTask, entry: _CachedReading) -> None:
         try:
@@ -106,9 +141,16 @@ class StatusCache:
             log.exception("The pipeline %s could not be read", task.conn_id)
             content = PipelineReading({"unread": {"page": UNEXPECTED}, "state": "unknown"})
         with self._lock:
-            entry.content, entry.read_at, entry.future = content, self.clock(), None
+            future = entry.future
+            entry.content, entry.read_at, entry.began_at, entry.future = content, self.clock(), None, None
+            self._begun = [other for other in self._begun if other is not entry]
+            self._begin_readings()
+        if future is not None:
+            future.set_result(None)
 
     def _reading(self, entry: _CachedReading) -> Reading:
+        if self._is_overdue(entry):
+            return Reading(PipelineReading({"unread": {"page": OVERDUE}, "state": "unknown"}))
         age_s = round(max(0.0, self.clock() - entry.read_at), 1) if entry.content is not None else 0.0
         return Reading(entry.content, age_s, entry.future is not None)
 

@@ -7,7 +7,7 @@ after it by compare and swap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -21,7 +21,8 @@ OFFSETS_TABLE = "mysql_cdc_offsets"
 HISTORY_TABLE = "mysql_cdc_offset_history"
 VERSIONS_TABLE = "mysql_cdc_store_version"
 POINTS_TABLE = "mysql_cdc_lag_points"
-TABLES = (OFFSETS_TABLE, HISTORY_TABLE, POINTS_TABLE, VERSIONS_TABLE)
+TABLES = (OFFSETS_TABLE, HISTORY_TABLE, VERSIONS_TABLE)
+"""Tables without which there is no offset; that of the points is created by whoever writes the first one."""
 
 VERSION = 1
 """Version of the tables that this package writes."""
@@ -98,16 +99,17 @@ def create_or_migrate(engine: Engine) -> None:
         _update_version(engine, version)
 
 
-def create_tables(engine: Engine) -> None:
+def create_tables(engine: Engine, tables: Sequence[sa.Table] = (offsets, history, versions)) -> None:
     """Create the tables that are missing; safe when several processes do so at once.
 
     Args:
         engine: SQLAlchemy engine.
+        tables: The tables.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: A table is missing and cannot be created.
     """
-    for table in (offsets, history, points, versions):
+    for table in tables:
         if sa.inspect(engine).has_table(table.name):
             continue
         try:

@@ -16,7 +16,13 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState, conflict_error, next_revision
-from airflow_provider_mysql_cdc.cdc.commit.sql_schema import HISTORY_TABLE, OFFSETS_TABLE, create_or_migrate
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import (
+    HISTORY_TABLE,
+    OFFSETS_TABLE,
+    POINTS_TABLE,
+    create_or_migrate,
+    create_tables,
+)
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import history as _history
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import offsets as _offsets
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import points as _points
@@ -103,7 +109,11 @@ class SqlOffsetStore:
             StateError: The database does not answer.
         """
         query = sa.select(_points.c.points).where(_points.c.prefix == self._prefix)
-        text = self._transact(lambda conn: conn.execute(query).scalar())
+
+        def find_row(conn: Connection) -> Any:
+            return conn.execute(query).scalar() if sa.inspect(conn).has_table(POINTS_TABLE) else None
+
+        text = self._transact(find_row)
         value = None if text is None else parse_json(text)
         return value if isinstance(value, list) else []
 
@@ -122,6 +132,8 @@ class SqlOffsetStore:
             else:
                 conn.execute(_points.update().where(own_row).values(points=text))
 
+        # Only here: an account that may not create it drains as before, without a plot.
+        self._call(lambda: create_tables(self._engine, (_points,)))
         self._transact(replace_row)
 
     def _insert_missing(self, conn: Connection, past: Iterable[PastOffset]) -> int:
@@ -190,12 +202,18 @@ class SqlOffsetStore:
             conn.execute(_history.delete().where(own_rows & older))
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
-        try:
+        def run() -> T:
             if not self._ready:
                 create_or_migrate(self._engine)
                 self._ready = True
             with self._engine.begin() as conn:
                 return work(conn)
+
+        return self._call(run)
+
+    def _call(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
         except IntegrityError:
             raise
         except SQLAlchemyError as error:

@@ -169,11 +169,12 @@ def _parsed(stored: Iterable[object]) -> Iterable[LagPoint]:
 
 def _record(store: LagPointStore, point: LagPoint | None, log: Log) -> None:
     try:
-        points = read_points(store)
+        now = now_ms()
+        # A clock that was set back leaves points of the future, behind which none would be added until then.
+        points = [p for p in read_points(store) if p.at_ms <= now]
         last = points[-1] if points else LagPoint(0, 0)
         if point is None:
-            at_ms = now_ms()
-            point = LagPoint(at_ms, at_ms, last.epoch, last.events)
+            point = LagPoint(now, now, last.epoch, last.events)
         elif point.epoch == last.epoch or point.at_ms <= last.at_ms:
             return
         store.save_points([p.to_json() for p in with_point(points, point)])

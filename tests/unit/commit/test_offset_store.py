@@ -101,7 +101,7 @@ def test_tables_may_be_created_by_several_at_once(engine: sa.Engine) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    tables = {"mysql_cdc_offsets", "mysql_cdc_offset_history", "mysql_cdc_lag_points", "mysql_cdc_store_version"}
+    tables = {"mysql_cdc_offsets", "mysql_cdc_offset_history", "mysql_cdc_store_version"}
     assert set(sa.inspect(engine).get_table_names()) == tables
 
 

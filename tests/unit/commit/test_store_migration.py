@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit import sql_schema
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_idle
 
 
 @pytest.fixture
@@ -137,3 +138,23 @@ def test_another_store_s_history_comes_in_once_in_its_place_and_is_trimmed(engin
     assert [past.epoch for past in store.history()] == [7, 6, 5, 4]
     assert store.remember(older[3:]) == 0
     assert [past.epoch for past in SqlOffsetStore(engine, "other").history()] == []
+
+
+def test_an_account_that_may_not_create_the_table_of_points_keeps_its_offset(engine: sa.Engine) -> None:
+    sql_schema.create_or_migrate(engine)
+    lines: list[str] = []
+
+    def refuse(conn: sa.Connection, cursor: object, statement: str, *more: object) -> None:
+        if statement.lstrip().startswith("CREATE"):
+            raise sa.exc.OperationalError(statement, None, Exception("CREATE command denied to user"))
+
+    sa.event.listen(engine, "before_cursor_execute", refuse)
+    store = SqlOffsetStore(engine, "shop")
+    assert store.load() is None and store.load_points() == []
+    stored = store.save(StoredState(pending=plan(1, END, END)), None)
+    record_idle(store, lines.append)
+    assert store.load() == stored
+    assert len(lines) == 1 and "CREATE command denied" in lines[0]
+    sa.event.remove(engine, "before_cursor_execute", refuse)
+    record_idle(store, lines.append)
+    assert len(store.load_points()) == 1 and len(lines) == 1

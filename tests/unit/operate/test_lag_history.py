@@ -135,3 +135,11 @@ def test_what_another_program_has_written_is_left_out() -> None:
     store = Points()
     store.saved = [{"at_ms": 1, "until_ms": 1}, "x", {"at_ms": "soon"}]
     assert read_points(store) == [LagPoint(1, 1)]
+
+
+def test_a_clock_that_was_set_back_does_not_stop_the_plot() -> None:
+    store, lines = Points(), list[str]()
+    year_ms = 365 * 86_400_000
+    store.saved = [LagPoint(1, 1, 3).to_json(), LagPoint(lag_history.now_ms() + year_ms, 1, 4).to_json()]
+    record_batch(store, ledger(), lines.append)
+    assert [p.epoch for p in read_points(store)] == [3, 5] and lines == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +15,7 @@ from airflow_provider_mysql_cdc.plugins.page_metrics import metrics_text
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
-from airflow_provider_mysql_cdc.plugins.status_cache import FRESH_S, KEPT_S, THREADS, StatusCache
+from airflow_provider_mysql_cdc.plugins.status_cache import FRESH_S, KEPT_S, OVERDUE_S, THREADS, WAITERS, StatusCache
 
 pytestmark = pytest.mark.quick
 
@@ -27,6 +29,7 @@ class Sources:
 
     def __init__(self) -> None:
         self.now, self.asked, self.at_work, self.most = 0.0, [], 0, 0
+        self.answers = threading.Event()
         self.open = threading.Event()
         self.open.set()
         self._lock = threading.Lock()
@@ -37,7 +40,7 @@ class Sources:
             self.asked.append(asked.conn_id)
             self.at_work += 1
             self.most = max(self.most, self.at_work)
-        self.open.wait(30)
+        (self.answers if asked.conn_id.startswith("hung") else self.open).wait(30)
         with self._lock:
             self.at_work -= 1
         if asked.conn_id == "broken":
@@ -51,6 +54,7 @@ def sources() -> Iterator[Sources]:
     made = Sources()
     yield made
     made.open.set()
+    made.answers.set()
     made.cache.close()
 
 
@@ -122,3 +126,47 @@ def test_metrics_begin_all_readings_before_they_wait_for_one(sources: Sources) -
     times: list[Any] = iter([0.0, *[100.0] * 10])  # type: ignore[assignment]
     text = metrics_text(sources.cache, [Pipeline(n, (task(n),)) for n in ("a", "b")], 1, lambda: next(times))
     assert text.count("mysql_cdc_page_pipeline_read{") == 2 and "lag_bytes" not in text
+
+
+def test_sources_that_hang_for_good_delay_others_for_a_minute_and_are_said(sources: Sources) -> None:
+    hung = [task(f"hung{number}") for number in range(THREADS)]
+    for each in hung:
+        sources.cache.get(each, 0)
+    assert sources.cache.get(task("a"), 0).running
+    assert all(sources.cache.get(each, 0).running for each in hung)
+    sources.now += OVERDUE_S
+    overdue = sources.cache.get(hung[0], 30)
+    assert overdue.content is not None and "has not answered" in overdue.content.report["unread"]["page"]["what"]
+    assert not overdue.running, "the browser need not ask again every second"
+    assert sources.cache.get(task("a"), 10).content is not None
+    assert sources.asked.count("hung0") == 1, "what hangs is not asked a second time meanwhile"
+
+
+def test_few_requests_wait_at_the_same_time(sources: Sources) -> None:
+    sources.open.clear()
+    waiting = [threading.Thread(target=sources.cache.get, args=(task(f"p{n}"), 30)) for n in range(WAITERS)]
+    for thread in waiting:
+        thread.start()
+    while sources.cache._waiters < WAITERS:
+        threading.Event().wait(0.01)
+    answered = threading.Event()
+    late = threading.Thread(target=lambda: (sources.cache.get(task("late"), 30), answered.set()))
+    late.start()
+    assert answered.wait(20), "Airflow's own requests need threads too"
+    assert sources.cache._waiters == WAITERS
+    sources.open.set()
+    for thread in (*waiting, late):
+        thread.join()
+    assert sources.cache._waiters == 0
+
+
+def test_a_source_that_hangs_does_not_keep_the_api_server_from_ending() -> None:
+    code = (
+        "import time\n"
+        "from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask\n"
+        "from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache\n"
+        "cache = StatusCache(lambda task: time.sleep(3600))\n"
+        "print(cache.get(PipelineTask('a', 'a', 'a', 'drain'), 0.1).running)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True"]

@@ -1,0 +1,141 @@
+"""What the page must not do to Airflow's API server: run code, hold its database, or break with one DAG."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from page_site import add_bundle, bearer, create_api, define_connection, forget_dags, store_dags
+from test_page_routes import VIEWER, read
+
+from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
+from airflow_provider_mysql_cdc.plugins import page_access, page_app, page_routes, pipeline_status, pipelines
+from airflow_provider_mysql_cdc.plugins.mysql_cdc_page import MySqlCdcPagePlugin
+from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
+from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
+from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
+
+pytestmark = pytest.mark.usefixtures("metadata_db")
+
+SHOP = "/mysql-cdc/api/pipelines/mysql_shop"
+
+
+@pytest.fixture(scope="module")
+def api(metadata_db: Any) -> Iterator[TestClient]:
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        with TestClient(create_api()) as client:
+            yield client
+    finally:
+        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
+
+
+@pytest.fixture(autouse=True)
+def no_dags(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
+    page_routes.STATUS._entries.clear()
+    define_connection(monkeypatch, "mysql_shop", "shop")
+    yield
+    forget_dags()
+
+
+@pytest.mark.parametrize(
+    "setting", ["plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd", "ssl.providers"]
+)
+def test_a_dag_runs_no_code_in_the_api_server(api: TestClient, setting: str) -> None:
+    properties = {f"kafka.{setting}": "/nowhere/library.so"}
+    store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", properties=properties, dags=["drain"]))
+    reading = read(api, SHOP)["reading"]
+    assert set(reading["unread"]) == {"configuration"}
+    assert reading["unread"]["configuration"]["where"] == setting
+
+
+def test_a_request_that_waits_holds_no_connection_of_airflow_s_database(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow import settings
+    from sqlalchemy import event
+
+    held, while_reading = [0], list[int]()
+
+    def note(change: int) -> Any:
+        def changed(*_: Any) -> None:
+            held[0] += change
+
+        return changed
+
+    def read_slowly(_: PipelineTask) -> PipelineReading:
+        while_reading.append(held[0])
+        return PipelineReading({"unread": {}, "state": "unknown"})
+
+    store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", dags=["drain"]))
+    listeners = [("checkout", note(1)), ("checkin", note(-1))]
+    for name, act in listeners:
+        event.listen(settings.engine.pool, name, act)
+    try:
+        for part in ("", "/status", "/tables", "/history"):
+            monkeypatch.setattr(page_routes, "STATUS", StatusCache(read_slowly))
+            assert api.get(f"{SHOP}{part}", headers=bearer(*VIEWER)).status_code == 200
+    finally:
+        for name, act in listeners:
+            event.remove(settings.engine.pool, name, act)
+    assert while_reading == [0, 0, 0, 0]
+
+
+def test_one_dag_in_an_unknown_shape_does_not_hide_the_others(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_tasks = pipelines.pipeline_tasks
+    monkeypatch.setattr(page_access, "CATALOG", pipelines.DagCatalog())
+
+    def of_another_airflow(dag_id: str, data: Any) -> Any:
+        if dag_id == "odd_drain":
+            data = {"dag": {"params": {"a": 1}}}  # pairs in this Airflow
+        return read_tasks(dag_id, data)
+
+    monkeypatch.setattr(pipelines, "pipeline_tasks", of_another_airflow)
+    store_dags(cdc_pipeline("odd", mysql_cdc_conn_id="mysql_odd", dags=["drain"]))
+    store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", dags=["drain"]))
+    found = read(api, "/mysql-cdc/api/pipelines")
+    assert [row["conn_id"] for row in found["pipelines"]] == ["mysql_shop"]
+
+
+def test_a_page_that_cannot_be_made_leaves_airflow_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [app["url_prefix"] for app in MySqlCdcPagePlugin().fastapi_apps] == ["/mysql-cdc"]
+
+    def fail() -> None:
+        raise ImportError("of another Airflow")
+
+    monkeypatch.setattr(page_app, "create_app", fail)
+    assert MySqlCdcPagePlugin().fastapi_apps == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"offset_conn_id": "store_north"},
+        {"kafka_conn_id": "store_north"},
+        {"properties": {"schema_registry_conn_id": "store_north"}},
+    ],
+)
+def test_no_argument_of_a_dag_opens_another_team_s_connection(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch, named: dict[str, Any]
+) -> None:
+    from airflow.models import Connection
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    add_bundle("of-the-north", "north")
+    add_bundle("of-the-south", "south")
+    with create_session() as session:
+        session.add(Connection(conn_id="store_north", conn_type="postgres", team_name="north"))
+    try:
+        store_dags(cdc_pipeline("spy", mysql_cdc_conn_id="mysql_shop", dags=["drain"], **named), "of-the-south")
+        assert api.get(SHOP, headers=bearer(*VIEWER, ["south"])).status_code == 403
+        store_dags(cdc_pipeline("own", mysql_cdc_conn_id="mysql_shop", dags=["drain"], **named), "of-the-north")
+        assert api.get(SHOP, headers=bearer(*VIEWER, ["north"])).status_code == 200
+    finally:
+        with create_session() as session:
+            session.execute(delete(Connection).where(Connection.conn_id == "store_north"))
