@@ -188,7 +188,7 @@ def test_what_the_kernel_decoded_is_in_marker_tally_and_log() -> None:
     assert Marker.from_json(marker.to_json()) == marker
     assert not {"native_rows", "native_declined"} & replace(marker, native=NativeCounts()).to_json().keys()
     tally = RunTally("r", native=NativeCounts(3, {"key_change": 1, "table": 1}))
-    plan: Any = SimpleNamespace(kind="drain", epoch=1, start=offset)
+    plan: Any = SimpleNamespace(kind="drain", epoch=1, start=offset, created_ms=1)
     added = tally.add(plan, {}, {}, seven)
     assert added.native == NativeCounts(10, {"key_change": 3, "table": 1})
     assert RunTally.from_json(added.to_json()) == added
