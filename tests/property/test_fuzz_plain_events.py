@@ -104,6 +104,7 @@ def test_a_row_may_have_a_text_that_looks_like_what_follows_it(name: str) -> Non
     records = TableRecords(TABLE.format(key="id"), FORMATS[name])
     slices = written(name, "id").slices
     _, sound = written(name, "id").records[0]
+    assert slices.slice(sound) is not None, "how a source block begins is known"
     begin = sound.index(b"\x163.6.1.Final")
     text = sound[begin : begin + 40].decode("ascii", "replace")
     row = ROW | {"name": text}

@@ -36,7 +36,7 @@ class AvroKeys:
         self._has_fields = fields == set(names)
 
     def identity_of(self, key: bytes) -> bytes | None:
-        """Return the canonical bytes of a key; None where it has to be read.
+        """Return the canonical bytes of a key; None where it has to be read, or other bytes have the same values.
 
         Args:
             key: The record's key.
@@ -64,6 +64,10 @@ class AvroKeys:
         stream = io.BytesIO(key)
         stream.seek(len(self._mark))
         row: Any = fastavro.schemaless_reader(stream, self._schema.parsed, None)
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, self._schema.parsed, row)
+        if written.getvalue() != key[len(self._mark) : stream.tell()]:
+            raise ValueError("other bytes have the same values")
         return row if self._schema.convert is None else self._schema.convert(row), stream.tell()
 
 
@@ -75,8 +79,8 @@ def _read_long(data: bytes, pos: int) -> tuple[int, int]:
         byte = data[pos]
         number |= (byte & 0x7F) << shift
         shift += 7
-    if number > _MAX_LONG:
-        raise ValueError("a number is too large")
+    if number > _MAX_LONG or (not byte and shift > 7):
+        raise ValueError("a number is too large, or written longer than it has to be")
     return (number >> 1) ^ -(number & 1), pos + 1
 
 

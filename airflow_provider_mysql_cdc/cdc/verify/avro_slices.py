@@ -80,7 +80,7 @@ class AvroSlices(_KnownForm):
         row, tail = _parts(schema)
         self._read_row, self._read_tail, self._read_event = map(decoder_of, (row, tail, schema))
         self._recent = RecentTails[tuple[int, str]](_times_behind(tail))
-        self._heads: list[bytes] = []
+        self._heads, self._row_head = list[bytes](), b""
         self._tries = 0
 
     def slice(self, value: bytes) -> EventSlice | None:
@@ -103,8 +103,10 @@ class AvroSlices(_KnownForm):
         begin = self._begin + 2
         if value[:begin] != self._mark + b"\0\x02":
             return None
-        source = self._source(value, begin)
-        return _row(value, begin, source) if source is not None else None
+        if not self._row_head:
+            self._row_head = self._head(value)
+        source = value.rfind(self._row_head, begin)
+        return _row(value, begin, source) if source >= 0 else None
 
     def _slice(self, value: bytes) -> EventSlice | None:
         if not value.startswith(self._mark):
@@ -145,18 +147,19 @@ class AvroSlices(_KnownForm):
 
     def _source(self, value: bytes, begin: int) -> int | None:
         """Return where a source block may begin."""
-        for head in self._heads:
-            # Behind the row there is one: those before it are texts of the row.
-            if (found := value.rfind(head, begin)) >= 0:
-                return found
-        if self._tries >= MAX_TRIES:
-            return None
+        # Behind the row there is one: those before it are texts of the row, of this or of an earlier version.
+        found = max((value.rfind(head, begin) for head in self._heads), default=-1)
+        if found >= 0 or self._tries >= MAX_TRIES:
+            return found if found >= 0 else None
         self._tries += 1
-        block = self._read_event(io.BytesIO(value[self._begin :]))["source"]
-        head = b"".join(_string(block[name]) for name in _CONSTANTS)
-        self._heads.append(head)
-        found = value.rfind(head, begin)
+        self._heads.append(self._head(value))
+        found = value.rfind(self._heads[-1], begin)
         return found if found >= 0 else None
+
+    def _head(self, value: bytes) -> bytes:
+        """Return how the source block of an event begins."""
+        block = self._read_event(io.BytesIO(value[self._begin :]))["source"]
+        return b"".join(_string(block[name]) for name in _CONSTANTS)
 
 
 class FlatSlices(_KnownForm):

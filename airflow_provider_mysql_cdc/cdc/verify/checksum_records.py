@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from zlib import crc32
 
+import orjson
+
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     ID_BYTES,
@@ -25,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, json
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
+_IN_EVENT = b'{"after":null'
 _ESCAPE = b"\\u"
 _CLOSING = ord("}")
 _NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
@@ -48,8 +51,8 @@ class KafkaMessage(Protocol):
 def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes | None]:
     """Return a function that returns the text of the row after an event; empty for a delete, None for other texts.
 
-    The text of the row is what checksums compare, so it is not looked into. A quote inside of a JSON string is escaped,
-    so the names of members are found only where they are members.
+    The text of the row is what checksums compare, so it is not looked into; all else has to be JSON. A quote inside of
+    a JSON string is escaped, so the names of members are found only where they are members.
 
     Args:
         prefix: What values of the table's present structure begin with (``json_slices.value_prefix``).
@@ -58,6 +61,7 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
     new_row, old_row = prefix + b'{"before":null,"after":{', prefix + b'{"before":{'
     no_row = prefix + b'{"before":null' + _NO_AFTER + _SOURCE
     begin, before = len(new_row) - 1, len(old_row) - 1
+    opening = _IN_EVENT if not prefix else b'{"payload":' + _IN_EVENT
     row_match, tail_match, recent = layout.row.match, layout.tail.fullmatch, RecentTails[bytes](json_times)
 
     def slice_after(value: bytes) -> bytes | None:
@@ -66,7 +70,7 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
             after = value[begin:source]
         elif value.startswith(old_row):
             row = row_match(value, before)
-            if row is None:
+            if row is None or not _is_json(row[0]):
                 return None
             if value.startswith(_NO_AFTER, row.end()):
                 source, after, operations = row.end() + len(_NO_AFTER), b"", _NO_ROW_OPS
@@ -83,12 +87,21 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
             return None
         operation = recent.read(value, source)
         if operation is None:
-            if (tail := tail_match(value, source)) is None:
+            tail = tail_match(value, source)
+            if tail is None or not _is_json(opening + tail[0]):
                 return None
             operation = recent.learn(value, source, tail[1])
         return after if operation in operations else None
 
     return slice_after
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 class RecordChecksums:

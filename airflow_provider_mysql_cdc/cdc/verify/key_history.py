@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UNKNOWN_STRUCTURE, EventRecord, Row
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
+from airflow_provider_mysql_cdc.cdc.verify.source_place import commit_ts_of
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind
 
 _STEP = struct.Struct("<BQQIQI")
@@ -65,7 +66,6 @@ class HistoryRules:
         rows_only: Whether records say nothing but the row after a change (``row_history``).
         whole_rows: Of these, whether they have all columns as they are, so that each change makes another record.
         together: Whether all events of a key are in one partition; nothing else orders them.
-        named: Whether headers tell events from others (``cdc.id.header``).
     """
 
     tombstones: bool
@@ -73,7 +73,6 @@ class HistoryRules:
     rows_only: bool = False
     whole_rows: bool = False
     together: bool = True
-    named: bool = True
 
     @property
     def gapless(self) -> bool:
@@ -95,7 +94,7 @@ def step_bytes(
     op = record.op or TOMBSTONE_OP
     return _STEP.pack(
         ord(op),
-        event_identity(record, order, headers),
+        _step_identity(record, order, headers),
         *_row_digests(record.before, record, is_unknown),
         *_row_digests(record.after, record, is_unknown),
     )
@@ -157,6 +156,11 @@ def _kind_of_break(last: KeyStep, step: KeyStep, seen: set[int], rules: HistoryR
 def _has_tombstone(ordered: Sequence[KeyStep], index: int) -> bool:
     step, following = ordered[index], ordered[index + 1 : index + 2]
     return any(after.op == TOMBSTONE_OP and after.partition == step.partition for after in following)
+
+
+def _step_identity(record: EventRecord, order: int, headers: Headers) -> int:
+    # TiCDC's timestamp is that of a transaction, which may have changed a row several times.
+    return event_identity(record, _UNKNOWN if commit_ts_of(record.source) is not None else order, headers)
 
 
 def event_identity(record: EventRecord, order: int, headers: Headers) -> int:

@@ -19,6 +19,8 @@ NO_TIMES_REASON = "records without enable-tidb-extension do not say their order:
 _DELETE, _UPDATE = "d", "u"
 _CREATE = "c"
 _UNKNOWN = 0
+_Facts = tuple[int, str, int] | tuple[int, str, int, int]
+"""Time, operation and row of a record, and what names its event."""
 
 
 def check_row_history(steps: Sequence[KeyStep], rules: HistoryRules) -> Iterator[tuple[DifferenceKind, KeyStep]]:
@@ -31,30 +33,33 @@ def check_row_history(steps: Sequence[KeyStep], rules: HistoryRules) -> Iterator
         rules: What holds for the topic.
     """
     last: KeyStep | None = None
-    latest, seen = _UNKNOWN, set[tuple[int, str, int]]()
+    latest, seen = _UNKNOWN, set[_Facts]()
     for step in sorted(steps):
         if last is None or last.partition != step.partition:
             latest = _UNKNOWN
         elif (kind := _kind_of_break(last, step, latest, seen, rules)) is not None:
             yield kind, step
-        seen.add((step.order, step.op, step.after))
+        seen |= {_facts(step), (*_facts(step), step.identity)}
         last, latest = step, max(latest, step.order)
 
 
+def _facts(step: KeyStep) -> tuple[int, str, int]:
+    return step.order, step.op, step.after
+
+
 def _kind_of_break(
-    last: KeyStep, step: KeyStep, latest: int, seen: set[tuple[int, str, int]], rules: HistoryRules
+    last: KeyStep, step: KeyStep, latest: int, seen: set[_Facts], rules: HistoryRules
 ) -> DifferenceKind | None:
     if step.op == _DELETE:
         return DifferenceKind.DUPLICATE if rules.gapless and last.op == _DELETE else None
     if step.order == _UNKNOWN:
         return None
     if step.order < latest:
-        came_twice = (step.order, step.op, step.after) in seen
-        return DifferenceKind.DUPLICATE if came_twice else DifferenceKind.REORDERED
+        return DifferenceKind.DUPLICATE if _facts(step) in seen else DifferenceKind.REORDERED
+    if step.identity != _UNKNOWN and (*_facts(step), step.identity) in seen:
+        return DifferenceKind.DUPLICATE
     # A change that the record does not show, of a column that is left out or masked, leaves an equal record. So does a
     # snapshot right behind the transaction that has inserted the row; only the names of the events differ then.
-    is_equal = (step.order, step.op, step.after) == (last.order, last.op, last.after)
-    may_be_read = step.op == _CREATE and (not rules.named or step.identity != last.identity)
-    if rules.whole_rows and is_equal and not may_be_read:
+    if rules.whole_rows and step.op != _CREATE and _facts(step) == _facts(last):
         return DifferenceKind.DUPLICATE
     return DifferenceKind.GAP if rules.gapless and step.op == _UPDATE and last.op == _DELETE else None

@@ -94,7 +94,7 @@ class TaskChecksums:
             bucket = bucket_of(message.key())
             if bucket is None or bucket in differing:
                 looked_at.append(message)
-                if bucket is None and chosen.condition:
+                if bucket is None:
                     self.blocks.add(SumKind.UNJUDGED_TABLE, number)
             else:
                 skipped += message.value() is not None

@@ -393,8 +393,7 @@ class VerifyRound:
             # A tombstone does not name its table.
             tombstones = cfg[F.TOMBSTONES_ON_DELETE] and sharing[compared.topic] == 1 and not cfg.is_ticdc
             whole, together = shows_whole_rows(cfg, compared.table), chooses_partition_by_key(cfg, compared)
-            named = bool(cfg[F.CDC_ID_HEADER])
-            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together, named)
+            rules[compared.number] = HistoryRules(bool(tombstones), not compacted, cfg.is_ticdc, whole, together)
         return rules
 
     def _read_versions(self, names: Sequence[TableId], plan: BatchPlan) -> Mapping[TableId, TableVersions]:

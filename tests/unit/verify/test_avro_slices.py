@@ -82,6 +82,55 @@ def test_keys_with_another_schema_are_read() -> None:
         assert keys.identity_of(other) is None
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "change"),
+    [
+        ("INT", "1", (b"\x02", b"\x82\x00")),
+        ("BIGINT", "300", (b"\xd8\x04", b"\xd8\x84\x80\x00")),
+        ("VARCHAR(9)", "ab", (b"\x04ab", b"\x84\x00ab")),
+        ("VARBINARY(9)", "ab", (b"\x04ab", b"\x84\x00ab")),
+        ("DECIMAL(9,2)", "1.00", (b"\x02d", b"\x82\x00d")),
+        ("DATE", "1970-01-02", (b"\x02", b"\x82\x00")),
+        ("DATETIME", "1970-01-01 00:00:01", (b"\xd0\x0f", b"\xd0\x8f\x00")),
+        ("TINYINT(1)", "1", (b"\x02", b"\x82\x00")),
+        ("ENUM('a','b')", "b", (b"\x02b", b"\x82\x00b")),
+        ("BIT(9)", b"\x01\x02", (b"\x04\x02\x01", b"\x84\x00\x02\x01")),
+        ("DOUBLE", "0.5", None),
+    ],
+)
+def test_keys_whose_values_other_bytes_have_are_read(
+    column: str, value: str | bytes, change: tuple[bytes, bytes] | None
+) -> None:
+    """A delete under other bytes of a key comes in another order, perhaps: checksums tell keys by their bytes."""
+    records = TableRecords(f"CREATE TABLE t (id {column} PRIMARY KEY, n INT)", avro("http://registry:1"))
+    keys, _ = parts(records)
+    key = records.row(value, "5")[0]
+    assert key is not None and keys.identity_of(key) is not None
+    if change is not None:
+        assert key[5:] == change[0]
+        assert keys.identity_of(key[:5] + change[1]) is None
+
+
+def test_rows_may_have_texts_that_look_like_what_follows_rows_of_an_earlier_version() -> None:
+    records = TableRecords("CREATE TABLE t (id INT PRIMARY KEY, n VARCHAR(200))", avro("http://registry:1"))
+    _, slices = parts(records)
+    assert isinstance(slices, AvroSlices)
+    old = event(records, "c", None, {"id": 1, "n": ""}, version="3.5.0")
+    text = old[old.index(b"\x0a3.5.0") :][:14].decode()
+    row = {"id": 1, "n": text}
+    value = records.row("1", text)[1]
+    assert value is not None and text.encode() in value
+    expected = slices.of_row(value)
+    assert expected is not None and expected.endswith(text.encode())
+    _, slices = parts(records)
+    assert isinstance(slices, AvroSlices)
+    assert slices.slice(old) is not None, "how events of the earlier version go on is known, and of no other"
+    assert slices.of_row(value) == expected
+    assert slices.slice(event(records, "c", None, {"id": 1, "n": "x"})) is not None
+    found = slices.slice(event(records, "c", None, row))
+    assert found is not None and found.after == expected
+
+
 @pytest.mark.parametrize("part", ["key", "value"])
 def test_tables_of_which_one_part_is_no_avro_are_read(part: str) -> None:
     records = TableRecords(TABLE, avro("http://registry:1", part))

@@ -295,6 +295,18 @@ DAMAGES = {
             .replace(b'"later":', b'"after":')
         )
     ),
+    "no JSON before the row": _edited(
+        lambda side, row: side.value("u", row, row).replace(b'"before":{"id":1,', b'"before":{"id":one,')
+    ),
+    "no JSON behind the row": _edited(lambda side, row: side.value("u", row, row).replace(b'"pos":4', b'"pos":four')),
+    "a text that is none in JSON": _edited(
+        lambda side, row: side.value("u", row, row).replace(b'"file":"b.1"', b'"file":"b\0.1"')
+    ),
+    "no UTF-8": _edited(
+        lambda side, row: side.value("u", row, row).replace(
+            b'"before":{"id":1,"name":"n', b'"before":{"id":1,"name":"\xff'
+        )
+    ),
     "blanks": _edited(lambda side, row: side.value("u", row, row).replace(b'"before":', b' "before":')),
     "another schema": _edited(
         lambda side, row: side.value("u", row, row, schema='{"v":0}') if side.schemas else b'{"schema":{},"payload":{}}'

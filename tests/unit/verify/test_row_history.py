@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep
+from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
+from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, read_step, step_bytes
 from airflow_provider_mysql_cdc.cdc.verify.row_history import check_row_history
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind as Kind
 
@@ -14,7 +13,6 @@ pytestmark = pytest.mark.quick
 
 RULES = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True)
 PARTS = HistoryRules(tombstones=False, complete=True, rows_only=True)
-UNNAMED = replace(RULES, named=False)
 SPREAD = HistoryRules(tombstones=False, complete=True, rows_only=True, whole_rows=True, together=False)
 
 
@@ -32,9 +30,7 @@ def steps(*told: tuple[str, int, int], partition: int = 0) -> list[KeyStep]:
         ([("u", 5, 1), ("u", 5, 2), ("u", 5, 1), ("d", 0, 0), ("c", 5, 1)], RULES, []),
         ([("u", 5, 1), ("u", 5, 1)], RULES, [Kind.DUPLICATE]),
         ([("u", 5, 1), ("u", 5, 1)], PARTS, []),
-        ([("c", 5, 1), ("c", 5, 1)], RULES, [Kind.DUPLICATE]),
-        ([("c", 5, 1), ("c", 5, 1)], UNNAMED, []),
-        ([("u", 5, 1), ("u", 5, 1)], UNNAMED, [Kind.DUPLICATE]),
+        ([("c", 5, 1), ("c", 5, 1)], RULES, []),
         ([("u", 5, 1), ("u", 6, 2), ("u", 5, 1)], PARTS, [Kind.DUPLICATE]),
         ([("u", 5, 1), ("u", 4, 3)], PARTS, [Kind.REORDERED]),
         ([("u", 5, 1), ("d", 0, 0), ("c", 4, 3)], PARTS, [Kind.REORDERED]),
@@ -49,10 +45,30 @@ def test_what_rows_and_times_show(told: list[tuple[str, int, int]], rules: Histo
     assert [kind for kind, _ in check_row_history(steps(*told), rules)] == found
 
 
-def test_events_of_two_names_are_two() -> None:
-    """Such as the change that inserted a row, and a snapshot right behind it."""
-    event, read = steps(("c", 5, 1), ("c", 5, 1))
-    assert list(check_row_history([event, read._replace(identity=2)], RULES)) == []
+@pytest.mark.parametrize(
+    ("told", "names", "found"),
+    [
+        ([("c", 5, 1), ("c", 5, 1)], (1, 2), []),
+        ([("c", 5, 1), ("c", 5, 1)], (1, 1), [Kind.DUPLICATE]),
+        ([("c", 5, 1), ("c", 5, 1), ("c", 5, 1)], (1, 2, 1), [Kind.DUPLICATE]),
+        ([("c", 5, 1), ("u", 5, 2), ("c", 5, 1)], (1, 2, 1), [Kind.DUPLICATE]),
+        ([("u", 5, 1), ("u", 5, 2), ("u", 5, 1)], (1, 2, 3), []),
+        ([("c", 5, 1), ("u", 5, 2), ("c", 5, 2), ("u", 5, 2)], (1, 2, 3, 2), [Kind.DUPLICATE]),
+        # Another binlog begins anew with the same names.
+        ([("c", 5, 1), ("c", 8, 1)], (1, 1), []),
+    ],
+)
+def test_a_name_tells_an_event_that_came_twice_from_a_snapshot_of_its_row(
+    told: list[tuple[str, int, int]], names: tuple[int, ...], found: list[Kind]
+) -> None:
+    named = [step._replace(identity=name) for step, name in zip(steps(*told), names, strict=True)]
+    assert [kind for kind, _ in check_row_history(named, RULES)] == found
+
+
+def test_a_time_that_changes_of_one_row_share_names_none_of_them() -> None:
+    record = EventRecord("u", {"id": 1}, None, {"id": 1}, {"_tidb_op": "u", "_tidb_commit_ts": 5})
+    assert read_step(0, 0, 5, step_bytes(record, 5, ())).identity == 0
+    assert read_step(0, 0, 5, step_bytes(record, 5, [("cdc-id", b"a:1/0/0/0")])).identity != 0
 
 
 def test_records_of_several_partitions_are_not_compared() -> None:
