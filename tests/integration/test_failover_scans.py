@@ -13,8 +13,10 @@ from kit.records import compacted
 from kit.replication import Pair
 from kit.sql import execute, rows
 from kit.table_rig import changes, filled, interrupt
+from kit.tcp_proxy import TcpProxy
 from pipelinelib.pipeline import Pipeline
 
+from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 
 
@@ -87,3 +89,34 @@ def test_an_ad_hoc_snapshot_that_is_half_read_begins_again_on_another_server(
     assert not books(pipeline).active_scans, pipeline.lines
     require_equal(pipeline, pair, database, "aa")
     assert any("begins again: the stream goes on at another server" in line for line in pipeline.lines), pipeline.lines
+
+
+def test_a_failover_between_the_tables_and_the_view_begins_the_snapshot_again(
+    pair: Pair, properties: dict[str, str], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables were read on one server, the view is opened on the other; no retry of the task is needed."""
+    proxy = TcpProxy("127.0.0.1", pair.primary.server.port)
+    mysql = {"database.hostname": "127.0.0.1", "database.port": str(proxy.port)}
+    pipeline = Pipeline(properties | pair.primary.server.properties() | mysql | table_rig.FLAT)
+    passed: list[str] = []
+    reach = faults.fault_point
+
+    def fail_over(point: str, index: int | None = None) -> None:
+        reach(point, index)
+        if point == "plan.after_store" and point not in passed:
+            passed.append(point)
+            execute(pair.primary.root, f"USE `{database}`", *changes("aa"))
+            pair.switch()
+            execute(pair.primary.root, f"USE `{database}`", *changes("bb"))
+            proxy.lead_new_to("127.0.0.1", pair.primary.server.port)
+
+    monkeypatch.setattr(faults, "fault_point", fail_over)
+    try:
+        result = pipeline.snapshot()
+        assert result.complete and passed
+        assert any("another server answers" in line for line in pipeline.lines)
+        execute(pair.primary.root, f"USE `{database}`", *changes("aa"))
+        pipeline.drain()
+        require_equal(pipeline, pair, database, "aa", "bb")
+    finally:
+        proxy.close()

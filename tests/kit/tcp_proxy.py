@@ -89,6 +89,10 @@ class TcpProxy:
         """Break all connections when one has received this many bytes, and lead to another server from then on."""
         self._next = host, port, after
 
+    def lead_new_to(self, host: str, port: int) -> None:
+        """Lead connections that are opened from now on to another server; the others stay where they are."""
+        self._to = host, port
+
     def throttle(self, bytes_a_second: float | None) -> None:
         """Limit what comes from the server, on each connection."""
         self._rate = bytes_a_second

@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessag
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import require_first_in_history, require_own_history
@@ -153,11 +153,12 @@ class _SnapshotDriver:
             chunks, changed_tables = self._read_tables(ledger)
             if not changed_tables:
                 return self._finish(chunks)
-            self.log(f"tables changed before the view was open, so all are read again: {', '.join(changed_tables[:5])}")
+            self.log(f"the view is not used, and all tables are read again: {', '.join(changed_tables[:5])}")
         raise StateError(
             "no consistent view could be opened: tables changed between reading their definitions and opening it",
             where=", ".join(changed_tables[:5]),
-            why=f"captured tables were created, dropped or renamed in each of {MAX_ATTEMPTS} tries",
+            why=f"captured tables were created, dropped or renamed, or another server answered, in each of "
+            f"{MAX_ATTEMPTS} tries",
             remedy="run the task again after these statements, or exclude short-lived tables from the stream "
             "(table.exclude.list)",
             retriable=True,
@@ -264,6 +265,9 @@ class _SnapshotDriver:
 
         def find_changes(view: ConsistentView) -> list[str]:
             lower_case_table_names = definitions.lower_case_table_names
+            if not comparable(start_offset, view.offset):
+                # A failover between reading the tables and opening the view: nothing of them holds there.
+                return [f"another server answers ({view.offset.server_uuid}) than before ({start_offset.server_uuid})"]
             if self.plan.gapless:
                 require_drained(self.cfg, self.plan.start, view.offset)
             return tables_created_since(self.cfg, listed, start_offset, view.offset, lower_case_table_names)
