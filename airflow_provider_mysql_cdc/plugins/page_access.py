@@ -10,17 +10,19 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagAccessEntity, DagDetails
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models import Connection
 from airflow.models.dag import DagModel
-from fastapi import Depends, HTTPException, status
+from fastapi import Depends, HTTPException, Query, status
 
 from airflow_provider_mysql_cdc.plugins.pipelines import DagCatalog, Pipeline, readable_pipelines
 
 CATALOG = DagCatalog()
 """What this process has read of the stored DAGs."""
 FORBIDDEN = "No DAG that you may read uses this connection."
+NOT_CHECKED = "A check says what its connections are, and you may not read all of these."
 
 may_read_dags = requires_access_dag(method="GET")
 
@@ -41,10 +43,12 @@ def visible_pipelines(
     return found
 
 
+ConnId = Annotated[str, Query(max_length=250)]
+"""A parameter, not a part of the path: ids of connections may have slashes and dots (Airflow's own rule)."""
 VisiblePipelines = Annotated[dict[str, Pipeline], Depends(visible_pipelines)]
 
 
-def visible_pipeline(conn_id: str, pipelines: VisiblePipelines) -> Pipeline:
+def visible_pipeline(conn_id: ConnId, pipelines: VisiblePipelines) -> Pipeline:
     """Return one pipeline; one that the user may not see and one that does not exist get the same answer.
 
     Args:
@@ -62,8 +66,43 @@ def visible_pipeline(conn_id: str, pipelines: VisiblePipelines) -> Pipeline:
 VisiblePipeline = Annotated[Pipeline, Depends(visible_pipeline)]
 
 
+def may_check(pipeline: Pipeline, user: Any, session: Any) -> bool:
+    """Return whether a user may have the servers of a pipeline checked: who may read all its connections.
+
+    Args:
+        pipeline: The pipeline.
+        user: Airflow's user.
+        session: Of the metadata database.
+    """
+    task, manager = pipeline.main_task, get_auth_manager()
+    ids = [conn_id for conn_id in (task.conn_id, task.kafka_conn_id, task.registry_conn_id) if conn_id]
+    teams = Connection.get_conn_id_to_team_name_mapping(ids, session=session)
+    wanted = (ConnectionDetails(conn_id=conn_id, team_name=teams.get(conn_id)) for conn_id in ids)
+    return all(manager.is_authorized_connection(method="GET", details=details, user=user) for details in wanted)
+
+
+def checked_pipeline(pipeline: VisiblePipeline, user: GetUserDep, session: SessionDep) -> Pipeline:
+    """Return a pipeline whose servers the user may have checked.
+
+    Args:
+        pipeline: The pipeline.
+        user: Airflow's user.
+        session: Of the metadata database.
+
+    Raises:
+        HTTPException: 403.
+    """
+    if not may_check(pipeline, user, session):
+        raise HTTPException(status.HTTP_403_FORBIDDEN, NOT_CHECKED)
+    session.rollback()  # a pool of connections is not held while servers are asked
+    return pipeline
+
+
+CheckedPipeline = Annotated[Pipeline, Depends(checked_pipeline)]
+
+
 def dag_rights(user: Any, session: Any, dag_ids: Iterable[str]) -> dict[str, dict[str, bool]]:
-    """Return what the user may do with DAGs, by id: read runs, start and end them, and pause the DAG.
+    """Return what the user may do with DAGs, by id: read runs and logs, start and end runs, and pause the DAG.
 
     Airflow's own API decides when a button is pressed; this only decides which buttons are shown.
 
@@ -82,6 +121,7 @@ def dag_rights(user: Any, session: Any, dag_ids: Iterable[str]) -> dict[str, dic
     return {
         dag_id: {
             "runs": may(dag_id, "GET", DagAccessEntity.RUN),
+            "logs": may(dag_id, "GET", DagAccessEntity.TASK_LOGS),
             "trigger": may(dag_id, "POST", DagAccessEntity.RUN),
             "end": may(dag_id, "PUT", DagAccessEntity.RUN),
             "pause": may(dag_id, "PUT"),

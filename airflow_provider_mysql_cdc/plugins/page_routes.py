@@ -12,11 +12,18 @@ from fastapi.responses import PlainTextResponse
 
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.plugins import pipeline_runs
-from airflow_provider_mysql_cdc.plugins.page_access import VisiblePipeline, VisiblePipelines, dag_rights
+from airflow_provider_mysql_cdc.plugins.page_access import (
+    CheckedPipeline,
+    VisiblePipeline,
+    VisiblePipelines,
+    dag_rights,
+    may_check,
+)
 from airflow_provider_mysql_cdc.plugins.page_actions import pipeline_actions
 from airflow_provider_mysql_cdc.plugins.pipeline_details import read_preflight, read_snapshot_map
 from airflow_provider_mysql_cdc.plugins.pipeline_status import read_pipeline
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
+from airflow_provider_mysql_cdc.plugins.report_texts import without_log_texts
 from airflow_provider_mysql_cdc.plugins.status_cache import Reading, StatusCache
 
 PAGE_SIZE = 25
@@ -69,31 +76,32 @@ def _row(pipeline: Pipeline, dags: dict[str, Any], last: dict[str, Any]) -> dict
     }
 
 
-@router.get("/api/pipelines/{conn_id}/status")
+@router.get("/api/pipeline/status")
 def read_status(pipeline: VisiblePipeline) -> dict[str, Any]:
     """Return state and lag of a pipeline."""
     return {"conn_id": pipeline.conn_id, **_reading(STATUS.get(pipeline.main_task, WAIT_S), brief=True)}
 
 
-@router.get("/api/pipelines/{conn_id}")
+@router.get("/api/pipeline")
 def show_pipeline(pipeline: VisiblePipeline, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Return everything about a pipeline except its tables."""
     rights = dag_rights(user, session, pipeline.dag_ids)
     dags = pipeline_runs.dag_rows(session, pipeline.dag_ids)
     readable = [dag_id for dag_id in pipeline.dag_ids if rights[dag_id]["runs"]]
     runs = pipeline_runs.runs(session, readable)
+    checked = may_check(pipeline, user, session)
     session.rollback()  # a pool of connections is not held while a source is asked
     kinds = {task.dag_id: task.kind for task in pipeline.tasks}
     return {
         "conn_id": pipeline.conn_id,
         "dags": [{**dag, "kind": kinds[dag["dag_id"]]} for dag in dags.values()],
         "runs": runs,
-        "actions": pipeline_actions(pipeline, dags, runs, rights),
-        **_reading(STATUS.get(pipeline.main_task, WAIT_S)),
+        "actions": pipeline_actions(pipeline, dags, runs, rights) | {"check": checked},
+        **_reading(STATUS.get(pipeline.main_task, WAIT_S), texts=all(right["logs"] for right in rights.values())),
     }
 
 
-def _reading(reading: Reading, *, brief: bool = False) -> dict[str, Any]:
+def _reading(reading: Reading, *, brief: bool = False, texts: bool = False) -> dict[str, Any]:
     report = reading.content.report if reading.content is not None else None
     if report is not None:
         # These have routes of their own: there may be thousands of tables.
@@ -101,6 +109,7 @@ def _reading(reading: Reading, *, brief: bool = False) -> dict[str, Any]:
         report |= {"status": _brief(report["status"])} if brief and "status" in report else {}
         for name in ("report", "stored") if brief else ():
             report.pop(name, None)
+        report = report if texts else without_log_texts(report)
     return {"reading": report, "age_s": reading.age_s, "running": reading.running}
 
 
@@ -108,7 +117,7 @@ def _brief(status: dict[str, Any]) -> dict[str, Any]:
     return {name: status[name] for name in ("topic.prefix", "at_ms", "active", "lag", "batch")}
 
 
-@router.get("/api/pipelines/{conn_id}/tables")
+@router.get("/api/pipeline/tables")
 def list_tables(
     pipeline: VisiblePipeline,
     session: SessionDep,
@@ -127,7 +136,7 @@ def list_tables(
     return {"total": len(known), "offset": offset, "tables": rows}
 
 
-@router.get("/api/pipelines/{conn_id}/history")
+@router.get("/api/pipeline/history")
 def show_history(pipeline: VisiblePipeline) -> dict[str, Any]:
     """Return how far a pipeline was behind in the last day."""
     content = STATUS.get(pipeline.main_task, WAIT_S).content
@@ -136,7 +145,7 @@ def show_history(pipeline: VisiblePipeline) -> dict[str, Any]:
     return {"points": report.get("points", []), "lag_ms": lag, "at_ms": now_ms()}
 
 
-@router.get("/api/pipelines/{conn_id}/snapshot")
+@router.get("/api/pipeline/snapshot")
 def show_snapshot(pipeline: VisiblePipeline, offset: FirstRow = 0, limit: RowLimit = MAX_PAGE_SIZE) -> dict[str, Any]:
     """Return the chunks of the snapshot that is being taken, by table."""
     reading = SNAPSHOTS.get(pipeline.main_task, WAIT_S)
@@ -147,8 +156,8 @@ def show_snapshot(pipeline: VisiblePipeline, offset: FirstRow = 0, limit: RowLim
     return {"reading": report, "age_s": reading.age_s, "running": reading.running}
 
 
-@router.get("/api/pipelines/{conn_id}/preflight")
-def show_preflight(pipeline: VisiblePipeline) -> dict[str, Any]:
+@router.get("/api/pipeline/preflight")
+def show_preflight(pipeline: CheckedPipeline) -> dict[str, Any]:
     """Return what a check of the source, Kafka and the schema registry finds."""
     reading = CHECKS.get(pipeline.main_task, WAIT_S)
     report = reading.content.report if reading.content is not None else None

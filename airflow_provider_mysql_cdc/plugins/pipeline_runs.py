@@ -105,7 +105,8 @@ def table_events(
     recent = select(AssetModel.uri, AssetEvent.extra).join(AssetModel, joined)
     recent = recent.where(own & (AssetEvent.timestamp >= now - COUNTED)).order_by(AssetEvent.timestamp.desc())
     for uri, extra in session.execute(recent.limit(MAX_EVENTS)):
-        found[uris[uri]]["records_day"] += int((extra or {}).get("records", 0))
+        records = (extra or {}).get("records", 0)
+        found[uris[uri]]["records_day"] += records if isinstance(records, int) else 0
     return found
 
 

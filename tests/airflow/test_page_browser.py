@@ -92,6 +92,12 @@ def test_a_pipeline_whose_servers_are_down_shows_what_airflow_knows(shop: Site) 
     assert "Kafka does not answer" in browser.text("[data-unread=kafka]")
     assert "What to do: check whether the brokers run" in browser.text("[data-unread=kafka]")
     assert "shop_drain" in browser.text("#runs")
+    # Who may not read the connection may not have it checked either.
+    browser.wait_for("document.querySelector('#check').title.startsWith('Only who may read the connections')")
+    assert browser.run("document.querySelector('#check').disabled") is True
+    shop.log_in("root", "ADMIN")
+    shop.open(SHOP)
+    browser.wait_for("!document.querySelector('#check').disabled")
     browser.click("#check")
     assert "MySQL" in browser.text("#findings table")
     assert browser.complaints() == []
@@ -243,7 +249,7 @@ def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
     files = browser.requests(lambda url: "/static/" in url or url.endswith("/mysql-cdc/"))
     assert len(files) == 10
     browser.wait_for("!document.querySelector('[data-state=reading]')")
-    asked = set(browser.requests(lambda url: url.endswith("/status")))
+    asked = set(browser.requests(lambda url: "/api/pipeline/status?" in url))
     assert len(asked) == 25, "only what is seen is read"
     browser.click("#later")
     browser.wait_for("document.querySelector('caption').innerText === '26 to 50 of 100'")

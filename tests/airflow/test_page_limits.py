@@ -20,7 +20,8 @@ from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
-SHOP = "/mysql-cdc/api/pipelines/mysql_shop"
+SHOP = "/mysql-cdc/api/pipeline?conn_id=mysql_shop"
+PART = "/mysql-cdc/api/pipeline{}?conn_id=mysql_shop"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_a_request_that_waits_holds_no_connection_of_airflow_s_database(
     try:
         for part in ("", "/status", "/tables", "/history"):
             monkeypatch.setattr(page_routes, "STATUS", StatusCache(read_slowly))
-            assert api.get(f"{SHOP}{part}", headers=bearer(*VIEWER)).status_code == 200
+            assert api.get(PART.format(part), headers=bearer(*VIEWER)).status_code == 200
     finally:
         for name, act in listeners:
             event.remove(settings.engine.pool, name, act)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from fastapi.testclient import TestClient
 from page_site import (
     KAFKA_PASSWORD,
@@ -32,16 +34,17 @@ pytestmark = pytest.mark.usefixtures("metadata_db")
 
 READS = (
     "/mysql-cdc/api/pipelines",
-    "/mysql-cdc/api/pipelines/mysql_shop",
-    "/mysql-cdc/api/pipelines/mysql_shop/status",
-    "/mysql-cdc/api/pipelines/mysql_shop/tables",
-    "/mysql-cdc/api/pipelines/mysql_shop/snapshot",
-    "/mysql-cdc/api/pipelines/mysql_shop/preflight",
+    "/mysql-cdc/api/pipeline?conn_id=mysql_shop",
+    "/mysql-cdc/api/pipeline/status?conn_id=mysql_shop",
+    "/mysql-cdc/api/pipeline/tables?conn_id=mysql_shop",
+    "/mysql-cdc/api/pipeline/snapshot?conn_id=mysql_shop",
+    "/mysql-cdc/api/pipeline/history?conn_id=mysql_shop",
+    "/mysql-cdc/api/pipeline/preflight?conn_id=mysql_shop",
     "/mysql-cdc/metrics",
     "/mysql-cdc/",
     "/mysql-cdc/static/page.js",
 )
-VIEWER, USER = ("ann", "VIEWER"), ("bob", "USER")
+VIEWER, USER, ROOT = ("ann", "VIEWER"), ("bob", "USER"), ("root", "ADMIN")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +105,7 @@ def test_a_pipeline_is_found_by_the_connection_of_its_dags(api: TestClient) -> N
     assert row["conn_id"] == "mysql_shop" and row["last_run"] is None
     kinds = {"snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset"}
     assert {dag["dag_id"] for dag in row["dags"]} == {f"shop_{kind}" for kind in kinds}
-    page = read(api, "/mysql-cdc/api/pipelines/mysql_shop")
+    page = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop")
     assert {dag["dag_id"]: dag["kind"] for dag in page["dags"]} == {f"shop_{kind}": kind for kind in kinds}
     assert pipeline_url("mysql_shop") == "/mysql-cdc/#/pipelines/mysql_shop"
 
@@ -115,8 +118,8 @@ def test_a_pipeline_of_another_team_is_neither_shown_nor_read(api: TestClient, m
     for teams, expected in ((["north"], ["mysql_north", "mysql_shop"]), (["south"], ["mysql_shop"])):
         found = read(api, "/mysql-cdc/api/pipelines", VIEWER, teams)
         assert [row["conn_id"] for row in found["pipelines"]] == expected
-        for part in ("", "/status", "/tables", "/snapshot", "/preflight"):
-            answer = api.get(f"/mysql-cdc/api/pipelines/mysql_north{part}", headers=bearer(*VIEWER, teams))
+        for part in ("", "/status", "/tables", "/snapshot", "/history"):
+            answer = api.get(f"/mysql-cdc/api/pipeline{part}?conn_id=mysql_north", headers=bearer(*VIEWER, teams))
             assert answer.status_code == (200 if "north" in teams else 403)
         metrics = api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER, teams)).text
         assert ('connection="mysql_north"' in metrics) == ("north" in teams)
@@ -136,7 +139,7 @@ def test_a_dag_cannot_show_its_team_the_connection_of_another_team(
         session.add(Connection(conn_id="mysql_north", conn_type="mysql_cdc", team_name="north"))
     try:
         store_dags(cdc_pipeline("spy", mysql_cdc_conn_id="mysql_north"), "of-the-south")
-        path = "/mysql-cdc/api/pipelines/mysql_north"
+        path = "/mysql-cdc/api/pipeline?conn_id=mysql_north"
         assert api.get(path, headers=bearer(*VIEWER, ["south"])).status_code == 403
         store_dags(cdc_pipeline("own", mysql_cdc_conn_id="mysql_north"), "of-the-north")
         assert api.get(path, headers=bearer(*VIEWER, ["north"])).status_code == 200
@@ -147,18 +150,18 @@ def test_a_dag_cannot_show_its_team_the_connection_of_another_team(
 
 
 def test_an_unknown_pipeline_gets_the_answer_of_one_that_is_hidden(api: TestClient) -> None:
-    answer = api.get("/mysql-cdc/api/pipelines/nowhere", headers=bearer("root", "ADMIN"))
+    answer = api.get("/mysql-cdc/api/pipeline?conn_id=nowhere", headers=bearer("root", "ADMIN"))
     assert (answer.status_code, answer.json()["detail"]) == (403, "No DAG that you may read uses this connection.")
 
 
 def test_while_mysql_and_kafka_are_down_the_page_says_so(api: TestClient) -> None:
-    page = read(api, "/mysql-cdc/api/pipelines/mysql_shop")
+    page = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop")
     reading = page["reading"]
     assert reading["state"] == "unknown" and reading["stream"] == "shop"
     assert set(reading["unread"]) == {"kafka"}, "the offset is not stored yet, so nothing is asked of the source"
     assert reading["unread"]["kafka"]["what"] == "Kafka does not answer" and reading["unread"]["kafka"]["remedy"]
     assert len(page["dags"]) == 6
-    checked = read(api, "/mysql-cdc/api/pipelines/mysql_shop/preflight")["reading"]
+    checked = read(api, "/mysql-cdc/api/pipeline/preflight?conn_id=mysql_shop", ROOT)["reading"]
     assert {finding["system"] for finding in checked["findings"]} == {"MySQL", "Kafka"}
     metrics = api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER))
     assert 'mysql_cdc_page_pipeline_read{connection="mysql_shop"} 0' in metrics.text
@@ -181,14 +184,14 @@ def test_a_password_in_an_error_of_others_is_hidden(api: TestClient, monkeypatch
         raise StateError("the store refuses", why=f"access denied for cdc:{PASSWORD}@db")
 
     monkeypatch.setattr(pipeline_status, "read_store", fail)
-    reading = read(api, "/mysql-cdc/api/pipelines/mysql_shop")["reading"]
+    reading = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop")["reading"]
     assert reading["unread"]["offset store"]["why"] == "access denied for cdc:***@db"
 
 
 def test_a_viewer_gets_no_buttons_and_a_user_those_that_airflow_lets_him_press(api: TestClient) -> None:
-    actions = read(api, "/mysql-cdc/api/pipelines/mysql_shop", VIEWER)["actions"]
-    assert actions == {"trigger": [], "pause": [], "end": []}
-    actions = read(api, "/mysql-cdc/api/pipelines/mysql_shop", USER)["actions"]
+    actions = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop", VIEWER)["actions"]
+    assert actions == {"trigger": [], "pause": [], "end": [], "check": False}
+    actions = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop", USER)["actions"]
     assert {entry["kind"] for entry in actions["trigger"]} == {"adhoc_snapshot", "verify", "snapshot", "drain"}
     assert [entry["dag_id"] for entry in actions["pause"]] == ["shop_drain"]
     assert {"kind": "adhoc_snapshot", "dag_id": "shop_adhoc_snapshot", "conf": {}, "field": "tables"} in actions[
@@ -230,18 +233,19 @@ def test_five_thousand_tables_are_listed_a_hundred_at_a_time(api: TestClient, mo
     for size, expected in counts.items():
         cache = StatusCache(many)
         monkeypatch.setattr(page_routes, "STATUS", cache)
-        headers, path = bearer(*VIEWER), "/mysql-cdc/api/pipelines/mysql_shop"
+        headers, path = bearer(*VIEWER), "/mysql-cdc/api/pipeline?conn_id=mysql_shop"
+        tables_path = "/mysql-cdc/api/pipeline/tables?conn_id=mysql_shop"
         assert api.get(path, headers=headers).json()["reading"]["state"] == "behind"
         with counted_queries() as statements:
             page = api.get(path, headers=headers)
-            tables = api.get(f"{path}/tables", headers=headers)
+            tables = api.get(tables_path, headers=headers)
         asked[size] = [len(statements), len(page.content), len(tables.json()["tables"])]
         assert tables.json()["total"] == expected and len(tables.content) < 20_000
         cache.close()
     assert asked["few"] == asked["many"] and asked["many"][0] <= 20
-    last = api.get(f"{path}/tables?search=T49&offset=90", headers=headers).json()
+    last = api.get(f"{tables_path}&search=T49&offset=90", headers=headers).json()
     assert (last["total"], len(last["tables"])) == (100, 10)
-    assert api.get(f"{path}/tables?limit=101", headers=headers).status_code == 422
+    assert api.get(f"{tables_path}&limit=101", headers=headers).status_code == 422
 
 
 def test_a_hundred_pipelines_cost_as_many_queries_as_one(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,3 +263,51 @@ def test_a_hundred_pipelines_cost_as_many_queries_as_one(api: TestClient, monkey
     page = sum(len(api.get(p, headers=headers).content) for p in ("/mysql-cdc/", "/mysql-cdc/static/page.js"))
     assert len(answer.content) < 25_000 and page < 25_000
     assert page_routes.STATUS._entries == {}, "the list asks neither a source nor Kafka"
+
+
+@pytest.mark.parametrize("conn_id", ["a/b", "../x", "a%2fb", "constructor", "quo'te\"<script>", "grün"])
+def test_a_connection_may_have_any_name(api: TestClient, conn_id: str) -> None:
+    """Airflow allows letters, digits and ``# ! ( ) - . : / \\``; what it does not is in no DAG's way either."""
+    store_dags(cdc_pipeline("odd", mysql_cdc_conn_id=conn_id, dags=["drain"]))
+    for part in ("", "/status", "/tables", "/snapshot", "/history"):
+        answer = api.get(f"/mysql-cdc/api/pipeline{part}", params={"conn_id": conn_id}, headers=bearer(*VIEWER))
+        assert answer.status_code == 200, (part, answer.text)
+    assert (
+        api.get("/mysql-cdc/api/pipeline", params={"conn_id": conn_id}, headers=bearer(*VIEWER)).json()["conn_id"]
+        == conn_id
+    )
+
+
+def test_servers_are_checked_for_those_who_may_read_the_connections(api: TestClient) -> None:
+    """A check says hosts and ports, and makes Airflow connect; Airflow's own API hides the connection of others."""
+    path = "/mysql-cdc/api/pipeline/preflight?conn_id=mysql_shop"
+    for who, allowed in ((VIEWER, False), (USER, False), (ROOT, True)):
+        shown = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop", who)["actions"]["check"]
+        hidden = api.get("/api/v2/connections/mysql_shop", headers=bearer(*who)).status_code == 403
+        assert shown is allowed and hidden is not allowed
+        assert api.get(path, headers=bearer(*who)).status_code == (200 if allowed else 403)
+    assert not page_routes.CHECKS._entries or read(api, path, ROOT)
+
+
+def test_texts_of_logs_are_for_those_who_may_read_logs(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = {"epoch": 3, "kind": "drain", "complete": False, "ok": False, "error": "near SECRET", "owner": "a/b/c"}
+    error = {"type": "DdlParseError", "what": "unread", "where": "binlog.1:4", "why": "SECRET", "owner": "a/b/c"}
+    lists = {"errors": [error], "scans": [{"table": "t", "reason": "id = SECRET"}], "requests": []}
+    status = {"topic.prefix": "shop", "at_ms": 1, "active": False, "lag": {}, "batch": batch}
+    report = {"unread": {}, "state": "failed", "status": status, "report": lists}
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: PipelineReading(report)))
+    path = "/mysql-cdc/api/pipeline{}?conn_id=mysql_shop"
+    assert str(read(api, path.format(""))).count("SECRET") == 3
+    listed = [api.get(p, headers=bearer(*VIEWER)).text for p in (path.format("/status"), "/mysql-cdc/api/pipelines")]
+    assert not any("SECRET" in text or "a/b/c" in text for text in listed)
+    manager = type(get_auth_manager())
+    allows = manager.is_authorized_dag
+    monkeypatch.setattr(
+        manager,
+        "is_authorized_dag",
+        lambda self, *, access_entity=None, **more: (
+            access_entity is not DagAccessEntity.TASK_LOGS and allows(self, access_entity=access_entity, **more)
+        ),
+    )
+    text = str(read(api, path.format("")))
+    assert "SECRET" not in text and "a/b/c" not in text and "unread" in text and "'epoch': 3" in text

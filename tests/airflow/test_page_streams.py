@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
 
 PROPERTIES = {"snapshot.chunk.rows": "10"}
 SLOTS = 1
-PAGE = "/mysql-cdc/api/pipelines/mysql_cdc_default"
+PAGE = "/mysql-cdc/api/pipeline{}?conn_id=mysql_cdc_default"
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +55,11 @@ def shop(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any
     forget_dags()
 
 
-def shown(api: TestClient, part: str = "") -> Any:
+def shown(api: TestClient, part: str = "", more: str = "") -> Any:
     """Return what the page shows now."""
     for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
         cache._entries.clear()
-    return read(api, PAGE + part, ("bob", "USER"))
+    return read(api, PAGE.format(part) + more, ("root", "ADMIN"))
 
 
 def add_event(uri: str, records: int) -> None:
@@ -96,7 +96,7 @@ def test_the_page_shows_the_numbers_of_the_command(
     add_event(table_uri(settings.host, pipeline.cfg.topic_prefix, database, "t", settings.port), 2)
     (row,) = (r for r in shown(api, "/tables")["tables"] if r["table"] == f"{database}.t")
     assert (row["records"], row["records_day"]) == (2, 2) and row["last_change"]
-    assert shown(api, "/tables?search=nothing")["total"] == 0
+    assert shown(api, "/tables", "&search=nothing")["total"] == 0
     text = api.get("/mysql-cdc/metrics", headers=bearer("bob", "USER")).text
     stream = f'{{server="{pipeline.cfg.topic_prefix}"}}'
     assert f"mysql_cdc_lag_known{stream} 1" in text

@@ -38,7 +38,7 @@ const STATES = {
 };
 
 export function chip(state) {
-  const [kind, sign] = STATES[state] || ["idle", "○"];
+  const [kind, sign] = Object.hasOwn(STATES, state) ? STATES[state] : ["idle", "○"];
   return h("span", { class: `chip ${kind}`, "data-state": state }, h("span", { "aria-hidden": "true" }, `${sign} `), state);
 }
 

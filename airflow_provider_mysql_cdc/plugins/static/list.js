@@ -29,7 +29,7 @@ export function showList(page) {
     const work = async () => {
       for (let row = left.shift(); row; row = left.shift()) {
         try {
-          const found = await page.get(`pipelines/${encodeURIComponent(row.conn_id)}/status`);
+          const found = await page.get(`pipeline/status?conn_id=${encodeURIComponent(row.conn_id)}`);
           if (found.reading) readings.set(row.conn_id, found);
           fill(row);
         } catch (error) { /* said by the next call of the list */ }

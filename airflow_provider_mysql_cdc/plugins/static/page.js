@@ -52,8 +52,7 @@ const page = {
         if (!document.hidden) pause = (await act()) || seconds;
         if (!ended && notice.className === "bad" && !document.hidden) page.say("");
       } catch (error) {
-        if (!(error instanceof Refused)) throw error;
-        if (!ended) page.say(error.message, true);
+        if (!ended) page.say(error instanceof Refused ? error.message : `The page failed: ${error}`, true);
       }
       if (!ended) timer = setTimeout(run, pause * 1000);
     };
@@ -74,11 +73,19 @@ function theme() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // not written by this page
+  }
+}
+
 function route() {
   stop();
   page.say("");
   const [, kind, name] = location.hash.split("/");
-  const conn = kind === "pipelines" && name ? decodeURIComponent(name) : null;
+  const conn = kind === "pipelines" && name ? decoded(name) : null;
   document.title = conn ? `${conn} – MySQL CDC` : "MySQL CDC";
   document.getElementById("path").replaceChildren(...(conn ? [h("li", { "aria-current": "page" }, conn)] : []));
   content.replaceChildren(h("p", { class: "quiet" }, "Loading…"));

@@ -9,23 +9,25 @@ import { tablesSection } from "./tables.js";
 const SYSTEMS = { kafka: "Kafka", mysql: "The source", "offset store": "The offset store", ledger: "The ledger", configuration: "The configuration", page: "The pipeline" };
 
 export function showPipeline(page, conn) {
-  const path = `pipelines/${encodeURIComponent(conn)}`;
+  const path = (part = "") => `pipeline${part}?conn_id=${encodeURIComponent(conn)}`;
   const parts = Object.fromEntries(["top", "unread", "facts", "history", "snapshot", "errors", "scans", "runs", "verification", "checks"].map((name) => [name, h("section", { id: name })]));
   const tables = tablesSection(page, path);
   page.content.replaceChildren(h("h1", {}, conn), parts.top, parts.unread, parts.facts, parts.history, parts.snapshot, parts.errors, parts.scans, tables.element, parts.runs, parts.verification, parts.checks);
-  parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", onclick: check }, "Check now"), h("div", { id: "findings" }));
+  parts.checks.replaceChildren(h("h2", {}, "Checks"), h("p", { class: "quiet" }, "Asks the source, Kafka and the schema registry what a run would find."), h("button", { id: "check", disabled: true, onclick: check }, "Check now"), h("div", { id: "findings" }));
   let shownActions = "";
   let listed = "";
   let plotted = "";
+  let checking = false;
 
   async function load() {
-    const found = await page.get(path);
+    const found = await page.get(path());
     const reading = found.reading;
     const state = JSON.stringify(found.actions) + (reading ? reading.state : "");
     if (state !== shownActions) {
       shownActions = state;
       parts.top.replaceChildren(h("div", { class: "bar" }, chip(reading ? reading.state : "reading"), reading?.stream ? h("span", { class: "quiet" }, `topic.prefix ${reading.stream}, source ${reading.source}`) : ""), buttons(page, conn, found.actions, load));
     }
+    allowCheck(found.actions.check);
     runs(parts.runs, found);
     if (!reading) return 0.5;
     unread(parts.unread, reading);
@@ -41,23 +43,31 @@ export function showPipeline(page, conn) {
   }
 
   async function history() {
-    const found = await page.get(`${path}/history`);
+    const found = await page.get(path("/history"));
     const state = `${found.points.length} ${found.points.at(-1)?.at_ms} ${Math.floor(found.at_ms / 60000)}`;
     if (state === plotted) return;
     plotted = state;
     parts.history.replaceChildren(h("h2", {}, "The last day"), plots(found));
   }
 
+  function allowCheck(allowed) {
+    const button = document.getElementById("check");
+    if (checking) return;
+    button.disabled = !allowed;
+    button.title = allowed ? "" : "Only who may read the connections may have them checked.";
+  }
+
   async function check() {
+    checking = true;
     const button = document.getElementById("check");
     const area = document.getElementById("findings");
     button.disabled = true;
     try {
-      let found = await page.get(`${path}/preflight`);
+      let found = await page.get(path("/preflight"));
       while (!found.reading) {
         area.replaceChildren(h("p", { class: "quiet" }, "Checking…"));
         await new Promise((done) => setTimeout(done, 500));
-        found = await page.get(`${path}/preflight`);
+        found = await page.get(path("/preflight"));
       }
       const errors = Object.values(found.reading.unread).map((error) => message(error));
       const rows = (found.reading.findings || []).map((f) => [chip(f.level), f.system, h("div", {}, f.what, h("div", { class: "quiet" }, f.why)), f.fix]);
@@ -66,6 +76,7 @@ export function showPipeline(page, conn) {
     } catch (error) {
       page.say(error.message, true);
     }
+    checking = false;
     button.disabled = false;
   }
 
@@ -120,7 +131,7 @@ function rate(reading) {
 
 function errors(area, reading) {
   const found = reading.report?.errors || [];
-  area.replaceChildren(...(found.length ? [h("h2", {}, "Last errors"), ...found.slice(0, 10).map((error) => h("div", {}, h("p", { class: "quiet" }, ago(error.ts_ms), ` ${error.type} · `, owner(error.owner)), message(error)))] : []));
+  area.replaceChildren(...(found.length ? [h("h2", {}, "Last errors"), ...found.slice(0, 10).map((error) => h("div", {}, h("p", { class: "quiet" }, ago(error.ts_ms), ` ${error.type}`, error.owner ? [" · ", owner(error.owner)] : []), message(error)))] : []));
 }
 
 function owner(text) {

@@ -8,7 +8,7 @@ const CELL = 10;
 export async function showSnapshot(page, path, area, reading) {
   const batch = reading.status?.batch;
   if (!batch || batch.kind !== "snapshot" || batch.complete) return area.replaceChildren();
-  const found = (await page.get(`${path}/snapshot`)).reading;
+  const found = (await page.get(path("/snapshot"))).reading;
   if (!found || !found.tables?.length) return;
   const done = found.tables.reduce((sum, t) => sum + t.done, 0);
   const all = found.tables.reduce((sum, t) => sum + t.chunks, 0);

@@ -13,7 +13,7 @@ export function tablesSection(page, path) {
 
   async function load() {
     const turn = (asked += 1);
-    const found = await page.get(`${path}/tables?offset=${offset}&limit=${SIZE}&search=${encodeURIComponent(search.value)}`);
+    const found = await page.get(`${path("/tables")}&offset=${offset}&limit=${SIZE}&search=${encodeURIComponent(search.value)}`);
     if (turn !== asked) return;
     const rows = found.tables.map((t) => [t.table, number(t.records), number(t.records_day), t.last_change ? ago(t.last_change) : "–", t.verdict ? chip(t.verdict) : "–"]);
     const last = offset + rows.length;
