@@ -33,6 +33,7 @@ def opened(metadata_db: Any) -> Iterator[Site]:
 @pytest.fixture
 def site(opened: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """Return the site for a user, without pipelines."""
+    forget_dags()  # other modules store theirs in the same database
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
     for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
