@@ -77,10 +77,11 @@ def test_the_keyboard_leads_from_the_list_to_a_pipeline_and_back(shop: Site) -> 
     assert browser.run("document.activeElement.innerText") == "mysql_shop"
     browser.key("Enter")
     browser.wait_for("location.hash === '#/pipelines/mysql_shop'")
-    assert browser.text("h1") == "mysql_shop" and browser.run("document.title") == "mysql_shop – MySQL CDC"
+    browser.wait_for("document.querySelector('h1').innerText === 'mysql_shop'")
+    assert browser.run("document.title") == "mysql_shop – MySQL CDC"
     assert browser.run("document.activeElement.id") == "content"
     browser.run("history.back()")
-    assert browser.text("h1") == "Pipelines"
+    browser.wait_for("document.querySelector('h1').innerText === 'Pipelines'")
     browser.run("document.getElementById('search').focus()")
     browser.type("nowhere")
     browser.wait_for("document.querySelector('caption').innerText === 'None of 1 pipelines matches'")
