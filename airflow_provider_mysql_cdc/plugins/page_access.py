@@ -74,8 +74,7 @@ def may_check(pipeline: Pipeline, user: Any, session: Any) -> bool:
         user: Airflow's user.
         session: Of the metadata database.
     """
-    task, manager = pipeline.main_task, get_auth_manager()
-    ids = [conn_id for conn_id in (task.conn_id, task.kafka_conn_id, task.registry_conn_id) if conn_id]
+    ids, manager = pipeline.main_task.conn_ids, get_auth_manager()
     teams = Connection.get_conn_id_to_team_name_mapping(ids, session=session)
     wanted = (ConnectionDetails(conn_id=conn_id, team_name=teams.get(conn_id)) for conn_id in ids)
     return all(manager.is_authorized_connection(method="GET", details=details, user=user) for details in wanted)

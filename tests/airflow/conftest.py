@@ -7,7 +7,9 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,3 +35,17 @@ def metadata_db() -> Path:
     """Migrate the metadata database once."""
     migrate()
     return HOME
+
+
+@pytest.fixture(scope="module")
+def api(metadata_db: Path) -> Iterator[Any]:
+    """Serve Airflow's API in this process, with the page; return the client."""
+    from fastapi.testclient import TestClient
+    from page_site import create_api
+
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"  # as airflow.api_fastapi.main does
+    try:
+        with TestClient(create_api()) as client:
+            yield client
+    finally:
+        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]

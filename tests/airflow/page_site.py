@@ -64,6 +64,22 @@ def add_bundle(name: str, team: str = "") -> None:
             bundle.teams = [owner]
 
 
+@contextmanager
+def connection_of_team(conn_id: str, conn_type: str, team: str) -> Iterator[None]:
+    """Store a connection of a team in the metadata database."""
+    from airflow.models import Connection
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    with create_session() as session:
+        session.add(Connection(conn_id=conn_id, conn_type=conn_type, team_name=team))
+    try:
+        yield
+    finally:
+        with create_session() as session:
+            session.execute(delete(Connection).where(Connection.conn_id == conn_id))
+
+
 def forget_dags() -> None:
     """Delete all DAGs with their runs and events."""
     from airflow.models.asset import AssetEvent

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from page_site import add_bundle, bearer, create_api, define_connection, forget_dags, store_dags
+from page_site import add_bundle, bearer, connection_of_team, define_connection, forget_dags, store_dags
 from test_page_routes import VIEWER, read
 
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
@@ -22,16 +21,6 @@ pytestmark = pytest.mark.usefixtures("metadata_db")
 
 SHOP = "/mysql-cdc/api/pipeline?conn_id=mysql_shop"
 PART = "/mysql-cdc/api/pipeline{}?conn_id=mysql_shop"
-
-
-@pytest.fixture(scope="module")
-def api(metadata_db: Any) -> Iterator[TestClient]:
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-    try:
-        with TestClient(create_api()) as client:
-            yield client
-    finally:
-        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
 
 
 @pytest.fixture(autouse=True)
@@ -123,20 +112,11 @@ def test_a_page_that_cannot_be_made_leaves_airflow_without_it(monkeypatch: pytes
 def test_no_argument_of_a_dag_opens_another_team_s_connection(
     api: TestClient, monkeypatch: pytest.MonkeyPatch, named: dict[str, Any]
 ) -> None:
-    from airflow.models import Connection
-    from airflow.utils.session import create_session
-    from sqlalchemy import delete
-
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
     add_bundle("of-the-north", "north")
     add_bundle("of-the-south", "south")
-    with create_session() as session:
-        session.add(Connection(conn_id="store_north", conn_type="postgres", team_name="north"))
-    try:
+    with connection_of_team("store_north", "postgres", "north"):
         store_dags(cdc_pipeline("spy", mysql_cdc_conn_id="mysql_shop", dags=["drain"], **named), "of-the-south")
         assert api.get(SHOP, headers=bearer(*VIEWER, ["south"])).status_code == 403
         store_dags(cdc_pipeline("own", mysql_cdc_conn_id="mysql_shop", dags=["drain"], **named), "of-the-north")
         assert api.get(SHOP, headers=bearer(*VIEWER, ["north"])).status_code == 200
-    finally:
-        with create_session() as session:
-            session.execute(delete(Connection).where(Connection.conn_id == "store_north"))

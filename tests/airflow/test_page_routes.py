@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +15,8 @@ from page_site import (
     PASSWORD,
     add_bundle,
     bearer,
+    connection_of_team,
     counted_queries,
-    create_api,
     define_connection,
     forget_dags,
     store_dags,
@@ -45,16 +44,6 @@ READS = (
     "/mysql-cdc/static/page.js",
 )
 VIEWER, USER, ROOT = ("ann", "VIEWER"), ("bob", "USER"), ("root", "ADMIN")
-
-
-@pytest.fixture(scope="module")
-def api(metadata_db: Any) -> Iterator[TestClient]:
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"  # as airflow.api_fastapi.main does
-    try:
-        with TestClient(create_api()) as client:
-            yield client
-    finally:
-        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
 
 
 @pytest.fixture(autouse=True)
@@ -128,25 +117,16 @@ def test_a_pipeline_of_another_team_is_neither_shown_nor_read(api: TestClient, m
 def test_a_dag_cannot_show_its_team_the_connection_of_another_team(
     api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.models import Connection
-    from airflow.utils.session import create_session
-    from sqlalchemy import delete
-
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
     add_bundle("of-the-north", "north")
     add_bundle("of-the-south", "south")
-    with create_session() as session:
-        session.add(Connection(conn_id="mysql_north", conn_type="mysql_cdc", team_name="north"))
-    try:
+    with connection_of_team("mysql_north", "mysql_cdc", "north"):
         store_dags(cdc_pipeline("spy", mysql_cdc_conn_id="mysql_north"), "of-the-south")
         path = "/mysql-cdc/api/pipeline?conn_id=mysql_north"
         assert api.get(path, headers=bearer(*VIEWER, ["south"])).status_code == 403
         store_dags(cdc_pipeline("own", mysql_cdc_conn_id="mysql_north"), "of-the-north")
         assert api.get(path, headers=bearer(*VIEWER, ["north"])).status_code == 200
         assert api.get(path, headers=bearer(*VIEWER, ["south"])).status_code == 403
-    finally:
-        with create_session() as session:
-            session.execute(delete(Connection).where(Connection.conn_id == "mysql_north"))
 
 
 def test_an_unknown_pipeline_gets_the_answer_of_one_that_is_hidden(api: TestClient) -> None:
@@ -287,6 +267,25 @@ def test_servers_are_checked_for_those_who_may_read_the_connections(api: TestCli
         assert shown is allowed and hidden is not allowed
         assert api.get(path, headers=bearer(*who)).status_code == (200 if allowed else 403)
     assert not page_routes.CHECKS._entries or read(api, path, ROOT)
+
+
+def test_every_connection_of_a_pipeline_must_be_readable_for_a_check(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a registry that a property names: the check asks it."""
+    properties = {"schema_registry_conn_id": "registry_of_others"}
+    store_dags(cdc_pipeline("more", mysql_cdc_conn_id="mysql_more", properties=properties, dags=["drain"]))
+    manager = type(get_auth_manager())
+    asked: list[Any] = []
+
+    def allows(self: Any, *, details: Any = None, **more: Any) -> bool:
+        asked.append(details.conn_id)
+        return details.conn_id != "registry_of_others"
+
+    monkeypatch.setattr(manager, "is_authorized_connection", allows)
+    path = "/mysql-cdc/api/pipeline/preflight?conn_id=mysql_more"
+    assert api.get(path, headers=bearer(*ROOT)).status_code == 403
+    assert asked == ["mysql_more", "registry_of_others"]
 
 
 def test_texts_of_logs_are_for_those_who_may_read_logs(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from kit.signals import send
 from kit.spark_cluster import wait_until
 from kit.sql import execute
 from kit.table_rig import filled
-from page_site import bearer, create_api, forget_dags, store_dags
+from page_site import bearer, forget_dags, store_dags
 from pipelinelib.pipeline import Pipeline
 from real_servers import define_connections
 from test_page_routes import read
@@ -35,16 +34,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
 PROPERTIES = {"snapshot.chunk.rows": "10"}
 SLOTS = 1
 PAGE = "/mysql-cdc/api/pipeline{}?conn_id=mysql_cdc_default"
-
-
-@pytest.fixture(scope="module")
-def api(metadata_db: Any) -> Iterator[TestClient]:
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-    try:
-        with TestClient(create_api()) as client:
-            yield client
-    finally:
-        del os.environ["_AIRFLOW_PROCESS_CONTEXT"]
 
 
 @pytest.fixture(autouse=True)
