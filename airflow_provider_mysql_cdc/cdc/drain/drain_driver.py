@@ -153,7 +153,6 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         contextlib.closing(DriverConnection(cfg, lock.require, log)) as source,
         JobLedger(cfg, spec.run or taskless_run_id()) as job,
     ):
-        job.metrics.last_lines = log.last_lines
         heartbeats = Heartbeats(cfg, lambda: source.conn, job, lock.require)
 
         def free_prefix() -> None:

@@ -85,7 +85,6 @@ class JobMetrics:
         history: Measures the recovery of the schema history.
         snapshot: Returns the attributes of the family ``snapshot``; none outside of a snapshot.
         snapshot_tables: Returns how far its tables are; none outside of a snapshot.
-        last_lines: Returns the last lines of the driver's log with their numbers.
         key_range: Attributes of the key range of an ad-hoc snapshot that was assigned last (MET-17 to MET-21).
     """
 
@@ -94,7 +93,6 @@ class JobMetrics:
     history: HistoryMeter = field(default_factory=HistoryMeter)
     snapshot: Callable[[], Attributes] = dict
     snapshot_tables: Callable[[], Sequence[Mapping[str, Any]]] = list
-    last_lines: Callable[[], Sequence[tuple[int, str]]] = list
     key_range: Attributes = field(default_factory=dict)
     _plan: BatchPlan | None = None
     _tables: Collection[TableId] = ()
@@ -170,7 +168,6 @@ class JobMetrics:
             "at_ms": metrics.at_ms,
             "metrics": metrics.to_json(),
             "tables": list(self.snapshot_tables()),
-            "lines": [list(line) for line in self.last_lines()],
         }
         return [SideRecord(self.cfg.ledger_topic, PROGRESS_KEY.encode(), encode(progress))]
 

@@ -115,7 +115,6 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, spec.owner) as lock,
         JobLedger(cfg, spec.run or taskless_run_id()) as job,
     ):
-        job.metrics.last_lines = log.last_lines
         try:
             with named_errors(cfg):
                 rows, offset = _SnapshotDriver(cfg, plan, job, runner, log).run()

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.job.job_log import KEPT_CHARS, KEPT_LINES, JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -111,7 +110,7 @@ def test_the_log_names_tables_that_take_long_and_those_that_are_read(
     ]
 
 
-def test_the_progress_record_has_the_tables_and_the_last_lines_of_the_log(clock: Clock) -> None:
+def test_the_progress_record_has_the_tables(clock: Clock) -> None:
     cfg = ConnectorConfig.from_properties(
         {
             "topic.prefix": "p",
@@ -126,16 +125,9 @@ def test_the_progress_record_has_the_tables_and_the_last_lines_of_the_log(clock:
     meter = SnapshotMeter()
     assert meter.tables() == []
     meter.begin([TableId("d", "big")], BIG, queue)
-    log = JobLog(lambda line: None)
-    for n in range(KEPT_LINES + 10):
-        log(f"line {n}")
-    log.once("x" * 2 * KEPT_CHARS)
-    log.once("x" * 2 * KEPT_CHARS)
-    metrics = JobMetrics(cfg, snapshot=meter.attributes, snapshot_tables=meter.tables, last_lines=log.last_lines)
+    metrics = JobMetrics(cfg, snapshot=meter.attributes, snapshot_tables=meter.tables)
     metrics.begin(BatchPlan(1, "snapshot", BinlogOffset("b.1", 4), BinlogOffset("b.1", 4), 1), [TableId("d", "big")])
     queue.next(0, EMPTY)
     (record,) = metrics.progress_records()
     found: dict[str, Any] = json.loads(record.value or b"")
     assert [(table["table"], table["running"]) for table in found["tables"]] == [("d.big", True)]
-    assert len(found["lines"]) == KEPT_LINES
-    assert found["lines"][-2:] == [[KEPT_LINES + 10, f"line {KEPT_LINES + 9}"], [KEPT_LINES + 11, "x" * KEPT_CHARS]]
