@@ -82,9 +82,8 @@ def add_run_events(
 
 def _batch_range(cfg: ConnectorConfig, offset: Mapping[str, Any] | None, tally: RunTally) -> dict[str, Any]:
     """Return what all events of a run have: the stream, its batches with both offsets, and their times."""
-    streaming = tally.metrics.streaming
-    last_event_ms, delay_ms = streaming.get("last_event_ms"), streaming.get("MilliSecondsBehindSource")
-    changed_ms = None if last_event_ms is None or delay_ms is None else last_event_ms - delay_ms
+    from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import last_change_ms
+
     return {
         "stream": cfg.topic_prefix,
         "from": tally.start.to_json() if tally.start is not None else None,
@@ -93,7 +92,7 @@ def _batch_range(cfg: ConnectorConfig, offset: Mapping[str, Any] | None, tally: 
         "last_batch": tally.epoch,
         "started": _time_text(tally.started_ms),
         "ended": _time_text(tally.metrics.at_ms),
-        "last_change": _time_text(changed_ms),
+        "last_change": _time_text(last_change_ms(tally.metrics.streaming)),
     }
 
 

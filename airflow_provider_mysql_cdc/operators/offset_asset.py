@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow.sdk import Asset, AssetAlias
 
@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.asset_events import DEFAULT_ALIAS
 
 DEFAULT_ASSET = "mysql_cdc_offsets"
+EntryT = TypeVar("EntryT", Asset, AssetAlias)
 
 
 def reference_asset(asset: Asset | str, arguments: dict[str, Any]) -> Asset:
@@ -26,14 +27,7 @@ def reference_asset(asset: Asset | str, arguments: dict[str, Any]) -> Asset:
     Raises:
         TypeError: It is neither; Airflow must know the asset when it parses the DAG.
     """
-    offset_asset = Asset(asset) if isinstance(asset, str) else asset
-    if not isinstance(offset_asset, Asset):
-        raise TypeError(
-            f"offset_asset is a {type(offset_asset).__name__}; use an Asset or an asset's name that is known when the "
-            "DAG is parsed, neither a template nor the result of a task"
-        )
-    _add_entry(arguments, "inlets", offset_asset)
-    return offset_asset
+    return _reference(asset, Asset, arguments, ("offset_asset", "inlets", "an Asset or an asset's name"))
 
 
 def reference_alias(alias: AssetAlias | str, arguments: dict[str, Any]) -> AssetAlias:
@@ -46,19 +40,30 @@ def reference_alias(alias: AssetAlias | str, arguments: dict[str, Any]) -> Asset
     Raises:
         TypeError: It is neither; Airflow must know the alias when it parses the DAG.
     """
-    asset_alias = AssetAlias(alias) if isinstance(alias, str) else alias
-    if not isinstance(asset_alias, AssetAlias):
+    return _reference(alias, AssetAlias, arguments, ("asset_alias", "outlets", "an AssetAlias or an alias's name"))
+
+
+def _reference(
+    given: EntryT | str, kind: type[EntryT], arguments: dict[str, Any], texts: tuple[str, str, str]
+) -> EntryT:
+    """Return an entry of a task's inlets or outlets, and add it there.
+
+    Args:
+        given: The entry or its name.
+        kind: Its type.
+        arguments: The operator's arguments, which are changed.
+        texts: The argument that names it, the argument that lists it, and what may be given.
+    """
+    argument, listed, wanted = texts
+    entry = kind(given) if isinstance(given, str) else given
+    if not isinstance(entry, kind):
         raise TypeError(
-            f"asset_alias is a {type(asset_alias).__name__}; use an AssetAlias or an alias's name that is known when "
-            "the DAG is parsed, neither a template nor the result of a task"
+            f"{argument} is a {type(entry).__name__}; use {wanted} that is known when the DAG is parsed, neither a "
+            "template nor the result of a task"
         )
-    _add_entry(arguments, "outlets", asset_alias)
-    return asset_alias
-
-
-def _add_entry(arguments: dict[str, Any], argument: str, entry: Asset | AssetAlias) -> None:
-    entries = list(arguments.get(argument) or [])
-    arguments[argument] = entries if entry in entries else [*entries, entry]
+    entries: list[Any] = list(arguments.get(listed) or [])
+    arguments[listed] = entries if entry in entries else [*entries, entry]
+    return entry
 
 
 def accessor_of(context: Any, asset: Asset) -> Any:

@@ -7,12 +7,9 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from stacklib.settings import REPOSITORY
-
-from demolib.airflow_server import AirflowError, AirflowServer, Progress
+from demolib.airflow_server import AirflowError, AirflowServer
 
 DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_adhoc_snapshot", "mysql_cdc_verify")
 _PROGRESS_INTERVAL_S = 5.0
@@ -66,25 +63,7 @@ def latest_progress(lines: list[str]) -> str:
 
 
 class Airflow(AirflowServer):
-    """One Airflow that runs DAGs.
-
-    Args:
-        home: Its folder; created, and kept after the end.
-        say: Takes progress lines.
-        dags_folder: Folder of its DAGs.
-        dags: DAGs to wait for and to unpause.
-        programs: Folder of the programs of the environment in which it runs; None for this one, with the checkout.
-    """
-
-    def __init__(
-        self,
-        home: Path,
-        say: Progress,
-        dags_folder: Path = REPOSITORY / "dags",
-        dags: tuple[str, ...] = DAGS,
-        programs: Path | None = None,
-    ) -> None:
-        super().__init__(home, say, dags_folder, dags, programs)
+    """One Airflow that runs DAGs."""
 
     def run_dag(
         self,

@@ -23,7 +23,7 @@ from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
 
 from demolib import report, shop, writer
-from demolib.airflow_run import Airflow, RunResult
+from demolib.airflow_run import DAGS, Airflow, RunResult
 from demolib.airflow_server import USER, AirflowError, connection
 from demolib.verify import VerifyError, verify
 
@@ -66,7 +66,7 @@ class Demo:
         self._writer: subprocess.Popen[bytes] | None = None
         self._report = folder / "writer.json"
         self._writer_log = folder / "writer.log"
-        self.airflow = Airflow(folder / "airflow", _say("air"))
+        self.airflow = Airflow(folder / "airflow", _say("air"), dags=DAGS)
         self.info: StackInfo | None = None
         self._avro = avro
         self._registry: str | None = None

@@ -8,7 +8,10 @@ from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_broken_connection
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 T = TypeVar("T")
 
@@ -44,3 +47,17 @@ def again_if_broken(
             note(f"the connection to the source broke ({error}); attempt {attempt} to read again, in {delay_s:.1f} s")
         time.sleep(delay_s)
     return work()
+
+
+def read_with_retries(cfg: ConnectorConfig, log: Log, work: Callable[[], T]) -> T:
+    """Do what only reads the source; again where a connection breaks (FAULT-03).
+
+    Args:
+        cfg: The connector's configuration; ``connect.max.attempts`` limits the further attempts.
+        log: Receives one line of text before each of them.
+        work: Opens its connections itself.
+
+    Raises:
+        SourceConnectionError: A connection breaks in the last attempt too.
+    """
+    return again_if_broken(work, reconnect_delays(cfg[F.CONNECT_MAX_ATTEMPTS]), log)

@@ -25,12 +25,8 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.gtid import MAX_COPIED_CHARS, GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
-
-_SHOWN_GTIDS = 4000
-"""Characters of a GTID set that a person is to copy."""
-
 
 # Uptime is the time of the statement less that of the start. The start gives each variable a time as well, of which a
 # fraction of a second may lie behind that of the file that the start begins; only a SET counts.
@@ -128,7 +124,7 @@ def unnamed_remedy(offset: BinlogOffset) -> str:
         offset: The offset.
     """
     gtids = offset.gtids or ""
-    requested = gtids if len(gtids) <= _SHOWN_GTIDS else "the set of gtid_purged"
+    requested = gtids if len(gtids) <= MAX_COPIED_CHARS else "the set of gtid_purged"
     return (
         f"if gtid_mode has been ON without interruption since {_created_text(offset)} (the server's error log names "
         f"changes), nothing is lost: trigger mysql_cdc_reset_offset with offset={requested}, then mysql_cdc_drain; "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken, reconnect_delays
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -16,7 +16,6 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import unchecked_records, unchecked_tables
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
@@ -110,7 +109,7 @@ def begin_batch(
     ledger, plan = begin_pinned_plan(cfg, job, plan, history)
     faults.fault_point("plan.after_store")
     if not offsets_checked:
-        again_if_broken(partial(_require_available, cfg, plan), reconnect_delays(cfg[F.CONNECT_MAX_ATTEMPTS]), log)
+        read_with_retries(cfg, log, partial(_require_available, cfg, plan))
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history topic

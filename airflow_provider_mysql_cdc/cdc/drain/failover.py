@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, in_any_cas
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.drain.known_transaction import compare_transaction
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import VERIFY_REMEDY, refused_server, reset_remedy
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import last_file, previous_gtids_of, start_file
 from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, gtid_source
@@ -44,9 +45,6 @@ from airflow_provider_mysql_cdc.cdc.schema.history_replay import carried_batch_r
 EXECUTED_WAIT_S = 5
 """Seconds for which a server may still be executing transactions that it has received."""
 _SHOWN_CHARS = 300
-_REMEDY_CHARS = 4000
-"""Characters of a GTID set that a person is to copy."""
-_VERIFY = "then trigger mysql_cdc_verify with repair=yes, because topics may differ from this server's tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,13 +284,13 @@ def _require_no_statements(conn: Any, offset: BinlogOffset, stored: GtidSet, fou
     search = found.gtids
     for gtid, sql in found.statements.items():
         if search.passed_over.contains(gtid) or search.repeated.contains(gtid):
-            raise _error(
+            raise refused_server(
                 conn,
                 offset,
                 f"transaction {gtid}, which does not count (gtid.source.*), stands there in another order and has the "
                 f"statement {sql[:_SHOWN_CHARS]!r}: structures of captured tables would be wrong",
                 "let database.hostname lead to a server that has them in the same order; or take a new snapshot "
-                f"(mysql_cdc_snapshot with again=true), {_VERIFY}",
+                f"(mysql_cdc_snapshot with again=true), {VERIFY_REMEDY}",
             )
 
 
@@ -319,21 +317,19 @@ def _uncounted_line(cfg: ConnectorConfig, absent: GtidSet, lost: GtidSet, search
 
 
 def _no_gtids_error(conn: Any, offset: BinlogOffset, why: str) -> ServerChangedError:
-    return _error(
+    return refused_server(
         conn,
         offset,
         f"{why}, so the place of the stored offset in its binlog cannot be told",
         "let database.hostname lead to the former server; or take a new snapshot (mysql_cdc_snapshot with again=true), "
-        f"{_VERIFY}",
+        f"{VERIFY_REMEDY}",
     )
 
 
 def _missing_error(conn: Any, offset: BinlogOffset, stored: GtidSet, missing: GtidSet) -> ServerChangedError:
     replica = _is_replica(conn)
-    lost = "if this server has lost them for good, continue with what it has: " + _reset_remedy(
-        stored.subtract(missing)
-    )
-    return _error(
+    lost = "if this server has lost them for good, continue with what it has: " + reset_remedy(stored.subtract(missing))
+    return refused_server(
         conn,
         offset,
         f"gtid_executed lacks {_shown(missing)}, whose changes are in the topics already",
@@ -343,54 +339,37 @@ def _missing_error(conn: Any, offset: BinlogOffset, stored: GtidSet, missing: Gt
 
 
 def _purged_error(conn: Any, offset: BinlogOffset, stored: GtidSet, lost: GtidSet) -> ServerChangedError:
-    return _error(
+    return refused_server(
         conn,
         offset,
         f"it has purged {_shown(lost)}, which the stream has not read",
         "let database.hostname lead to a server that still has them; or leave them out: "
-        + _reset_remedy(stored.union(lost)),
+        + reset_remedy(stored.union(lost)),
     )
 
 
 def _errant_error(conn: Any, offset: BinlogOffset, stored: GtidSet, found: _Search) -> ServerChangedError:
-    return _error(
+    return refused_server(
         conn,
         offset,
         f"it has executed {_shown(found.gtids.errant)}, which the stream has not read, before transactions that it has "
         f"read; the first one is at {found.place}",
         "let database.hostname lead to a server without them; or leave them out: "
-        + _reset_remedy(stored.union(found.gtids.errant)),
+        + reset_remedy(stored.union(found.gtids.errant)),
     )
 
 
 def _partly_committed_error(
     conn: Any, offset: BinlogOffset, stored: GtidSet, reached: ResumePosition, found: _Search
 ) -> ServerChangedError:
-    return _error(
+    return refused_server(
         conn,
         offset,
         f"transaction {reached.gtid or 'at ' + str(reached.offset)} is committed in part, and the transaction at that "
         f"place in its binlog is {found.gtids.next_gtid or 'not there yet'}",
         "let database.hostname lead to the former server until the batch is complete; or give the batch up, whose "
-        "committed records may come a second time: " + _reset_remedy(stored),
+        "committed records may come a second time: " + reset_remedy(stored),
     )
-
-
-def _error(conn: Any, offset: BinlogOffset, why: str, remedy: str, *, retriable: bool = False) -> ServerChangedError:
-    return ServerChangedError(
-        "the stored position belongs to another server, and the stream cannot go on at the one that answers",
-        where=str(offset),
-        why=f"it was read on server {offset.server_uuid}, and server {answering_server(conn)} answers; {why}",
-        remedy=remedy,
-        retriable=retriable,
-    )
-
-
-def _reset_remedy(gtids: GtidSet) -> str:
-    text = str(gtids)
-    if len(text) > _REMEDY_CHARS:
-        return f"trigger mysql_cdc_reset_offset with offset=current, {_VERIFY}"
-    return f"trigger mysql_cdc_reset_offset with offset={text}, {_VERIFY}"
 
 
 def _shown(gtids: GtidSet) -> str:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.drain.refused_server import refused_server, reset_remedy
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
-_REMEDY_CHARS = 4000
-"""Characters of a GTID set that a person is to copy."""
 _MAX_TABLES_NAMED = 5
 _FILTER_TABLES = ("replication_applier_global_filters", "replication_applier_filters")
 
@@ -136,7 +136,7 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
     # Records that the product wrote itself have the default, 0.
     former = max(letter_cases, default=here)
     if former != here:
-        raise _refused(
+        raise refused_server(
             conn,
             offset,
             f"its lower_case_table_names is {here}, and that of the former server is {former}: tables have "
@@ -149,23 +149,11 @@ def require_fit_server(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, ep
     if left_out:
         names = ", ".join(map(str, left_out[:_MAX_TABLES_NAMED]))
         more = f" and {len(left_out) - _MAX_TABLES_NAMED} more" if len(left_out) > _MAX_TABLES_NAMED else ""
-        gtids = offset.gtids or ""
-        requested = gtids if gtids and len(gtids) <= _REMEDY_CHARS else "current"
-        raise _refused(
+        raise refused_server(
             conn,
             offset,
             f"it has replication filters ({filters}) that leave out changes of captured tables ({names}{more}): they "
             "are missing in its tables and in its binlog, although it has executed their GTIDs",
             "let database.hostname lead to a server without these filters; or, if its tables are the ones that count "
-            f"now, trigger mysql_cdc_reset_offset with offset={requested}, then trigger mysql_cdc_verify with "
-            "repair=yes, because topics may differ from this server's tables",
+            f"now, {reset_remedy(GtidSet.parse(offset.gtids or ''))}",
         )
-
-
-def _refused(conn: Any, offset: BinlogOffset, why: str, remedy: str) -> ServerChangedError:
-    return ServerChangedError(
-        "the stored position belongs to another server, and the stream cannot go on at the one that answers",
-        where=str(offset),
-        why=f"it was read on server {offset.server_uuid}, and server {answering_server(conn)} answers; {why}",
-        remedy=remedy,
-    )

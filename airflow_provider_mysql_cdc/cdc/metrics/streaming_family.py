@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics, bounded_names, bounded_text
 from airflow_provider_mysql_cdc.cdc.metrics.writer_metrics import WriterMetrics, add_writers, latest_event
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
+
+LAST_EVENT, BEHIND = "last_event_ms", "MilliSecondsBehindSource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,20 @@ def _last_event(writers: Sequence[WriterMetrics]) -> dict[str, Any]:
     coordinates = {"file": place.file, "pos": str(place.pos), "server_id": str(place.server_id)}
     return {
         "LastEvent": place.text,
-        "last_event_ms": place.handled_ms,
-        "MilliSecondsBehindSource": place.handled_ms - place.source_ms,
+        LAST_EVENT: place.handled_ms,
+        BEHIND: place.handled_ms - place.source_ms,
         "SourceEventPosition": {**coordinates, **({"gtid": place.gtid} if place.gtid else {})},
     }
+
+
+def last_change_ms(streaming: Mapping[str, Any]) -> int | None:
+    """Return when the change of the last event was committed, in milliseconds since 1970; None where there is none.
+
+    Args:
+        streaming: The attributes of the family ``streaming``.
+    """
+    handled_ms, behind_ms = streaming.get(LAST_EVENT), streaming.get(BEHIND)
+    return None if handled_ms is None or behind_ms is None else int(handled_ms) - int(behind_ms)
 
 
 def _schema_change(writers: Sequence[WriterMetrics]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ GtidInterval = tuple[int, int]  # first, last + 1
 Tsid = tuple[str, str]  # uuid, tag ("" for none)
 GtidIntervals = tuple[GtidInterval, ...]
 
+MAX_COPIED_CHARS = 4000
+"""Characters of a set's text that a person is to copy out of an error, at most."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _INTERVAL = re.compile(r"([0-9]+)(?:-([0-9]+))?")

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.metrics.streaming_family import BEHIND, LAST_EVENT, last_change_ms
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
@@ -24,8 +25,6 @@ SPACING_MS = 300_000
 """Points other than the newest are at least so many milliseconds apart, so that there are at most some 300."""
 FILE_BEGIN = 4
 """Position of the first event in a binlog file; a server's own position is behind the events that begin a file."""
-LAST_EVENT = "last_event_ms"
-BEHIND = "MilliSecondsBehindSource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +120,10 @@ def batch_point(ledger: LedgerState) -> LagPoint | None:
     until_ms = plan.created_ms
     if plan.kind == "drain" and plan.end.pos <= FILE_BEGIN:
         # max.batch.bytes ended it before the end of the binlog: what is known is the time of its last event.
-        if lag_ms is None:
+        changed_ms = last_change_ms(streaming) if own_event else None
+        if changed_ms is None:
             return None
-        until_ms = int(streaming[LAST_EVENT]) - lag_ms
+        until_ms = changed_ms
     return LagPoint(ended_ms, until_ms, plan.epoch, tally.metrics.counts.events, lag_ms)
 
 

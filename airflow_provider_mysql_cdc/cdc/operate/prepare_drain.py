@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
@@ -40,7 +41,6 @@ from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
-    plan_with_retries,
     store_and_prepare,
     topic_weights,
     with_topics,
@@ -120,16 +120,16 @@ def prepare_drain(
         return None
     if pending is not None:
         require_own_history(cfg, sample=True)
-        if plan_with_retries(cfg, log, partial(belongs_elsewhere, cfg, pending)):
+        if read_with_retries(cfg, log, partial(belongs_elsewhere, cfg, pending)):
             move_batch(cfg, owner, with_topics(cfg, pending, ledger), ledger, log)
             result, ledger = reconcile_store(cfg, store, log, owner)
             state, pending = result.state, result.state.pending or pending
-        plan_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
+        read_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
         log(f"batch {pending.epoch} was interrupted; continuing from its markers")
         return store_and_prepare(
             cfg, with_topics(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s
         )
-    plan = plan_with_retries(cfg, log, partial(_next_batch, cfg, state, owner, ledger, log, even_empty=even_empty))
+    plan = read_with_retries(cfg, log, partial(_next_batch, cfg, state, owner, ledger, log, even_empty=even_empty))
     if isinstance(plan, BatchPlan):
         return store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
     idle(f"nothing new since {plan}")

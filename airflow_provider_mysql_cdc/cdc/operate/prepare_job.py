@@ -8,25 +8,20 @@ shows that the whole batch is in Kafka.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken, reconnect_delays
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import with_assignments
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +35,6 @@ class PreparedJob:
 
     spec: JobSpec
     plan: BatchPlan
-
-
-def plan_with_retries(cfg: ConnectorConfig, log: Log, work: Callable[[], T]) -> T:
-    """Do what only reads the source before a plan is stored; again where a connection breaks (FAULT-03).
-
-    Args:
-        cfg: The connector's configuration; ``connect.max.attempts`` limits the further attempts.
-        log: Receives one line of text before each of them.
-        work: Opens its connections itself.
-
-    Raises:
-        SourceConnectionError: A connection breaks in the last attempt too.
-    """
-    return again_if_broken(work, reconnect_delays(cfg[F.CONNECT_MAX_ATTEMPTS]), log)
 
 
 def check_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -35,7 +36,6 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
     check_signal_table,
-    plan_with_retries,
     store_and_prepare,
     with_topics,
 )
@@ -87,7 +87,7 @@ def prepare_snapshot(
     pending = state.pending
     if pending is not None and pending.kind == "snapshot":
         require_same_snapshot_mode(cfg, pending)
-        plan_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
+        read_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
         log(f"snapshot {pending.epoch} has read nothing yet; it begins with its tables")
         return store_and_prepare(cfg, replace(pending, owner=owner), store, state, ledger)
@@ -100,7 +100,7 @@ def prepare_snapshot(
         log(f"an offset is stored, so no snapshot is needed; the drain finishes batch {pending.epoch}")
         report_skipped(cfg, log)
         return None
-    plan = plan_with_retries(cfg, log, partial(_plan_snapshot, cfg, state, owner, ledger, log, again=again))
+    plan = read_with_retries(cfg, log, partial(_plan_snapshot, cfg, state, owner, ledger, log, again=again))
     if plan is None:
         report_skipped(cfg, log)
     return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger)

@@ -272,6 +272,20 @@ def test_settings_that_spark_refuses_are_named_and_no_retry_helps(monkeypatch: p
         main._on_spark(print, MagicMock())
 
 
+def test_what_a_worker_collects_before_a_shuffle_is_bounded_unless_somebody_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conf, context = MagicMock(), MagicMock(side_effect=RuntimeError("stop here"))
+    conf.return_value.get.return_value = "false"
+    monkeypatch.setattr(main, "require_same_version", lambda *known: None)
+    monkeypatch.setattr("pyspark.SparkConf", conf)
+    monkeypatch.setattr("pyspark.SparkContext", context)
+    with pytest.raises(RuntimeError, match="stop here"):
+        main._on_spark(print, MagicMock())
+    conf.return_value.setIfMissing.assert_called_once_with("spark.python.worker.memory", "64m")
+    assert context.call_args.kwargs["conf"] is conf.return_value.setIfMissing.return_value
+
+
 def test_tasks_of_another_version_are_refused() -> None:
     spark_tasks._require_version(spark_tasks.__version__)
     with pytest.raises(ConfigError, match=r"different versions.*the driver has 0\.0\.9"):
