@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -92,8 +92,12 @@ class Bootstrap:
                 ) from error
         return digest.hexdigest()
 
-    def run(self) -> bool:
-        """Bring the environment up to date; return False when it already was."""
+    def run(self, install_more: Callable[[], None] = lambda: None) -> bool:
+        """Bring the environment up to date; return False when it already was.
+
+        Args:
+            install_more: Installs what the lock file does not name, while no other run works on the environment.
+        """
         fingerprint = self.fingerprint()
         guard = hashlib.sha256(str(self._root).encode()).hexdigest()[:12]
         with exclusive(cache_dir() / f".bootstrap-{guard}.lock", "creating the same environment"):
@@ -106,6 +110,7 @@ class Bootstrap:
                 self._install(environment)
                 stamp.write_text(fingerprint, encoding="utf-8")
             self._compile_archives()
+            install_more()
         return not current_stamp
 
     def _compile_archives(self) -> None:
@@ -194,14 +199,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         nargs="?",
         const="",
         metavar="WHEEL",
-        help="also install the native kernel: this wheel, or built with cargo where there is one",
+        help="install the native kernel from this wheel; without one, fail where cargo cannot build it",
     )
     arguments = parser.parse_args(argv)
     try:
         bootstrap = Bootstrap(REPOSITORY)
-        changed = bootstrap.run()
-        if arguments.native is not None:
-            native.install(REPOSITORY, bootstrap.environment(), arguments.native)
+
+        def install_kernel() -> None:
+            if arguments.native is None:
+                native.install_if_possible(REPOSITORY, os.environ, bootstrap.environment, quiet=arguments.quiet)
+            else:
+                native.install(REPOSITORY, bootstrap.environment(), arguments.native)
+
+        changed = bootstrap.run(install_kernel)
     except StackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

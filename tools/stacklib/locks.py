@@ -28,7 +28,7 @@ def exclusive(path: Path, waiting_for: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def build_once(target: Path, build: Callable[[Path], None], subject: str, what: str) -> Path:
+def build_once(target: Path, build: Callable[[Path], None], subject: str, what: str, verb: str = "fetching") -> Path:
     """Return ``target``, building it first when it is not there.
 
     The folder is built under a temporary name and renamed when it is complete, so a folder of that name is never a
@@ -39,12 +39,13 @@ def build_once(target: Path, build: Callable[[Path], None], subject: str, what: 
         build: fills the (existing, empty) temporary folder it is given.
         subject: part of the stack, for progress lines.
         what: what is being built, for progress lines.
+        verb: what is done to it, for progress lines.
     """
     if target.is_dir():
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(target.parent / f".{target.name}.lock", f"fetching {what}"):
+        with exclusive(target.parent / f".{target.name}.lock", f"{verb} {what}"):
             if target.is_dir():
                 return target
             temporary = target.parent / f".{target.name}.partial"
@@ -52,7 +53,7 @@ def build_once(target: Path, build: Callable[[Path], None], subject: str, what: 
                 say(subject, f"removing a half-finished {what}")
                 shutil.rmtree(temporary)
             temporary.mkdir()
-            say(subject, f"fetching {what} (once; kept in {target.parent})")
+            say(subject, f"{verb} {what} (once; kept in {target.parent})")
             build(temporary)
             temporary.rename(target)
             say(subject, f"{what} ready")

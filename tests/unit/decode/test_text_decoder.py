@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.decode_builder import DEFAULT, NO_SCHEMA, column, context, packet, table
+from kit.native_identity import BothTexts
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.record_columns import select_list
@@ -81,6 +82,8 @@ def test_members_that_are_no_text_are_what_the_server_shows() -> None:
     made = table(column("e", "ENUM", charset="utf8mb4"), column("s", "SET", charset="utf8mb4"))
     out: list[Any] = []
     decode = compile_text_decoder(made, DEFAULT, NO_SCHEMA)
+    if isinstance(decode, BothTexts):
+        decode.sound = False  # the kernel leaves bytes that are no text to Python
     for value in (b"b\xe9\xe8b", b"\xe9,\xfc", "é,ü".encode()):
         decode(packet(value, value), 0, context(), out)
     assert [json.loads(record[1])["after"] for record in out] == [

@@ -1,4 +1,4 @@
-"""Installing the native kernel into a checkout: which cargo, and what is said where there is none."""
+"""Installing the native kernel into a checkout: which cargo, what is said without it, and that no failure ends."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def test_the_cargo_on_path_comes_before_that_of_rustup(tmp_path: Path) -> None:
     assert native.cargo_folder({"HOME": "/nowhere", "PATH": "/nowhere"}) is None
 
 
+def built(root: Path) -> Path:
+    return next((root / "cache").glob("native-*/*.whl"))
+
+
 class Uv:
     """Install at once what uv would be asked to, and answer for the Python of ``.venv``.
 
@@ -41,19 +45,25 @@ class Uv:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran: list[tuple[str, str]] = []
-        self.decodes, self.installed = "Python", ""
+        self.decodes, self.installed, self.fails = "Python", "", False
         monkeypatch.setattr(commands, "run", self.run)
 
     def run(self, command: list[str], *_: Any, env: dict[str, str] | None = None) -> str:
         if env is None:
             return f"{self.decodes}\n"
         self.ran.append((command[-1], env["PATH"].split(":")[0]))
+        if "build" in command:
+            if self.fails:
+                raise StackError("building the native kernel", "no network\nmore", "see above")
+            Path(command[command.index("--out-dir") + 1], "kernel.whl").touch()
+            return ""
         self.decodes = self.installed
         return ""
 
 
 @pytest.fixture
-def uv(monkeypatch: pytest.MonkeyPatch) -> Uv:
+def uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Uv:
+    monkeypatch.setenv("MYSQL_CDC_CACHE", str(tmp_path / "cache"))
     return Uv(monkeypatch)
 
 
@@ -79,10 +89,19 @@ def test_what_is_installed_is_built_again_when_its_source_changes(tmp_path: Path
     environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
     for _ in range(2):
         assert native.install(root, environment, "")
-    assert uv.ran == [(str(root / "native"), environment["PATH"])]
+    assert [command for command, _ in uv.ran] == [str(root / "native"), str(built(tmp_path))]
+    assert uv.ran[0][1] == environment["PATH"]
     (root / "native" / "src" / "lib.rs").write_text("//")
     assert native.install(root, environment, "")
-    assert len(uv.ran) == 2
+    assert len(uv.ran) == 4
+
+
+def test_a_second_checkout_takes_what_the_first_one_built(tmp_path: Path, uv: Uv) -> None:
+    environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
+    for name in ("one", "two"):
+        uv.decodes = "Python"
+        assert native.install(checkout(tmp_path / name), environment, "")
+    assert [command for command, _ in uv.ran] == [str(tmp_path / "one" / "native"), *[str(built(tmp_path))] * 2]
 
 
 def test_a_kernel_that_does_not_decode_is_built_again(tmp_path: Path, uv: Uv) -> None:
@@ -92,7 +111,7 @@ def test_a_kernel_that_does_not_decode_is_built_again(tmp_path: Path, uv: Uv) ->
     # Somebody has installed an older one by hand, or its file was damaged.
     uv.decodes = "Python (native kernel 0.5.0 is for another version of this package)"
     assert native.install(root, environment, "")
-    assert len(uv.ran) == 2
+    assert len(uv.ran) == 3
 
 
 def test_a_wheel_whose_kernel_does_not_decode_is_reported(
@@ -110,3 +129,60 @@ def test_a_wheel_that_is_not_there_is_reported_in_one_line(tmp_path: Path, uv: U
     with pytest.raises(StackError, match=r"there is no file .*/none\.whl") as told:
         native.install(checkout(tmp_path / "here"), {"PATH": ""}, str(tmp_path / "none.whl"))
     assert "\n" not in str(told.value) and uv.ran == []
+
+
+def bootstrap(root: Path, uv: Uv, environment: dict[str, str], *, quiet: bool = True) -> int:
+    """Install as scripts/bootstrap does; return the number of commands that ran."""
+    native.install_if_possible(root, environment, lambda: environment, quiet=quiet)
+    return len(uv.ran)
+
+
+def test_bootstrap_builds_the_kernel_once(tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]) -> None:
+    root, environment = checkout(tmp_path / "here"), {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
+    assert bootstrap(root, uv, environment) == 2 and uv.decodes == ""
+    capsys.readouterr()
+    assert bootstrap(root, uv, environment, quiet=False) == 2
+    assert "".join(capsys.readouterr()) == ""
+    (root / "native" / "src" / "lib.rs").write_text("//")
+    assert bootstrap(root, uv, environment) == 4
+
+
+def test_bootstrap_without_cargo_says_so_in_one_line(
+    tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, environment = checkout(tmp_path / "here"), {"HOME": "/nowhere", "PATH": "/nowhere"}
+    assert bootstrap(root, uv, environment, quiet=False) == 0
+    said = "".join(capsys.readouterr())
+    assert said.count("\n") == 1 and "no cargo" in said and "Python decodes everything" in said
+    assert bootstrap(root, uv, environment) == 0 and "".join(capsys.readouterr()) == ""
+
+
+def test_a_build_that_fails_ends_nothing_and_is_not_repeated(
+    tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, environment = checkout(tmp_path / "here"), {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
+    uv.fails = True
+    assert bootstrap(root, uv, environment) == 1
+    said = "".join(capsys.readouterr())
+    assert said.splitlines()[-1].endswith("so Python decodes; scripts/bootstrap --native tries again and shows why")
+    assert "no network" in said
+    assert bootstrap(root, uv, environment) == 1
+    with pytest.raises(StackError, match="no network"):
+        native.install(root, environment, "")
+    uv.fails = False
+    assert native.install(root, environment, "")
+    (root / "native" / "src" / "lib.rs").write_text("//")
+    assert bootstrap(root, uv, environment) == 6
+
+
+@pytest.mark.parametrize("value", ["off", "0", " False "])
+def test_bootstrap_builds_nothing_where_the_kernel_is_switched_off(value: str, tmp_path: Path, uv: Uv) -> None:
+    environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin"), "MYSQL_CDC_NATIVE": value}
+    assert bootstrap(checkout(tmp_path / "here"), uv, environment) == 0
+
+
+def test_bootstrap_keeps_the_kernel_of_a_wheel(tmp_path: Path, uv: Uv) -> None:
+    root, wheel = checkout(tmp_path / "here"), tmp_path / "kernel.whl"
+    wheel.touch()
+    assert native.install(root, {"PATH": ""}, str(wheel))
+    assert bootstrap(root, uv, {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}) == 1
