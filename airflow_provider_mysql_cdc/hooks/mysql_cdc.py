@@ -178,14 +178,15 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         return all(report.ok for report in reports), "\n".join(line for report in reports for line in report.lines())
 
     def get_conn(self) -> Any:
-        """Return an open pymysql connection to the source server.
+        """Return an open pymysql connection to the source server; of several, to the one that a drain would read.
 
         Raises:
             CdcError: The server cannot be reached, or the configuration is wrong.
         """
         from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+        from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 
-        return connect(self.get_config().connection_settings())
+        return connect(at_server_of_ledger(self.get_config()).connection_settings())
 
 
 def mask_secrets(properties: Mapping[str, Any]) -> None:

@@ -122,11 +122,13 @@ class AdhocSnapshot:
         """Plan a drain that reads the tables; there is one to plan until the snapshot is done."""
         from airflow_provider_mysql_cdc.cdc.job import run_lock
         from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 
-        cfg, owner = self._run.cfg, self._run.owner
+        store, owner, log = self._run.store, self._run.owner, self._run.log
+        cfg = at_one_server(self._run.cfg, store, log)
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
         # While it is paused, only changes or another signal are worth a Spark job.
-        return prepare_drain(cfg, self._run.store, owner, self._run.log, even_empty=not self._paused)
+        return prepare_drain(cfg, store, owner, log, even_empty=not self._paused)
 
     def _drain_once(self) -> dict[str, Any] | None:
         """Run one drain that reads tables; wait a little when another run does, or when there is nothing to do."""

@@ -71,7 +71,7 @@ def add_run_events(
     add_asset_event(context, assets.alias, assets.offset, totals)
     if not any(tally.counts.values()):
         return
-    settings = cfg.connection_settings()
+    settings = cfg.servers()[0]
     pipeline = pipeline_uri(settings.host, cfg.topic_prefix, settings.port)
     add_asset_event(context, assets.alias, pipeline, totals)
     for table, rows in tally.tables.items():
@@ -121,7 +121,7 @@ def add_verification_event(context: Any, cfg: ConnectorConfig, alias: AssetAlias
         alias: The task's alias.
         summary: Counts of the verification (``verify_outcome.verify_summary``).
     """
-    settings = cfg.connection_settings()
+    settings = cfg.servers()[0]
     uri = verification_uri(settings.host, cfg.topic_prefix, settings.port)
     different = [table for table, counts in summary["tables"].items() if counts["findings"]]
     totals = {name: value for name, value in summary.items() if name not in ("tables", "tables_omitted")}

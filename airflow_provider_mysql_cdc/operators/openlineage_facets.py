@@ -94,7 +94,7 @@ def mysql_namespace(cfg: ConnectorConfig) -> str:
     Args:
         cfg: The connector's configuration.
     """
-    settings = cfg.connection_settings()
+    settings = cfg.servers()[0]
     return f"mysql://{_bracketed(settings.host)}:{settings.port}"
 
 

@@ -49,11 +49,11 @@ def read_pipeline(task: PipelineTask) -> PipelineReading:
         cfg = read_config(task)
     except CdcError as error:
         return PipelineReading({"unread": {"configuration": error_json(error)}, "state": "unknown"})
-    settings = cfg.connection_settings()
+    first = cfg.servers()[0]
     report: PageJson = {
         "stream": cfg.topic_prefix,
-        "source": settings.address(),
-        "asset_uri": pipeline_uri(settings.host, cfg.topic_prefix, settings.port),
+        "source": cfg.source_address(),
+        "asset_uri": pipeline_uri(first.host, cfg.topic_prefix, first.port),
         "unread": {},
     }
     store: StoreContent | None = _part(report, "offset store", lambda: read_store(task, cfg.topic_prefix))
@@ -170,8 +170,8 @@ def _add_stored_lag(report: PageJson, cfg: ConnectorConfig, state: StoredState) 
     from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 
     def read() -> PageJson:
-        binlog = read_binlog_state(cfg.connection_settings())
-        return measure_lag(DrainedOffset.from_state(state), binlog, Thresholds()).to_json()
+        drained = DrainedOffset.from_state(state)
+        return measure_lag(drained, read_binlog_state(cfg, drained), Thresholds()).to_json()
 
     report["stored_lag"] = _part(report, "mysql", read)
 

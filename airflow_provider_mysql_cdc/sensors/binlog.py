@@ -87,9 +87,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         accessor = accessor_of(context, self.offset_asset)
         store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
         self._drained = lag.DrainedOffset.from_state(store.load())
-        current_lag = lag.measure_lag(
-            self._drained, lag.read_binlog_state(cfg.connection_settings()), self._thresholds()
-        )
+        current_lag = lag.measure_lag(self._drained, lag.read_binlog_state(cfg, self._drained), self._thresholds())
         send_gauges(cfg.topic_prefix, lambda: lag_gauges(current_lag))
         self.log.info("%s: %s.", "Done" if current_lag.reached else "Waiting", current_lag.reason)
         return PokeReturnValue(current_lag.reached, current_lag.to_json() if current_lag.reached else None)

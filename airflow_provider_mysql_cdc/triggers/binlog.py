@@ -33,11 +33,15 @@ class MySqlBinlogTrigger(MySqlCdcTrigger):
         """Return the arguments that only this kind of trigger has."""
         return {"drained": self.drained, "thresholds": self.thresholds}
 
+    def poll_scope(self) -> tuple[str, ...]:
+        """Return the server of the offset; of several in ``database.hostname``, it decides which one is asked."""
+        return ((self.drained.get("offset") or {}).get("server_uuid") or "",)
+
     def read(self, cfg: ConnectorConfig) -> BinlogState:
         """Read the state of the server's binlog."""
-        from airflow_provider_mysql_cdc.cdc.operate.lag import read_binlog_state
+        from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, read_binlog_state
 
-        return read_binlog_state(cfg.connection_settings())
+        return read_binlog_state(cfg, DrainedOffset.from_json(self.drained))
 
     def gauges(self, result: BinlogState) -> Iterable[tuple[str, float]]:
         """Return the lag of the offset."""

@@ -47,9 +47,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     real = behind.read_binlog_state
 
-    def counted(settings: Any) -> Any:
+    def counted(cfg: Any, drained: Any) -> Any:
         made.append(1)
-        return real(settings)
+        return real(cfg, drained)
 
     monkeypatch.setattr(behind, "read_binlog_state", counted)
     return made
@@ -223,7 +223,7 @@ def test_a_server_that_cannot_be_reached_is_one_failed_event_each(
 def test_an_error_without_a_name_shows_nothing_of_its_text(
     state: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(settings: Any) -> Any:
+    def broken(cfg: Any, drained: Any) -> Any:
         raise ValueError("text with a secret")
 
     monkeypatch.setattr(behind, "read_binlog_state", broken)

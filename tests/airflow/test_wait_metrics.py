@@ -128,7 +128,7 @@ def test_polls_that_fail_are_counted(statsd: Datagrams) -> None:
 
 
 def test_a_sensor_and_its_trigger_send_the_lag(statsd: Datagrams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag, "read_binlog_state", lambda settings: BINLOG)
+    monkeypatch.setattr(lag, "read_binlog_state", lambda cfg, drained: BINLOG)
     trigger = MySqlBinlogTrigger(
         drained=DrainedOffset(at(300), 30_000).to_json(),
         thresholds=lag.Thresholds().to_json(),

@@ -112,7 +112,7 @@ def test_another_base_name_is_lag(server: PrivateServer, drained: Pipeline) -> N
     server.stop()
     server.start(log_bin="other", log_bin_index="binlog.index")
     stored = DrainedOffset.from_state(drained.store.load())
-    lag = measure_lag(stored, read_binlog_state(drained.cfg.connection_settings()), Thresholds())
+    lag = measure_lag(stored, read_binlog_state(drained.cfg, stored), Thresholds())
     assert lag.reached and "binlog ends at other.000001" in lag.reason
 
 

@@ -92,11 +92,8 @@ def beats(pipeline: Pipeline) -> int:
 
 def measured(pipeline: Pipeline, seconds: float = 1) -> Lag:
     """Return the lag of the stream, of which it tells the age of the last batch if that has come to its limit."""
-    stored, state = (
-        DrainedOffset.from_state(pipeline.store.load()),
-        read_binlog_state(pipeline.cfg.connection_settings()),
-    )
-    return measure_lag(stored, state, Thresholds(seconds=seconds))
+    stored = DrainedOffset.from_state(pipeline.store.load())
+    return measure_lag(stored, read_binlog_state(pipeline.cfg, stored), Thresholds(seconds=seconds))
 
 
 @pytest.mark.parametrize("offset", [3 * HOUR, -3 * HOUR])

@@ -104,8 +104,8 @@ def test_a_purge_of_transactions_without_gtids_is_not_taken_for_one_without_loss
         with pytest.raises(BinlogPurgedError, match="may have had no GTID") as caught:
             pipeline.drain()
         assert not caught.value.can_retry and pipeline.store.load() == before
-        state = read_binlog_state(pipeline.cfg.connection_settings())
-        lag = measure_lag(DrainedOffset.from_state(before), state, Thresholds(bytes=10**9))
+        drained = DrainedOffset.from_state(before)
+        lag = measure_lag(drained, read_binlog_state(pipeline.cfg, drained), Thresholds(bytes=10**9))
         assert lag.reached and "may have had no GTID" in lag.reason
         # What the error advises where the mode has changed.
         execute(conn, "UPDATE aa SET v = v + 1 WHERE id = 3")

@@ -347,11 +347,8 @@ def test_a_purged_file_of_which_everything_was_read(
     with server.connect() as conn:
         for _ in range(rotations):
             purge(conn)
-        lag = measure_lag(
-            DrainedOffset.from_state(stored),
-            read_binlog_state(private.cfg.connection_settings()),
-            Thresholds(bytes=900),
-        )
+        drained = DrainedOffset.from_state(stored)
+        lag = measure_lag(drained, read_binlog_state(private.cfg, drained), Thresholds(bytes=900))
         assert not lag.reached and lag.transactions == 0, lag.reason
         execute(conn, f"INSERT INTO `{database}`.t VALUES (3, 'new')")
         with conn.cursor() as cursor:

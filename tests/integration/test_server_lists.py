@@ -10,9 +10,17 @@ from kit.tcp_proxy import tcp_proxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, ServerChangedError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.job.run_lock import hold_run_lock
 from airflow_provider_mysql_cdc.cdc.model.finding import WARNING
 from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
+from airflow_provider_mysql_cdc.cdc.operate.due_drain import read_stream_state
+from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run
+from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
+from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal, send_signal
+from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
+from airflow_provider_mysql_cdc.cdc.operate.trim_history import trim_history
 
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 
@@ -69,6 +77,56 @@ def test_the_server_that_the_stream_was_read_from_is_kept_until_it_does_not_answ
     assert_exact(pipeline, second.root, database)
 
 
+def test_everything_asks_the_server_that_the_stream_was_read_from(
+    pair: Pair, properties: dict[str, str], database: str
+) -> None:
+    """The former primary comes back as the first of the list, and replicates nothing: it is stale."""
+    first, second = pair.primary, pair.replica
+    more = {"signal.data.collection": f"{database}.signals", "schema.history.description.statements": "2"}
+    pipeline = Pipeline(properties | hosts(pair) | FLAT | more)
+    execute(
+        first.root,
+        f"CREATE TABLE `{database}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data TEXT)",
+        f"GRANT INSERT ON `{database}`.signals TO cdc",
+    )
+    pipeline.snapshot()
+    pair.catch_up()
+    own_id = server_id(first)
+    first.crash()
+    second.promote()
+    execute(second.root, *(f"ALTER TABLE `{database}`.t ADD c{number} INT" for number in range(4)))
+    insert(second.root, database, 30)
+    pipeline.drain()
+    first.restart(server_id=own_id)
+    cfg, uuid = pipeline.cfg, second.uuid
+    assert len(cfg.servers()) == 2
+
+    drained = DrainedOffset.from_state(pipeline.store.load())
+    lag = measure_lag(drained, read_binlog_state(cfg, drained), Thresholds())
+    assert not lag.reached and lag.reason.startswith("nothing new"), lag
+    assert read_stream_state(cfg).binlog.end_offset.server_uuid == uuid
+    assert read_status(cfg).lag.bytes == 0
+    assert not may_have_work(cfg, pipeline.store, pipeline.owner)
+    send_signal(cfg, checked_signal(cfg, "log", {"message": "m"}, channel="source", id_="s"))
+    assert [len(rows(node.root, f"SELECT 1 FROM `{database}`.signals")) for node in (first, second)] == [0, 1]
+    settings = pipeline.cfg.at_server("127.0.0.1", second.server.port).connection_settings()
+    with hold_run_lock(settings, cfg.topic_prefix, "another/run/task/-1"):
+        assert read_status(cfg).active and driver_running(cfg, "another/run/task/-1")
+        assert read_stream_state(cfg).running and not may_have_work(cfg, pipeline.store, pipeline.owner)
+        with pytest.raises(RunInProgressError):
+            trim_history(cfg, pipeline.store, pipeline.owner, pipeline.log)
+        assert end_run(cfg, "another/run/task/-1", pipeline.log)
+    pipeline.drain()  # the signal
+    execute(second.root, "FLUSH BINARY LOGS")
+    execute(second.root, f"PURGE BINARY LOGS TO '{rows(second.root, 'SHOW BINARY LOGS')[-1][0]}'")
+    kept = trim_history(cfg, pipeline.store, pipeline.owner, pipeline.log, dry_run=True)
+    assert kept.kept > kept.first and kept.position.server_uuid == uuid
+    insert(second.root, database, 31)
+    assert read_status(cfg).lag.bytes and measure_lag(drained, read_binlog_state(cfg, drained), Thresholds()).reached
+    pipeline.drain()
+    assert_exact(pipeline, second.root, database)
+
+
 def test_all_tasks_of_a_job_read_the_server_that_was_chosen_for_it(
     pair: Pair, properties: dict[str, str], database: str
 ) -> None:
@@ -82,8 +140,7 @@ def test_all_tasks_of_a_job_read_the_server_that_was_chosen_for_it(
     job = pipeline.prepare("snapshot")
     first.restart(server_id=own_id)
     first.follow(second)
-    settings = ConnectorConfig.from_properties(job.spec.properties).connection_settings()
-    assert (settings.port, settings.alternatives) == (second.server.port, ())
+    assert ConnectorConfig.from_properties(job.spec.properties).connection_settings().port == second.server.port
     pipeline.snapshot()
     assert committed(pipeline).server_uuid == second.uuid
     insert(second.root, database, 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pymysql
@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.session import prepare_session
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
-__all__ = ["ConnectionSettings", "answering_server", "connect", "fetch_all", "fetch_dicts", "no_answer_error"]
+__all__ = ["ConnectionSettings", "answering_server", "connect", "fetch_all", "fetch_dicts"]
 
 T = TypeVar("T")
 
@@ -40,8 +40,7 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
     """Open a connection.
 
     Args:
-        settings: How to reach the server; ``cfg.connection_settings()`` of a ``ConnectorConfig`` returns it. Of several
-            servers, the first one that answers is taken.
+        settings: How to reach the server; ``cfg.connection_settings()`` of a ``ConnectorConfig`` returns it.
         replication: For a binlog dump, which waits for events by itself once it has begun.
 
     A login that breaks is tried again, some times and within the time for one: a network that loses packets resets one
@@ -57,34 +56,6 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
             asked for (FAULT-21); it has got neither account nor password then.
         ConfigError: A certificate file cannot be read, or the driver lacks an option or a package.
     """
-    if not settings.alternatives:
-        return _connect(settings, replication=replication)
-    silent = []
-    for server in settings.each():
-        try:
-            return _connect(server, replication=replication)
-        except SourceConnectionError as error:
-            silent.append(error)
-    raise no_answer_error(silent)
-
-
-def no_answer_error(errors: Sequence[SourceConnectionError]) -> SourceConnectionError:
-    """Return the error of several servers of which none answers.
-
-    Args:
-        errors: The error of each.
-    """
-    return SourceConnectionError(
-        "none of the servers in database.hostname answers",
-        where=", ".join(error.where for error in errors),
-        why="; ".join(f"{error.where}: {error.why or error.what}" for error in errors),
-        remedy=errors[0].remedy,
-        retriable=any(error.can_retry for error in errors),
-    )
-
-
-def _connect(settings: ConnectionSettings, *, replication: bool) -> Any:
-    """Connect to one server, again where the login breaks."""
     deadline = time.monotonic() + login_seconds(settings)
     for delay_s in LOGIN_DELAYS_S:
         try:

@@ -263,12 +263,33 @@ class ConnectorConfig:
         )
 
     def connection_settings(self) -> ConnectionSettings:
-        """Return how to reach the MySQL server."""
-        (host, port), *alternatives = source_hosts(self[F.DATABASE_HOSTNAME], self[F.DATABASE_PORT])
+        """Return how to reach the MySQL server.
+
+        Raises:
+            ConfigError: There are several. Which one is asked is for ``operate.source_server`` alone to say.
+        """
+        servers = self.servers()
+        if len(servers) > 1:
+            raise ConfigError(
+                "one of several servers has to be chosen first",
+                where=f"{F.DATABASE_HOSTNAME.name}={self.source_address()}",
+                remedy=f"name one server in {F.DATABASE_HOSTNAME.name} for this use",
+            )
+        return servers[0]
+
+    def servers(self) -> tuple[ConnectionSettings, ...]:
+        """Return how to reach each server in ``database.hostname``, in order; the first one names the source."""
+        hosts = source_hosts(self[F.DATABASE_HOSTNAME], self[F.DATABASE_PORT])
+        return tuple(self._settings_of(host, port) for host, port in hosts)
+
+    def source_address(self) -> str:
+        """Return ``host:port`` of each server, for messages."""
+        return ",".join(server.address() for server in self.servers())
+
+    def _settings_of(self, host: str, port: int) -> ConnectionSettings:
         return ConnectionSettings(
             host=host,
             port=port,
-            alternatives=tuple(alternatives),
             user=self[F.DATABASE_USER],
             password=self[F.DATABASE_PASSWORD],
             ssl_mode=self[F.DATABASE_SSL_MODE].value,

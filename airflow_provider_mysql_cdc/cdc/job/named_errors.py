@@ -24,4 +24,4 @@ def named_errors(cfg: ConnectorConfig) -> Iterator[None]:
     try:
         yield
     except pymysql.MySQLError as error:
-        raise from_exception(error, cfg.connection_settings().address()) from error
+        raise from_exception(error, cfg.source_address()) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
@@ -28,7 +28,6 @@ class ConnectionSettings:
             works at the statement.
         client_name: ``topic.prefix``, by which replication clients of different streams are distinguished.
         driver_options: Further keyword arguments of ``pymysql.connect`` as (name, value) pairs.
-        alternatives: Host and port of further servers, tried in this order if the first one does not answer.
     """
 
     host: str
@@ -45,13 +44,7 @@ class ConnectionSettings:
     silence_timeout_s: float = 60.0
     client_name: str = ""
     driver_options: tuple[tuple[str, str | int], ...] = ()
-    alternatives: tuple[tuple[str, int], ...] = ()
 
     def address(self) -> str:
-        """Return ``host:port`` for messages, of each server."""
-        return ",".join(f"{host}:{port}" for host, port in ((self.host, self.port), *self.alternatives))
-
-    def each(self) -> tuple[ConnectionSettings, ...]:
-        """Return the settings of each server, in order."""
-        hosts = ((self.host, self.port), *self.alternatives)
-        return tuple(replace(self, host=host, port=port, alternatives=()) for host, port in hosts)
+        """Return ``host:port`` for messages."""
+        return f"{self.host}:{self.port}"

@@ -71,7 +71,7 @@ def check_setup(cfg: ConnectorConfig, state: StoredState | None = None) -> list[
 
 def _check_servers(cfg: ConnectorConfig, state: StoredState | None, tables: list[str]) -> list[SystemReport]:
     """Check each server in ``database.hostname``; one of several that does not answer is a warning."""
-    servers = cfg.connection_settings().each()
+    servers = cfg.servers()
     if len(servers) == 1:
         return [_check_mysql(cfg, state, tables)]
     reports = []
@@ -104,8 +104,8 @@ def _check_mysql(cfg: ConnectorConfig, state: StoredState | None, tables: list[s
 
 
 def _is_behind(cfg: ConnectorConfig, state: StoredState) -> bool:
-    lag = measure_lag(DrainedOffset.from_state(state), read_binlog_state(cfg.connection_settings()), Thresholds())
-    return lag.reached
+    drained = DrainedOffset.from_state(state)
+    return measure_lag(drained, read_binlog_state(cfg, drained), Thresholds()).reached
 
 
 def _check_signal_topic(cfg: ConnectorConfig) -> Iterator[SystemReport]:

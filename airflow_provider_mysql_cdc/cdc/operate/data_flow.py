@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import literal_table, read_create_statements
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_schema
@@ -146,14 +147,14 @@ def read_structures(cfg: ConnectorConfig, tables: Sequence[TableId], log: Log) -
     found: dict[TableId, Table] = {}
     if not tables:
         return found
-    settings = replace(
-        cfg.connection_settings(),
-        connect_timeout_s=_TIMEOUT_S,
-        query_timeout_s=_TIMEOUT_S,
-        silence_timeout_s=_TIMEOUT_S,
-    )
     deadline = time.monotonic() + _DEADLINE_S
     try:
+        settings = replace(
+            at_server_of_ledger(cfg).connection_settings(),
+            connect_timeout_s=_TIMEOUT_S,
+            query_timeout_s=_TIMEOUT_S,
+            silence_timeout_s=_TIMEOUT_S,
+        )
         with connect(settings) as conn:
             with conn.cursor() as cursor:
                 cursor.execute("SET SESSION lock_wait_timeout = 1")

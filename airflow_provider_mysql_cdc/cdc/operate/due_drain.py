@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.operate.lag import (
     measure_lag,
 )
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 from airflow_provider_mysql_cdc.cdc.signals.signal_watch import signal_topic_state, waiting_signals
 
 
@@ -84,7 +85,7 @@ def read_stream_state(cfg: ConnectorConfig) -> StreamState:
     Raises:
         CdcError: Kafka or the server cannot be read, or the ledger is damaged.
     """
-    with connect(cfg.connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
         topic = signal_topic_state(cfg)
         running = is_held(conn, cfg.topic_prefix)
         ledger = peek_ledger(cfg)  # after the topic: what was read from it meanwhile does not wait any more

@@ -7,6 +7,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 
 
 def driver_running(cfg: ConnectorConfig, owner: str) -> bool:
@@ -32,7 +33,7 @@ def lock_connection(cfg: ConnectorConfig, owner: str) -> int | None:
     Raises:
         SourceError: The query fails.
     """
-    with connect(cfg.connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
         return run_lock.lock_connection(conn, cfg.topic_prefix, owner)
 
 
@@ -45,7 +46,7 @@ def server_time(cfg: ConnectorConfig) -> float:
     Raises:
         SourceError: The query fails.
     """
-    with connect(cfg.connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
         return float(fetch_all(conn, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0])
 
 
@@ -68,7 +69,7 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
     Raises:
         CdcError: The server or Kafka cannot be reached.
     """
-    with connect(cfg.connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
         holder = run_lock.lock_connection(conn, cfg.topic_prefix, owner)
         if holder is None or only_connection not in (None, holder):
             log(f"{'no' if holder is None else 'another'} driver of {owner} is running")

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, St
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, record_location
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 
 DOCUMENT_FORMAT = "mysql-cdc-offsets"
 DOCUMENT_VERSION = 1
@@ -162,7 +163,8 @@ def import_offsets(
             why=f"the configuration has topic.prefix={cfg.topic_prefix}",
             remedy="use the connection of that stream, or a document of this one",
         )
-    with run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock:
+    settings = at_server_of_ledger(cfg).connection_settings()
+    with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock:
         existing = store.load()
         if existing is not None and not replace:
             raise StateError(

@@ -47,6 +47,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.moved_batch import require_snapshot_binlog
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.signals.initial_notifications import snapshot_notification
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification_records
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
@@ -80,6 +81,7 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
         RunInProgressError: Another run of the stream is running.
         TopicChangedError: A topic to which it has written was deleted, created again or given more partitions.
     """
+    cfg = at_one_server(cfg, store, log)
     result, ledger = reconcile_store(cfg, store, log, owner)
     pending = result.state.pending
     if pending is not None and pending.kind == "snapshot" and not snapshot_unstarted(pending, ledger):

@@ -15,12 +15,13 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, ServerGtids, purge_loss, unnamed_reason
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
-from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of
 
 # Under the other two modes new transactions have no GTID (MySQL manual, "gtid_mode").
 _GTID_MODES = ("ON", "ON_PERMISSIVE")
@@ -146,16 +147,17 @@ class Lag:
         return asdict(self)
 
 
-def read_binlog_state(settings: ConnectionSettings) -> BinlogState:
-    """Read the state of the server's binlog, over a connection of its own.
+def read_binlog_state(cfg: ConnectorConfig, drained: DrainedOffset) -> BinlogState:
+    """Read the state of the server's binlog, over a connection of its own (REPLICATION CLIENT).
 
     Args:
-        settings: How to reach the server (REPLICATION CLIENT).
+        cfg: The connector's configuration.
+        drained: The drained offset; of several servers, the one that a drain from there would read is asked.
 
     Raises:
         SourceError: The subclass that fits the server's error, for example when binary logging is off.
     """
-    with connect(settings) as conn:
+    with connect(at_server_of(cfg, drained.offset).connection_settings()) as conn:
         return binlog_state(conn)
 
 

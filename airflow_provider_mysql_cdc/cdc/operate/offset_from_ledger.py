@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.lag_history import record_batch
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
@@ -82,7 +83,7 @@ def tally_of_ended_run(cfg: ConnectorConfig, owner: str) -> RunTally | None:
         CdcError: The server or Kafka cannot be reached.
     """
     try:
-        run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
+        run_lock.require_sole_run(at_server_of_ledger(cfg).connection_settings(), cfg.topic_prefix, owner)
     except RunInProgressError:
         return None
     ledger = kafka_clients.ledger(cfg).peek()

@@ -261,11 +261,10 @@ def may_have_work(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:
     """
     if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
         return False
-    settings = cfg.connection_settings()
-    try:
-        run_lock.require_sole_run(settings, cfg.topic_prefix, owner)
-    except RunInProgressError:
+    cfg = at_one_server(cfg, store, lambda _: None)
+    if other_active_run(cfg, owner) is not None:
         return False
-    if measure_lag(DrainedOffset.from_state(store.load()), read_binlog_state(settings), Thresholds()).reached:
+    drained = DrainedOffset.from_state(store.load())
+    if measure_lag(drained, read_binlog_state(cfg, drained), Thresholds()).reached:
         return True
     return has_pending_work(cfg, kafka_clients.ledger(cfg).peek())

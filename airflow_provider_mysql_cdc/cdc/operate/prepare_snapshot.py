@@ -76,7 +76,7 @@ def prepare_snapshot(
         RunInProgressError: Another run of the stream is running; this is found before Spark starts.
     """
     cfg = at_one_server(cfg, store, log)
-    if stream_cfg is not None and stream_cfg.connection_settings().alternatives:
+    if stream_cfg is not None and len(stream_cfg.servers()) > 1:
         stream_cfg = stream_cfg.at_server(cfg.connection_settings().host, cfg.connection_settings().port)
     require_durable_topics(cfg, log)
     if (request := finish_interrupted(cfg, store, owner, log)) is not None and not again:

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciliation, reco
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 
 FENCE_AFTER_S = 5.0
 
@@ -31,10 +32,11 @@ def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
     Raises:
         RunInProgressError: A run of another owner is running and hides the end of the ledger.
     """
-    return kafka_clients.ledger(cfg).read(
-        fence_after_s=FENCE_AFTER_S,
-        before_fence=lambda: run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner),
-    )
+
+    def require_sole_run() -> None:
+        run_lock.require_sole_run(at_server_of_ledger(cfg).connection_settings(), cfg.topic_prefix, owner)
+
+    return kafka_clients.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, before_fence=require_sole_run)
 
 
 def reconcile_store(

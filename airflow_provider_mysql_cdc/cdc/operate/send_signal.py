@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalChannel
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, SignalRefused, build_signal, read_action
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -123,7 +124,7 @@ def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
     """Insert the row unless an earlier try has; the first three columns count, whatever their names (INC-29)."""
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     assert table is not None  # checked_signal
-    with connect(cfg.connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
         sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
         rows = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))
         if len(rows) < len(_COLUMNS):

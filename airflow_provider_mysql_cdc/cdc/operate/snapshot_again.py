@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import undrained_start
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import base_tables, captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
@@ -75,6 +76,7 @@ def plan_repeated_snapshot(
     """
     if not again and str(cfg[F.SNAPSHOT_MODE]) != "always":
         return None
+    cfg = at_one_server(cfg, store, log)
     result, ledger = reconcile_store(cfg, store, log, owner)
     state = result.state
     pending = state.pending

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import ENDED_STATES
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import checked_signal
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text
@@ -98,7 +99,7 @@ def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:
         ConfigError: An entry matches no captured table.
         SourceError: The query fails.
     """
-    with connect(cfg.connection_settings()) as conn:
+    with connect(at_server_of_ledger(cfg).connection_settings()) as conn:
         captured = captured_tables(conn, cfg)
     try:
         _, unmatched = match_tables(entries, captured)

@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.operate.first_change import find_first_change
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of, offset_of_ledger
 
 FRESH_MS = 60_000
 """Age of a progress record in milliseconds from which its lag is not that of now: a run that hangs writes none."""
@@ -134,6 +135,7 @@ def measured_status(cfg: ConnectorConfig, ledger: LedgerState) -> StreamStatus:
         ledger: The ledger.
     """
     try:
+        cfg = at_server_of(cfg, offset_of_ledger(ledger))
         with connect(cfg.connection_settings()) as conn:
             active = run_lock.is_held(conn, cfg.topic_prefix)
             lag = _measure_lag(cfg, conn, ledger)
@@ -195,19 +197,6 @@ def committed_start(ledger: LedgerState) -> BinlogOffset | None:
 
 def _place(offset: BinlogOffset) -> tuple[str, int, str | None]:
     return offset.file, offset.pos, offset.gtids
-
-
-def measure_stream_lag(cfg: ConnectorConfig) -> StreamLag:
-    """Return how far a stream is behind.
-
-    Args:
-        cfg: The connector's configuration.
-
-    Raises:
-        CdcError: Kafka or the source cannot be reached.
-    """
-    with connect(cfg.connection_settings()) as conn:
-        return _measure_lag(cfg, conn, kafka_clients.ledger(cfg).peek())
 
 
 def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> StreamLag:

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.description_places import DescriptionPlace, description_places
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import delete_before, first_offsets
@@ -83,8 +84,8 @@ def trim_history(
         RunInProgressError: Another run of the stream is running.
         SinkError: Kafka refuses.
     """
-    settings, admin = cfg.connection_settings(), make_admin(cfg.kafka_settings())
-    with _lock(cfg, owner, dry_run) as lock, connect(settings) as conn:
+    cfg, admin = at_one_server(cfg, store, log), make_admin(cfg.kafka_settings())
+    with _lock(cfg, owner, dry_run) as lock, connect(cfg.connection_settings()) as conn:
         with kafka_clients.ledger(cfg) as reader:
             ledger = (reader.peek() if dry_run else reader.read()) or LedgerState()
         require_recorded_history(cfg, ledger)

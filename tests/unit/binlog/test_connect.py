@@ -16,7 +16,7 @@ from pymysqlreplication.gtid import GtidSet as OtherGtidSet
 from airflow_provider_mysql_cdc.cdc.binlog import connect as module
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import gtid_dump_command, position_dump_command
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceAuthError, SourceConnectionError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError, StateError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -126,27 +126,6 @@ def test_the_password_is_in_no_message(driver: Driver) -> None:
     with pytest.raises(Exception, match="refuses the account") as caught:
         connect(settings())
     assert "pw" not in str(caught.value) and "pw" not in repr(settings())
-
-
-def test_servers_are_tried_in_order_and_the_first_one_that_answers_is_taken(driver: Driver) -> None:
-    driver.failures = [ConnectionRefusedError("no"), ConnectionRefusedError("no")]
-    connect(settings(ssl_mode="disabled", alternatives=(("db2", 3308), ("db3", 3309), ("db4", 3310))))
-    assert [(call["host"], call["port"]) for call in driver.calls] == [("db", 3307), ("db2", 3308), ("db3", 3309)]
-
-
-def test_an_error_names_each_server_that_does_not_answer(driver: Driver) -> None:
-    driver.failures = [ConnectionRefusedError("one"), ConnectionRefusedError("two")]
-    with pytest.raises(SourceConnectionError) as caught:
-        connect(settings(ssl_mode="disabled", alternatives=(("db2", 3308),)))
-    assert caught.value.where == "db:3307, db2:3308" and caught.value.can_retry
-    assert "db:3307: one" in caught.value.why and "db2:3308: two" in caught.value.why
-
-
-def test_a_server_that_refuses_the_account_is_not_passed_over(driver: Driver) -> None:
-    driver.failures = [pymysql.OperationalError(1045, "Access denied")]
-    with pytest.raises(SourceAuthError) as caught:
-        connect(settings(ssl_mode="disabled", alternatives=(("db2", 3308),)))
-    assert caught.value.where == "db:3307" and len(driver.calls) == 1
 
 
 def test_dump_by_position() -> None:

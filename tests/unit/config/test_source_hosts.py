@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.source_hosts import source_hosts
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 BASE = {"topic.prefix": "p", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 
@@ -54,9 +55,17 @@ def test_what_is_no_list_of_servers_is_refused(text: str) -> None:
 
 def test_one_of_the_servers_is_a_configuration_too() -> None:
     cfg = ConnectorConfig.from_properties({**BASE, "database.hostname": "db1,[::1]:3307", "database.port": "3310"})
-    settings = cfg.connection_settings()
-    assert settings.address() == "db1:3310,::1:3307" and len(settings.each()) == 2
-    second = cfg.at_server(settings.each()[1].host, settings.each()[1].port).connection_settings()
-    assert (second.host, second.port, second.alternatives) == ("::1", 3307, ())
+    assert cfg.source_address() == "db1:3310,::1:3307"
+    first, second = cfg.servers()
+    assert (first.host, first.port) == ("db1", 3310)
+    chosen = cfg.at_server(second.host, second.port)
+    assert chosen.servers() == (chosen.connection_settings(),) == (second,)
     (found,) = ConnectorConfig.check({**BASE, "database.hostname": "db1,,db2"})
     assert found.name == "database.hostname" and "empty entry" in found.what
+
+
+def test_nothing_is_asked_of_any_of_several_servers() -> None:
+    cfg = ConnectorConfig.from_properties({**BASE, "database.hostname": "db1,db2"})
+    with pytest.raises(ConfigError, match="one of several servers") as caught:
+        cfg.connection_settings()
+    assert "db1:3306,db2:3306" in caught.value.where
