@@ -12,8 +12,8 @@ Requests an ad-hoc snapshot with a signal and drains until it is done. It writes
 tables, or for every row that meets the condition, between the changes of the stream. Errors in the form (an invalid
 expression, SQL over an untrusted channel, a channel that is not enabled) are reported before anything starts.
 
-While `{drain}` runs for the same `topic.prefix`, that run reads the tables and this one waits. The signal
-`stop-snapshot` (`MySqlCdcSignalOperator`) cancels the snapshot.
+While `{drain}` runs for the same `topic.prefix`, that run reads the tables and this one waits. `{send_signal}`
+pauses, resumes and stops the snapshot.
 
 {connections}, and GTIDs (`gtid_mode=ON`) or a signal table (`signal.data.collection`).
 """
@@ -69,6 +69,17 @@ events, take a new snapshot: `{snapshot}` with *Snapshot again*.
 Pause the DAG that drains this stream first: the reset is refused while a run is active.
 """
 
+_SEND_SIGNAL = """
+### Pause, resume or stop ad-hoc snapshots
+
+Sends a signal to the stream, which the next batch of a drain carries out, also one of `{adhoc_snapshot}`. *Pause* stops
+the reading of all tables and keeps what was read, while changes go on; *resume* continues there; *stop* ends the
+snapshots of all tables, or of those in the form. Rows that were read stay in their topics. A snapshot of kind
+`blocking` cannot be stopped this way: end its task instead.
+
+{connections}.
+"""
+
 _SNAPSHOT = """
 ### Snapshot MySQL tables into Kafka
 
@@ -99,6 +110,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
         "drain": _DRAIN,
         "pipeline": _PIPELINE,
         "reset_offset": _RESET_OFFSET,
+        "send_signal": _SEND_SIGNAL,
         "snapshot": _SNAPSHOT,
         "verify": _VERIFY,
     }

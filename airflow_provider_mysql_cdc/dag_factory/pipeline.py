@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.dag_factory.stream_dags import (
     backfill_dag,
     drain_dag,
     reset_offset_dag,
+    send_signal_dag,
     snapshot_dag,
     verify_dag,
 )
@@ -59,10 +60,11 @@ def cdc_pipeline(
 ) -> dict[str, DAG]:
     """Make the DAGs of a stream; Airflow finds them by itself when a DAG file calls this at its top level.
 
-    The ids are ``<name>_snapshot``, ``<name>_drain``, ``<name>_adhoc_snapshot``, ``<name>_backfill``, ``<name>_verify``
-    and ``<name>_reset_offset``. Connections and properties are those of the call: whoever triggers a run chooses what
-    it does, not where. Only drain, verification and backfill have schedules. The tasks' asset events come through the
-    alias ``mysql_cdc_<name>``, so that Airflow shows each DAG with the assets of its own stream.
+    The ids are ``<name>_snapshot``, ``<name>_drain``, ``<name>_adhoc_snapshot``, ``<name>_backfill``,
+    ``<name>_verify``, ``<name>_send_signal`` and ``<name>_reset_offset``. Connections and properties are those of the
+    call: whoever triggers a run chooses what it does, not where. Only drain, verification and backfill have schedules.
+    The tasks' asset events come through the alias ``mysql_cdc_<name>``, so that Airflow shows each DAG with the assets
+    of its own stream.
 
     Args:
         name: What the ids begin with.
@@ -127,6 +129,7 @@ def cdc_pipeline(
         "adhoc_snapshot": lambda: adhoc_snapshot_dag(stream),
         "backfill": lambda: backfill_dag(stream, backfill.get("schedule"), settings),
         "verify": lambda: verify_dag(stream, verify_schedule, replica),
+        "send_signal": lambda: send_signal_dag(stream),
         "reset_offset": lambda: reset_offset_dag(stream),
     }
     return {dag.dag_id: dag for dag in (makers[kind]() for kind in dict.fromkeys(dags))}

@@ -27,6 +27,8 @@ from airflow_provider_mysql_cdc.operators.dag_params import (
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
+from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
+from airflow_provider_mysql_cdc.operators.signal_params import signal_arguments, signal_params
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.operators.verify import MySqlCdcVerifyOperator
 from airflow_provider_mysql_cdc.operators.verify_params import verify_arguments, verify_params
@@ -133,6 +135,19 @@ def verify_dag(stream: Stream, schedule: Any, arguments: Mapping[str, Any] | Non
     """
     with _dag(stream, "verify", schedule, verify_params()) as dag:
         MySqlCdcVerifyOperator(task_id="verify", **verify_arguments(), **stream.arguments(), **(arguments or {}))
+    return dag
+
+
+def send_signal_dag(stream: Stream) -> DAG:
+    """Return the DAG that pauses, resumes and stops ad-hoc snapshots: it runs beside the one that reads their tables.
+
+    Args:
+        stream: Its stream.
+    """
+    with _dag(stream, "send_signal", None, signal_params(), spark=False) as dag:
+        form = signal_arguments()
+        fixed = {name: value for name, value in stream.arguments(spark=False).items() if name in form}
+        MySqlCdcSignalOperator(task_id="send", **form | fixed)
     return dag
 
 

@@ -251,6 +251,21 @@ def adhoc_params() -> dict[str, Param]:
             "Kind",
             {"incremental": "reads while the stream continues", "blocking": "pauses the stream until they are read"},
         ),
+        **channel_param(),
+        "surrogate_key": Param(
+            None,
+            type=["null", "string"],
+            section=ADVANCED,
+            title="Surrogate key",
+            description="Column that divides the tables into chunks in place of the primary key.",
+        ),
+        **reading_params(),
+    }
+
+
+def channel_param() -> dict[str, Param]:
+    """Return the form field that chooses how a signal is sent."""
+    return {
         "channel": choice(
             "Channel",
             {
@@ -261,14 +276,6 @@ def adhoc_params() -> dict[str, Param]:
             description="Where the signal is written.",
             section=ADVANCED,
         ),
-        "surrogate_key": Param(
-            None,
-            type=["null", "string"],
-            section=ADVANCED,
-            title="Surrogate key",
-            description="Column that divides the tables into chunks in place of the primary key.",
-        ),
-        **reading_params(),
     }
 
 

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.operators.common import (
     merge_properties,
     owner_of,
     task_config,
+    with_registry,
 )
 
 
@@ -33,6 +34,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         signal_id: The signal's id; None derives one from the task instance. (templated)
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        schema_registry_conn_id: Connection of type ``schema_registry``, as for ``MySqlCdcSparkOperator``. (templated)
         properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
         run_properties: As for ``MySqlCdcSparkOperator``.
         kwargs: Arguments of ``BaseOperator``.
@@ -49,6 +51,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         "signal_id",
         "mysql_cdc_conn_id",
         "kafka_conn_id",
+        "schema_registry_conn_id",
         "properties",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"data": "json", "properties": "json"}
@@ -63,6 +66,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         signal_id: str | None = None,
         mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
         kafka_conn_id: str | None = None,
+        schema_registry_conn_id: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
         run_properties: Sequence[str] = (),
         **kwargs: Any,
@@ -74,6 +78,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         self.signal_id = signal_id
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
+        self.schema_registry_conn_id = schema_registry_conn_id
         self.properties = properties
         self.run_properties = run_properties
 
@@ -89,7 +94,7 @@ class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: igno
         data = self.data if isinstance(self.data, str) else self.data or {}
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))
         with self.naming_errors():
-            cfg = task_config(self, merge_properties(self.properties))
+            cfg = task_config(self, merge_properties(with_registry(self.properties, self.schema_registry_conn_id)))
             signal = checked_signal(cfg, self.signal_type, data, channel=self.channel, id_=id_)
             send_signal(cfg, signal)
         self.log.info("Sent signal %s (%s) over channel %s.", signal.id, signal.type, signal.channel)

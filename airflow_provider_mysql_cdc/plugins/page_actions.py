@@ -9,8 +9,9 @@ from airflow_provider_mysql_cdc.plugins.pipeline_runs import ACTIVE_STATES
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import CONN_ARGUMENT, PipelineTask
 
-TRIGGERED = {"adhoc_snapshot": "tables", "verify": None, "snapshot": None, "drain": None}
-"""Kinds of tasks that a button starts, and the field of the trigger form that its dialog fills in."""
+TRIGGERED = {"adhoc_snapshot": "tables", "verify": None, "snapshot": None, "drain": None, "signal": "signal"}
+"""Kinds of tasks that a button starts, and the field of the trigger form that it fills in, without which there is no
+button: a DAG of somebody's own may send another signal."""
 PAUSED_KINDS = frozenset({"drain"})
 """Kinds whose DAG a button pauses: the stream stands still, and what is committed is kept."""
 

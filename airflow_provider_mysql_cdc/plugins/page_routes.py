@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.plugins.pipeline_status import read_pipeline
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
 from airflow_provider_mysql_cdc.plugins.report_texts import without_log_texts
 from airflow_provider_mysql_cdc.plugins.status_cache import Reading, StatusCache
+from airflow_provider_mysql_cdc.plugins.table_versions import read_versions
 
 PAGE_SIZE = 25
 MAX_PAGE_SIZE = 100
@@ -37,6 +38,7 @@ PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STATUS = StatusCache(read_pipeline)
 SNAPSHOTS = StatusCache(read_snapshot_map)
 CHECKS = StatusCache(read_preflight)
+STRUCTURES = StatusCache(read_versions)
 
 router = APIRouter()
 FirstRow = Annotated[int, Query(ge=0)]
@@ -126,14 +128,16 @@ def list_tables(
     limit: RowLimit = MAX_PAGE_SIZE,
 ) -> dict[str, Any]:
     """Return a part of a pipeline's tables, with what the last run and the last day have written."""
-    from airflow_provider_mysql_cdc.plugins.pipeline_tables import named_tables, with_events
+    from airflow_provider_mysql_cdc.plugins.pipeline_tables import named_tables, with_events, with_structures
 
     content = STATUS.get(pipeline.main_task, WAIT_S).content
     report = content.report if content is not None else {}
-    known = [row for row in named_tables(report) if search.lower() in row["table"].lower()]
-    shown = known[offset : offset + limit]
+    versions = STRUCTURES.get(pipeline.main_task, WAIT_S)
+    structures = versions.content.report.get("structures", {}) if versions.content is not None else {}
+    known = [row for row in named_tables(report, structures) if search.lower() in row["table"].lower()]
+    shown = with_structures(known[offset : offset + limit], structures)
     rows = with_events(session, report, shown, pipeline.dag_ids, datetime.now(UTC))
-    return {"total": len(known), "offset": offset, "tables": rows}
+    return {"total": len(known), "offset": offset, "tables": rows, "running": versions.running}
 
 
 @router.get("/api/pipeline/history")

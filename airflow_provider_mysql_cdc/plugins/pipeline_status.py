@@ -83,6 +83,24 @@ def peek_ledger(cfg: ConnectorConfig, *, chunks: bool = False) -> LedgerState:
         CdcError: Kafka cannot be reached, or the ledger cannot be read.
     """
     from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+
+    require_kafka(cfg)
+    with kafka_clients.ledger(cfg) as ledger:
+        state = ledger.peek()
+        plan = state.plan
+        is_snapshot = plan is not None and plan.kind == "snapshot" and not state.complete()
+        return ledger.peek(chunks=True) if chunks and is_snapshot else state
+
+
+def require_kafka(cfg: ConnectorConfig) -> None:
+    """Check that Kafka answers soon, before anything is read from it.
+
+    Args:
+        cfg: The stream's configuration.
+
+    Raises:
+        SinkConnectionError: It does not.
+    """
     from airflow_provider_mysql_cdc.cdc.sink.topics import accepts_clients
 
     settings = cfg.kafka_settings()
@@ -93,11 +111,6 @@ def peek_ledger(cfg: ConnectorConfig, *, chunks: bool = False) -> LedgerState:
             why=f"no broker has answered within {KAFKA_TIMEOUT_S:.0f} s",
             remedy="check whether the brokers run, and can be reached from the host of Airflow's API server",
         )
-    with kafka_clients.ledger(cfg) as ledger:
-        state = ledger.peek()
-        plan = state.plan
-        is_snapshot = plan is not None and plan.kind == "snapshot" and not state.complete()
-        return ledger.peek(chunks=True) if chunks and is_snapshot else state
 
 
 def _part(report: PageJson, name: str, read: Callable[[], Any]) -> Any:
@@ -132,7 +145,20 @@ def _add_ledger(report: PageJson, cfg: ConnectorConfig, ledger: LedgerState) -> 
         "report": _part(report, "ledger", lambda: stream_report(ledger)),
         "tables": table_counts(ledger, counts),
     }
+    if status.active is not None and report["report"] is not None and report["report"]["scans_active"]:
+        _add_scan_progress(report, cfg, ledger, status.at_ms)
     return tuple(status.samples())
+
+
+def _add_scan_progress(report: PageJson, cfg: ConnectorConfig, ledger: LedgerState, now_ms: int) -> None:
+    """Add how far the scans are that have not ended; without an answer of the source, their rows say it."""
+    from airflow_provider_mysql_cdc.cdc.operate.scan_progress import read_scan_progress
+
+    progress = _part(report, "mysql", lambda: read_scan_progress(cfg, ledger, now_ms))
+    if progress is not None:
+        by_number = progress["by_number"]
+        scans = [scan | by_number.get(scan["number"], {}) for scan in report["report"]["scans"]]
+        report["report"] |= {"scans": scans, "scans_seconds_left": progress["seconds_left"]}
 
 
 def _status(status: StreamStatus) -> PageJson:

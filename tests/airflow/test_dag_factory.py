@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = {"snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset"}
+KINDS = {"snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "send_signal", "reset_offset"}
 
 
 def pipeline(**more: Any) -> dict[str, DAG]:

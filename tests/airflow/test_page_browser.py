@@ -16,6 +16,8 @@ from airflow_provider_mysql_cdc.cdc.operate.lag_history import LagPoint
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
+from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
+from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 
@@ -36,7 +38,7 @@ def site(opened: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     forget_dags()  # other modules store theirs in the same database
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.STRUCTURES):
         cache._entries.clear()
     opened.log_in("bob", "USER")
     yield opened
@@ -179,6 +181,71 @@ def test_an_ad_hoc_snapshot_is_triggered_for_the_tables_that_were_named(shop: Si
     browser.click("#confirm")
     browser.wait_for("document.querySelector('[data-kind=stop]')")
     assert len(runs_of("shop_verify")) == 1
+
+
+SCANS = [
+    {"number": 1, "table": "shop.a.b", "entry": '"shop"."a.b"', "kind": "incremental", "state": "running"},
+    {"number": 2, "table": "shop.old", "entry": "shop.old", "kind": "incremental", "state": "done"},
+]
+
+
+def reading_with_scans(paused: bool) -> PipelineReading:
+    """Return the reading of a stream whose first table is read by an ad-hoc snapshot."""
+    more = {"started_ms": 1, "reason": "", "request": "s1", "initial": False}
+    first = {"rows": 1_000, "estimate": 5_000, "seconds_left": None if paused else 100.0}
+    scans = [SCANS[0] | more | first, SCANS[1] | more | {"rows": 7}]
+    report = {"errors": [], "signals": [], "requests": [], "scans": scans, "scans_active": 1, "verification": None}
+    report |= {"scans_paused": paused, "scans_seconds_left": first["seconds_left"]}
+    return PipelineReading({"unread": {}, "state": "draining", "report": report})
+
+
+def test_the_reading_of_an_ad_hoc_snapshot_is_paused_resumed_and_stopped(
+    shop: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By runs of the DAG that sends signals, with the user's own rights, and with an entry in the audit log."""
+    paused = False
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: reading_with_scans(paused)))
+    browser = shop.browser
+    shop.open(SHOP)
+    text = browser.text("#scans tbody tr")
+    assert "1,000 of about 5,000" in text and "about 1 min 40 s" in text
+    assert browser.run("document.querySelectorAll('#scans tbody [data-signal]').length") == 1
+    assert browser.run("document.querySelectorAll('#actions [data-kind=signal]').length") == 0
+    sent = "document.getElementById('notice').innerText.startsWith('shop_send_signal was triggered')"
+    for button in ("#scan-actions [data-signal=pause-snapshot]", "#scans tbody [data-signal=stop-snapshot]"):
+        browser.click(button)
+        browser.click("#confirm")
+        browser.wait_for(f"{sent} && !document.querySelector('dialog').open")
+        browser.run("document.getElementById('notice').innerText = ''")
+    paused = True
+    page_routes.STATUS._entries.clear()
+    browser.wait_for("document.querySelector('#scans [data-state=paused]')")
+    browser.click("[data-signal=resume-snapshot]")
+    browser.click("#confirm")
+    browser.wait_for(sent)
+    confs = [conf for _, conf in runs_of("shop_send_signal")]
+    assert [{name: conf[name] for name in ("signal", "tables") if conf.get(name)} for conf in confs] == [
+        {"signal": "pause-snapshot"},
+        {"signal": "stop-snapshot", "tables": ['"shop"."a.b"']},
+        {"signal": "resume-snapshot"},
+    ]
+    assert audit_entries("shop_send_signal") == [("trigger_dag_run", "bob")] * 3
+    assert browser.complaints() == []
+    shop.log_in("ann", "VIEWER")
+    shop.open(SHOP)
+    browser.wait_for("document.querySelector('#scans [data-state=paused]')")
+    assert browser.run("document.querySelectorAll('[data-signal]').length") == 0
+
+
+def audit_entries(dag_id: str) -> list[tuple[str, str]]:
+    """Return what Airflow's audit log has of a DAG: the event, and who."""
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.execute(select(Log.event, Log.owner).where(Log.dag_id == dag_id).order_by(Log.id))
+        return [(event, owner) for event, owner in found]
 
 
 def test_a_run_whose_form_chooses_the_connection_is_told_which_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 from page_site import (
     KAFKA_PASSWORD,
@@ -24,6 +25,7 @@ from page_site import (
 
 from airflow_provider_mysql_cdc.cdc.operate import check_setup
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
+from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
 from airflow_provider_mysql_cdc.plugins import page_routes, pipeline_status
 from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading
@@ -92,10 +94,13 @@ def test_a_pipeline_is_found_by_the_connection_of_its_dags(api: TestClient) -> N
     assert (found["total"], found["all"]) == (1, 1)
     (row,) = found["pipelines"]
     assert row["conn_id"] == "mysql_shop" and row["last_run"] is None
-    kinds = {"snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset"}
-    assert {dag["dag_id"] for dag in row["dags"]} == {f"shop_{kind}" for kind in kinds}
+    kinds = {kind: kind for kind in ("snapshot", "drain", "adhoc_snapshot", "backfill", "verify", "reset_offset")}
+    kinds["send_signal"] = "signal"
+    assert {dag["dag_id"] for dag in row["dags"]} == {f"shop_{name}" for name in kinds}
     page = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop")
-    assert {dag["dag_id"]: dag["kind"] for dag in page["dags"]} == {f"shop_{kind}": kind for kind in kinds}
+    assert {dag["dag_id"]: dag["kind"] for dag in page["dags"]} == {
+        f"shop_{name}": kind for name, kind in kinds.items()
+    }
     assert pipeline_url("mysql_shop") == "/mysql-cdc/#/pipelines/mysql_shop"
 
 
@@ -140,7 +145,7 @@ def test_while_mysql_and_kafka_are_down_the_page_says_so(api: TestClient) -> Non
     assert reading["state"] == "unknown" and reading["stream"] == "shop"
     assert set(reading["unread"]) == {"kafka"}, "the offset is not stored yet, so nothing is asked of the source"
     assert reading["unread"]["kafka"]["what"] == "Kafka does not answer" and reading["unread"]["kafka"]["remedy"]
-    assert len(page["dags"]) == 6
+    assert len(page["dags"]) == 7
     checked = read(api, "/mysql-cdc/api/pipeline/preflight?conn_id=mysql_shop", ROOT)["reading"]
     assert {finding["system"] for finding in checked["findings"]} == {"MySQL", "Kafka"}
     metrics = api.get("/mysql-cdc/metrics", headers=bearer(*VIEWER))
@@ -172,11 +177,26 @@ def test_a_viewer_gets_no_buttons_and_a_user_those_that_airflow_lets_him_press(a
     actions = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop", VIEWER)["actions"]
     assert actions == {"trigger": [], "pause": [], "end": [], "check": False}
     actions = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop", USER)["actions"]
-    assert {entry["kind"] for entry in actions["trigger"]} == {"adhoc_snapshot", "verify", "snapshot", "drain"}
+    assert {entry["kind"] for entry in actions["trigger"]} == {
+        "adhoc_snapshot",
+        "verify",
+        "snapshot",
+        "drain",
+        "signal",
+    }
     assert [entry["dag_id"] for entry in actions["pause"]] == ["shop_drain"]
     assert {"kind": "adhoc_snapshot", "dag_id": "shop_adhoc_snapshot", "conf": {}, "field": "tables"} in actions[
         "trigger"
     ]
+
+
+def test_a_dag_of_somebody_s_own_that_sends_a_signal_gets_no_button(api: TestClient) -> None:
+    """Without the field that the button fills in, a run would send whatever that DAG sends."""
+    with DAG("own_signal", schedule=None) as dag:
+        MySqlCdcSignalOperator(task_id="send", signal_type="stop-snapshot", mysql_cdc_conn_id="mysql_own")
+    store_dags({"own_signal": dag})
+    page = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_own", USER)
+    assert [dag["kind"] for dag in page["dags"]] == ["signal"] and page["actions"]["trigger"] == []
 
 
 def test_every_route_of_the_page_only_reads(api: TestClient) -> None:

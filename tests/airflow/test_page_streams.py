@@ -6,10 +6,12 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_home import run_dag
 from fastapi.testclient import TestClient
 from kit.signals import send
 from kit.spark_cluster import wait_until
@@ -22,9 +24,12 @@ from test_page_routes import read
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.model.clock import now_ms
+from airflow_provider_mysql_cdc.cdc.operate import table_structures
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import read_status
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
-from airflow_provider_mysql_cdc.plugins import page_routes
+from airflow_provider_mysql_cdc.plugins import page_routes, table_versions
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 from airflow_provider_mysql_cdc.state.offset_database import sql_store
@@ -46,7 +51,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any
 
 def shown(api: TestClient, part: str = "", more: str = "") -> Any:
     """Return what the page shows now."""
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.STRUCTURES):
         cache._entries.clear()
     return read(api, PAGE.format(part) + more, ("root", "ADMIN"))
 
@@ -172,6 +177,78 @@ def test_the_chunks_of_a_running_snapshot_are_shown(
         go.touch()
         job.join()
     assert shown(api, "/snapshot")["reading"]["tables"] == []
+
+
+def test_an_ad_hoc_snapshot_says_how_far_it_is_and_follows_signals_of_its_own_dag(
+    api: TestClient, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Sixteen rows are a key range here, and the second one is held before its commit."""
+    made = cdc_pipeline("shop", mysql_cdc_conn_id="mysql_cdc_default")
+    pipeline.properties["incremental.snapshot.chunk.size"] = "1"
+    tables = [f"{database}.{name}" for name in ("t", "u")]
+    execute(root, *filled(database, "t", count=100), *filled(database, "u", count=100))
+    execute(root, *(f"ANALYZE TABLE {table}" for table in tables))
+    pipeline.snapshot()
+    send(pipeline.cfg, "execute-snapshot", {"type": "incremental", "data-collections": tables}, "s1")
+
+    def signal(name: str, **form: Any) -> list[str]:
+        """Send a signal as the page's button does, and return the states that the next drain leaves."""
+        assert run_dag(made["shop_send_signal"], {"signal": name, **form}).state == "success"
+        pipeline.drain()
+        return [scan["state"] for scan in sorted(shown(api)["reading"]["report"]["scans"], key=itemgetter("number"))]
+
+    assert signal("pause-snapshot") == ["waiting", "waiting"]
+    report = shown(api)["reading"]["report"]
+    assert report["scans_paused"] and report["scans_seconds_left"] is None
+    assert [scan["seconds_left"] for scan in report["scans"]] == [None, None]
+    assert all(50 <= scan["estimate"] <= 200 for scan in report["scans"]), "of information_schema"
+
+    assert signal("stop-snapshot", tables=[tables[1]]) == ["waiting", "aborted"]
+    go, fired = tmp_path / "go", tmp_path / "fired"
+    fault = {"point": "incremental.before_commit", "action": "wait", "nth": 4, "until": str(go), "fired": str(fired)}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    monkeypatch.setattr(faults, "_passed", {})
+    assert run_dag(made["shop_send_signal"], {"signal": "resume-snapshot"}).state == "success"
+    job = threading.Thread(target=pipeline.drain)
+    job.start()
+    try:
+        wait_until(fired.exists, 60, "three key ranges")
+        report = shown(api)["reading"]["report"]
+        assert report["scans"][0]["rows"] == 48 and not report["scans_paused"]
+        assert 0 < report["scans_seconds_left"] == report["scans"][0]["seconds_left"]
+    finally:
+        go.touch()
+        job.join()
+    assert {scan["state"] for scan in shown(api)["reading"]["report"]["scans"]} == {"done", "aborted"}
+
+
+def test_the_structure_of_a_table_is_named_by_its_record_of_the_schema_history(
+    api: TestClient, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a table without rows, and from one record to the next without reading the earlier ones again."""
+    monkeypatch.setattr(table_versions, "KEPT", table_versions._KeptStructures())
+    execute(root, *filled(database, "t", count=5), f"CREATE TABLE {database}.never_written (id INT PRIMARY KEY)")
+    pipeline.snapshot()
+
+    def versions() -> dict[str, int]:
+        rows = [row for row in shown(api, "/tables")["tables"] if row["structure"]]
+        assert all(now_ms() - row["structure"]["at_ms"] < 600_000 for row in rows)
+        return {row["table"].partition(".")[2]: row["structure"]["record"] for row in rows}
+
+    first = versions()
+    assert set(first) == {"t", "never_written"}
+    execute(root, f"ALTER TABLE {database}.t ADD COLUMN w INT", f"DROP TABLE {database}.never_written")
+    read_from: list[int] = []
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        read_from.append(more["since"][0])
+        return read_topic(*arguments, **more)
+
+    monkeypatch.setattr(table_structures, "read_topic", noted)
+    pipeline.drain()
+    second = versions()
+    assert set(second) == {"t"} and second["t"] > max(first.values())
+    assert versions() == second and len(read_from) == 1 and read_from[0] > max(first.values())
 
 
 def test_the_page_is_there_while_the_source_is_down(

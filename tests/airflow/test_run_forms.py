@@ -205,6 +205,7 @@ def shipped(name: str) -> DAG:
         ("mysql_cdc_pipeline", {}),
         ("mysql_cdc_adhoc_snapshot", {"tables": ["a.b"]}),
         ("mysql_cdc_reset_offset", {"confirm": "shop"}),
+        ("mysql_cdc_send_signal", {}),
         ("mysql_cdc_verify", {}),
     ],
 )

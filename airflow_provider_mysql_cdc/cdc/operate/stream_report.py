@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.stored_record import as_members
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
 from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
+from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 
 MAX_ENTRIES = 100
 """Entries of a list that a report has."""
@@ -91,6 +92,7 @@ def _scan(scan: TableScan, rows: int) -> ReportJson:
     return {
         "number": scan.number,
         "table": str(scan.table),
+        "entry": entry_for(scan.table),
         "request": scan.request,
         "kind": scan.kind,
         "state": scan.state,

@@ -11,7 +11,7 @@ const TEXTS = {
 };
 
 export function buttons(page, conn, actions, reload) {
-  const made = actions.trigger.map((t) => h("button", { "data-kind": t.kind, onclick: () => ask(page, t, reload) }, TITLES[t.kind]));
+  const made = actions.trigger.filter((t) => t.kind !== "signal").map((t) => h("button", { "data-kind": t.kind, onclick: () => ask(page, t, reload) }, TITLES[t.kind]));
   for (const { dag_id, paused } of actions.pause) {
     const act = () => page.airflow("PATCH", `dags/${encodeURIComponent(dag_id)}?update_mask=is_paused`, { is_paused: !paused });
     made.push(h("button", { "data-kind": paused ? "resume" : "pause", title: dag_id, onclick: () => run(page, act, `${dag_id} is ${paused ? "resumed" : "paused"}.`, reload) }, paused ? "Resume" : "Pause"));
@@ -22,6 +22,23 @@ export function buttons(page, conn, actions, reload) {
     made.push(h("button", { class: "danger", "data-kind": "stop", title: run_id, onclick: () => dialog(`Stop ${dag_id}`, text, [], "Stop the run", () => run(page, act, `${run_id} is being stopped.`, reload)) }, `Stop ${dag_id}`));
   }
   return h("div", { class: "bar", id: "actions" }, made);
+}
+
+const SIGNALS = {
+  "pause-snapshot": ["Pause reading", "Reads no further rows of any table, until it is resumed. Changes of the stream go on."],
+  "resume-snapshot": ["Resume reading", "Continues where the reading was paused."],
+  "stop-snapshot": ["Stop reading", "Ends these snapshots. Rows that were read stay in their topics."],
+};
+
+// A button that sends a signal to ad-hoc snapshots, as a run of the DAG that sends signals; null without one.
+export function signalButton(page, actions, signal, entry, reload) {
+  const by = actions.trigger.find((t) => t.kind === "signal");
+  if (!by) return null;
+  const [title, text] = SIGNALS[signal];
+  const conf = { ...by.conf, signal, ...(entry ? { tables: [entry] } : {}) };
+  const send = () => run(page, () => page.airflow("POST", `dags/${encodeURIComponent(by.dag_id)}/dagRuns`, { logical_date: null, conf }), `${by.dag_id} was triggered; the next batch of the stream carries the signal out.`, reload);
+  const ask = () => dialog(entry ? `${title}: ${entry}` : title, text, [], `Trigger ${by.dag_id}`, send);
+  return h("button", { id: `${signal}:${entry}`, class: signal === "stop-snapshot" ? "danger" : null, "data-signal": signal, onclick: ask }, entry ? "Stop" : title);
 }
 
 async function run(page, act, text, reload) {

@@ -1,7 +1,7 @@
 // The page of one pipeline.
 
 import { h, airflowLink, ago, bytes, chip, duration, message, number, table } from "./dom.js";
-import { buttons } from "./actions.js";
+import { buttons, signalButton } from "./actions.js";
 import { plots } from "./charts.js";
 import { showSnapshot } from "./snapshot.js";
 import { tablesSection } from "./tables.js";
@@ -33,7 +33,7 @@ export function showPipeline(page, conn) {
     unread(parts.unread, reading);
     facts(parts.facts, reading, found.age_s);
     errors(parts.errors, reading);
-    scans(parts.scans, reading);
+    scans(page, parts.scans, reading, found.actions, load);
     verification(parts.verification, reading);
     await history();
     const tablesOf = JSON.stringify([reading.status?.batch, reading.report?.verification?.ended_ms]);
@@ -139,16 +139,26 @@ function owner(text) {
   return task ? airflowLink(`dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`, `${dag} / ${task}`) : text;
 }
 
-function scans(area, reading) {
+function scans(page, area, reading, actions, reload) {
   const report = reading.report;
   if (!report || !(report.scans.length || report.signals.length || report.requests.length)) return area.replaceChildren();
-  const rows = report.scans.map((s) => [s.table, chip(report.scans_paused && s.state === "running" ? "paused" : s.state), number(s.rows), s.kind, s.started_ms ? ago(s.started_ms) : "–", s.reason]);
+  const active = (s) => s.state === "running" || s.state === "waiting";
+  const button = (signal, entry = "") => signalButton(page, actions, signal, entry, reload);
+  const rows = report.scans.map((s) => [s.table, chip(report.scans_paused && s.state === "running" ? "paused" : s.state), [number(s.rows), s.estimate ? ` of about ${number(s.estimate)}` : ""], left(s.seconds_left), s.kind, s.started_ms ? ago(s.started_ms) : "–", s.reason, active(s) && s.kind === "incremental" ? button("stop-snapshot", s.entry) : ""]);
   const signals = report.signals.map((s) => [s.id, s.type, s.channel, s.sent_ms ? ago(s.sent_ms) : "–"]);
   const requests = report.requests.map((r) => [r.id, r.verdict, number(r.tables), ago(r.ts_ms), r.reason]);
+  const focused = document.activeElement?.id;
+  const rest = left(report.scans_seconds_left, "");
   area.replaceChildren(h("h2", {}, "Ad-hoc snapshots and signals"),
+    report.scans_active ? h("div", { class: "bar", id: "scan-actions" }, button(report.scans_paused ? "resume-snapshot" : "pause-snapshot"), button("stop-snapshot")) : "",
     signals.length ? table(`${signals.length} signals wait for the next drain`, [["Signal", ""], ["Type", ""], ["Channel", ""], ["Sent", ""]], signals) : "",
-    rows.length ? table(`${report.scans_active} of these tables are being read`, [["Table", ""], ["State", ""], ["Rows", "number"], ["Kind", ""], ["Began", ""], ["Reason", ""]], rows) : "",
+    rows.length ? table(`${report.scans_active} of these tables are being read${rest ? `, ${rest} left at this pace` : ""}`, [["Table", ""], ["State", ""], ["Rows", "number"], ["Left", "number"], ["Kind", ""], ["Began", ""], ["Reason", ""], ["", ""]], rows) : "",
     requests.length ? table("Requests", [["Signal", ""], ["Verdict", ""], ["Tables", "number"], ["Decided", ""], ["Reason", ""]], requests) : "");
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+function left(seconds, unknown = "–") {
+  return seconds === null || seconds === undefined ? unknown : `about ${duration(Math.max(1, Math.round(seconds)))}`;
 }
 
 function runs(area, found) {

@@ -59,6 +59,7 @@ def test_the_dags_are_there_under_their_file_names(dags: dict[str, dict[str, obj
             "mysql_cdc_adhoc_snapshot",
             "mysql_cdc_backfill",
             "mysql_cdc_verify",
+            "mysql_cdc_send_signal",
         }
         == {p.stem for p in DAGS}
     )
