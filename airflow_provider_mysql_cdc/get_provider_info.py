@@ -28,7 +28,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["service"],
             }
         ],
-        "hooks": [_modules("hooks", "mysql_cdc", "schema_registry", "spark_submit")],
+        "hooks": [_modules("hooks", "mysql_cdc", "schema_registry", "spark_submit", "spark_connect")],
         "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental", "verify")],
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "notifications": ["airflow_provider_mysql_cdc.notifications.stream_notifier.MySqlCdcStreamNotifier"],

@@ -146,7 +146,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if part in ("integration", "fault"):
             item.add_marker(pytest.mark.stack)
         names = item.fixturenames  # type: ignore[attr-defined]
-        shared = [name for name in ("metadata_db", "spark_cluster", "registry") if name in names]
+        shared = [name for name in ("metadata_db", "spark_cluster", "connect_server", "registry") if name in names]
         if shared:
             item.add_marker(pytest.mark.xdist_group(shared[0]))
         elif (_module_fixtures(item.path) | _module_fixtures(Path(__file__))).intersection(names):
@@ -224,6 +224,17 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     with running_cluster(options(ROOT / ".stack" / "classes", spark_home())) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def connect_server() -> Iterator[Any]:
+    """Return a running Spark Connect server (tests/kit/connect_server.py), started once for the session."""
+    from kit.connect_server import running_server
+    from kit.spark_classes import options
+    from pipelinelib.submit import spark_home
+
+    with running_server(jvm=options(ROOT / ".stack" / "classes", spark_home())) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

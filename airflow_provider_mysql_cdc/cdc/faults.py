@@ -69,8 +69,12 @@ def set_driver_pids(pids: list[int]) -> None:
 
 
 def set_current_driver() -> None:
-    """Take this process and its parent, the JVM, for the driver; in a test without Spark there is none."""
-    set_driver_pids([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
+    """Take this process and its parent, the JVM, for the driver; in a test without Spark there is none.
+
+    The driver of a Spark Connect server (``connect``) has no JVM: its parent is an Airflow task.
+    """
+    kind = os.environ.get("MYSQL_CDC_SPARK_DRIVER")
+    set_driver_pids(([] if kind == "connect" else [os.getppid()]) + [os.getpid()] if kind else [])
 
 
 def driver_pids() -> list[int]:

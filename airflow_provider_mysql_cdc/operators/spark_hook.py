@@ -15,8 +15,18 @@ def build_hook(task: Any) -> CdcSparkSubmitHook:
     Args:
         task: The operator, with rendered arguments and a ``master``. ``SparkSubmitOperator._get_hook`` reads the same
             attributes.
+
+    Raises:
+        ConfigError: The connection, or an argument, cannot be used.
     """
-    return CdcSparkSubmitHook(
+    # Not with the operators' modules: what it imports is not needed to parse a DAG.
+    from airflow_provider_mysql_cdc.hooks.spark_connect import CdcSparkConnectHook, is_connect, refuse_arguments
+
+    kind = CdcSparkSubmitHook
+    if is_connect(task.master, task._conn_id):
+        refuse_arguments(task)
+        kind = CdcSparkConnectHook
+    return kind(
         master=task.master,
         driver_env=driver_env(os.environ, task.env_vars),
         conf=task.conf,

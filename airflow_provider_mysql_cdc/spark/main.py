@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE, YARN_CREDENTIAL
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.spark.connect_main import connect_runner, inherited_settings
 from airflow_provider_mysql_cdc.spark.driver_log import reduce_log, silence_stop
 from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, settings_error
 from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
@@ -46,14 +47,19 @@ def main(run: JobFunction, arguments: list[str] | None = None) -> None:
         run: ``run_drain`` or ``run_snapshot``.
         arguments: Command line; one argument, the spec file.
     """
-    os.environ["MYSQL_CDC_SPARK_DRIVER"] = "1"
+    connect = inherited_settings()
+    os.environ["MYSQL_CDC_SPARK_DRIVER"] = "spark-submit" if connect is None else "connect"
     if _GATEWAY_VARIABLE in os.environ:
         exit_with_parent(EXIT_RETRY)
     try:
         # In cluster modes the path is relative to the folder that the driver is started in, where the file is shipped.
         spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]), spec_key)
         with reporting_job_error(spec, log, lambda error: named_error(error) or application_error(error)):
-            _on_spark(run, spec)
+            if connect is None:
+                _on_spark(run, spec)
+            else:
+                with connect_runner(connect, log, EXIT_RETRY) as runner:
+                    run(spec, runner, log)
     except CdcError as error:
         # One line: the operator finds the error in the output by its name at the beginning.
         log(" ".join(f"{type(error).__name__}: {error.message()}".split()))

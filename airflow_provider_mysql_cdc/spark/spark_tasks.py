@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from airflow_provider_mysql_cdc import __version__
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, Shuffle, TaskResultT
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK, application_error, executor_error, named_error
+from airflow_provider_mysql_cdc.spark.driver_endpoint import endpoint
+from airflow_provider_mysql_cdc.spark.errors import application_error, executor_error, named_error
 from airflow_provider_mysql_cdc.spark.executor_failures import (
     DEFAULT_MAX_RETRIES,
     MAX_RETRIES_SETTING,
     ExecutorFailures,
 )
+from airflow_provider_mysql_cdc.spark.registered_slots import DEFAULT_REGISTRATION_WAIT_S, wait_for_slots
 from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
+from airflow_provider_mysql_cdc.spark.task_errors import marked_error, require_version
 
-COORDINATOR_PREFIX = "spark.mysqlcdc.coordinator."
-"""``host``, ``bindAddress`` and ``port`` of the channel from tasks to driver; by default those of Spark's driver."""
-SETTLE_S = 2.0
-"""Seconds without another slot after which all executors count as registered."""
 REGISTRATION_WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
-DEFAULT_REGISTRATION_WAIT_MS = 30_000
 RESOURCE_SETTINGS = (
     "spark.executor.memory",
     "spark.executor.memoryOverhead",
@@ -54,7 +49,7 @@ class SparkRunner:
     def __init__(self, context: SparkContext, log: Log = lambda line: None) -> None:
         self._context, self._log = context, log
         conf = context.getConf()
-        self.endpoint = endpoint(conf)
+        self.endpoint = endpoint(conf.get)
         self._local = str(context.master).startswith("local[") or context.master == "local"
         # A local master has no dynamic allocation (org.apache.spark.util.Utils.isDynamicAllocationEnabled).
         dynamic_allocation = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
@@ -92,7 +87,7 @@ class SparkRunner:
         if self._local or self._dynamic_allocation or self._slots_awaited:
             return current_slots()
         self._slots_awaited = True
-        timeout_s = float(spark.conf().getTimeAsMs(REGISTRATION_WAIT, f"{DEFAULT_REGISTRATION_WAIT_MS}ms")) / 1000
+        timeout_s = float(spark.conf().getTimeAsMs(REGISTRATION_WAIT, f"{DEFAULT_REGISTRATION_WAIT_S}s")) / 1000
         return wait_for_slots(current_slots, required, timeout_s)
 
     def run(
@@ -220,58 +215,6 @@ class SparkRunner:
         )
 
 
-def endpoint(conf: SparkConf) -> Endpoint:
-    """Return where the driver listens for its tasks.
-
-    Args:
-        conf: Spark's configuration; a setting without a value for the coordinator defaults to that of Spark's driver.
-    """
-    host = conf.get(COORDINATOR_PREFIX + "host") or conf.get("spark.driver.host") or "127.0.0.1"
-    bind = conf.get(COORDINATOR_PREFIX + "bindAddress") or conf.get("spark.driver.bindAddress") or ""
-    port = conf.get(COORDINATOR_PREFIX + "port") or "0"
-    if not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(
-            "the port of the coordinator is invalid",
-            where=COORDINATOR_PREFIX + "port",
-            why=repr(port),
-            remedy="use a number from 0 to 65535",
-        )
-    return Endpoint(host, bind, int(port))
-
-
-def wait_for_slots(current_slots: Callable[[], int], required: int, timeout_s: float) -> int:
-    """Return the number of slots once there are as many as required, or no more executors register.
-
-    Args:
-        current_slots: Returns the current number of slots.
-        required: How many are sufficient; 0 waits until no more executors register.
-        timeout_s: Longest wait in seconds.
-    """
-    slots, started = current_slots(), time.monotonic()
-    last_change = started
-    while (not required or slots < required) and time.monotonic() - started < timeout_s:
-        if not required and time.monotonic() - last_change >= SETTLE_S:
-            break
-        time.sleep(0.1)
-        if (new_slots := current_slots()) != slots:
-            slots, last_change = new_slots, time.monotonic()
-    return slots
-
-
-def _require_version(driver: str) -> None:
-    """Refuse a driver of another version, which may plan tasks differently.
-
-    Raises:
-        ConfigError: The versions differ.
-    """
-    if driver != __version__:
-        raise ConfigError(
-            "driver and executors run different versions of airflow-provider-mysql-cdc",
-            why=f"the driver has {driver}, the executor {__version__}",
-            remedy="pack the executors' environment again with the driver's version (docs/spark.md)",
-        )
-
-
 def _partition_function(
     task: Callable[[int, ArgumentsT], TaskResultT], shared: Any
 ) -> Callable[[Iterator[int]], Iterator[TaskResultT]]:
@@ -280,11 +223,11 @@ def _partition_function(
     def run(indexes: Iterator[int]) -> Iterator[TaskResultT]:
         for index in indexes:
             try:
-                _require_version(version)
+                require_version(version)
                 yield task(index, shared.value)
             except CdcError as error:
                 # Spark returns an exception to the driver as text only.
-                raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
+                raise marked_error(error) from error
 
     return run
 
@@ -297,10 +240,10 @@ def _block_function(
     def run(indexes: Iterator[int]) -> Iterator[Block]:
         for index in indexes:
             try:
-                _require_version(version)
+                require_version(version)
                 yield from task(index, shared.value)
             except CdcError as error:
-                raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
+                raise marked_error(error) from error
 
     return run
 
@@ -316,6 +259,6 @@ def _bucket_function(
         try:
             yield reduce(block for _, block in blocks)
         except CdcError as error:
-            raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
+            raise marked_error(error) from error
 
     return run

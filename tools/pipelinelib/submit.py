@@ -1,4 +1,4 @@
-"""Start the job of a spec: with spark-submit, or in a process of its own."""
+"""Start the job of a spec: with spark-submit, for a Spark Connect server, or in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,45 @@ def submit(
         timeout=300,
         check=False,
     )
+
+
+def start_connect(
+    spec: Any,
+    tmp_path: Path,
+    address: str,
+    *,
+    fault: dict[str, Any] | None = None,
+    conf: Mapping[str, str] | None = None,
+    python: Path | None = None,
+) -> subprocess.Popen[str]:
+    """Start the driver of a job for a Spark Connect server, as the operators do; its output is a pipe."""
+    from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+    from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
+
+    path = tmp_path / f"spec-{os.urandom(4).hex()}.json"
+    spec.write(path)
+    env = {n: v for n, v in submit_env(fault).items() if n not in ("SPARK_HOME", "SPARK_LAUNCHER_OPTS", "JAVA_HOME")}
+    fd = os.memfd_create("mysql-cdc-connect")
+    try:
+        ConnectSettings(address, dict(conf or {})).write(fd)
+        return subprocess.Popen(
+            [str(python or sys.executable), str(ROOT / "spark_jobs" / JOBS[spec.mode]), str(path)],
+            env={**env, CONNECT_VARIABLE: str(fd), "PYTHONWARNINGS": "ignore"},
+            pass_fds=(fd,),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    finally:
+        os.close(fd)
+
+
+def over_connect(spec: Any, tmp_path: Path, address: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a job at a Spark Connect server and wait for it; takes what ``start_connect`` takes."""
+    with start_connect(spec, tmp_path, address, **more) as process:
+        output, _ = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, "")
 
 
 # A job without Spark: its tasks are threads of one process, which a fault kills as a whole.

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stacklib import kafka, mysql, registry, spark, stack
+from stacklib import kafka, mysql, registry, spark, spark_connect, stack
 from stacklib.errors import StackError
 from stacklib.java import find_java
 from stacklib.settings import (
@@ -29,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mysql-port", type=int, help="port MySQL must have (default: a free one)")
     parser.add_argument("--kafka-port", type=int, help="port Kafka must have (default: a free one)")
     parser.add_argument("--spark", action="store_true", help="with up: also a Spark standalone cluster")
+    parser.add_argument("--connect", action="store_true", help="with up: also a Spark Connect server")
     parser.add_argument("--registry", action="store_true", help="with up: also a schema registry")
     parser.add_argument("--wipe", action="store_true", help="with down: remove the data too")
     return parser
@@ -47,6 +48,10 @@ def _up(arguments: argparse.Namespace) -> int:
         folder, python = _folder(arguments) / "spark", REPOSITORY / ".venv" / "bin" / "python"
         spark.environment(folder, python)
         spark.start(find_java(), folder, spark.home(python))
+    if arguments.connect:
+        python = REPOSITORY / ".venv" / "bin" / "python"
+        options = spark_connect.ServerOptions("local[2]", python)
+        spark_connect.start(find_java(), _folder(arguments) / "connect", spark.home(python), options)
     if arguments.registry:
         registry.start(_folder(arguments) / "registry")
     # A server that an earlier start was asked for, and this one was not, may be down.
@@ -90,6 +95,9 @@ def _status(arguments: argparse.Namespace) -> int:
     if (schemas := registry.load(folder / "registry")) is not None:
         up = registry.running(folder / "registry") and registry.answers(schemas)
         rows.append(("registry", REGISTRY_VERSION, schemas.url, "stack", up))
+    if (connect := spark_connect.load(folder / "connect")) is not None:
+        up = spark_connect.running(folder / "connect") and spark_connect.answers(connect)
+        rows.append(("connect", SPARK_VERSION, connect.address, "stack", up))
     for name, version, address, origin, up in rows:
         print(f"{name:<8} {'up' if up else 'down':<5} {version or '':<8} {address:<24} ({origin})")
     if cluster is not None:
@@ -107,6 +115,8 @@ def _env(arguments: argparse.Namespace) -> int:
         print(f"export {name}={shlex.quote(value)}")
     if (schemas := registry.load(folder / "registry")) is not None:
         print(f"export MYSQL_CDC_SCHEMA_REGISTRY={shlex.quote(schemas.url)}")
+    if (connect := spark_connect.load(folder / "connect")) is not None:
+        print(f"export MYSQL_CDC_SPARK_CONNECT={shlex.quote(connect.address)}")
     return 0
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from stacklib import kafka, mysql, ports, processes, registry, spark
+from stacklib import kafka, mysql, ports, processes, registry, spark, spark_connect
 from stacklib.errors import StackError, say
 from stacklib.java import find_java
 from stacklib.locks import exclusive
@@ -293,6 +293,7 @@ def stop_stack(dir: str | os.PathLike[str] | None = None, *, wipe: bool = False)
         # A server of many databases or topics takes ten seconds to end well, which only its data need.
         seconds = 0.0 if wipe else _STOP_SECONDS
         ended = [
+            spark_connect.stop(folder / "connect", min(seconds, 10.0)),
             spark.stop(folder / "spark"),
             registry.stop(folder / "registry", min(seconds, 10.0)),
             processes.stop("kafka", kafka.record(folder / "kafka"), seconds),
@@ -300,7 +301,7 @@ def stop_stack(dir: str | os.PathLike[str] | None = None, *, wipe: bool = False)
         ]
         kafka.cache_class_archive(folder / "kafka")
         if wipe:
-            for name in ("mysql", "kafka", "spark", "registry"):
+            for name in ("mysql", "kafka", "spark", "connect", "registry"):
                 shutil.rmtree(folder / name, ignore_errors=True)
             (folder / "stack.json").unlink(missing_ok=True)
         say("stack", ("stopped" if any(ended) else "nothing was running") + (", data removed" if wipe else ""))

@@ -9,10 +9,13 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.spark import main, spark_tasks, starvation
+from airflow_provider_mysql_cdc.spark import main, registered_slots, spark_tasks, starvation
+from airflow_provider_mysql_cdc.spark.driver_endpoint import endpoint
 from airflow_provider_mysql_cdc.spark.errors import application_error, executor_error
+from airflow_provider_mysql_cdc.spark.task_errors import require_version
 
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 OURS = "spark.mysqlcdc.coordinator."
@@ -38,7 +41,7 @@ class Clock:
 def executors(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(*slots: tuple[float, int]) -> Clock:
         clock = Clock(*slots)
-        monkeypatch.setattr(spark_tasks, "time", clock)
+        monkeypatch.setattr(registered_slots, "time", clock)
         return clock
 
     return make
@@ -46,24 +49,24 @@ def executors(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_as_many_slots_as_are_wanted_are_waited_for(executors: Any) -> None:
     clock = executors((0, 2), (9, 4), (20, 8))
-    assert spark_tasks.wait_for_slots(clock.there, 4, 30) == 4
+    assert registered_slots.wait_for_slots(clock.there, 4, 30) == 4
     assert 9 <= clock.now < 9.5
-    assert spark_tasks.wait_for_slots(clock.there, 3, 30) == 4, "nobody is waited for when enough are there"
+    assert registered_slots.wait_for_slots(clock.there, 3, 30) == 4, "nobody is waited for when enough are there"
     assert clock.now < 9.5
 
 
 def test_the_wait_for_slots_that_never_come_ends(executors: Any) -> None:
     clock = executors((0, 2))
-    assert spark_tasks.wait_for_slots(clock.there, 64, 30) == 2
+    assert registered_slots.wait_for_slots(clock.there, 64, 30) == 2
     assert 30 <= clock.now < 31
 
 
 def test_without_a_number_all_that_come_are_taken(executors: Any) -> None:
     clock = executors((0, 2), (1.5, 4), (3.2, 6), (60, 8))
-    assert spark_tasks.wait_for_slots(clock.there, 0, 30) == 6
+    assert registered_slots.wait_for_slots(clock.there, 0, 30) == 6
     assert clock.now < 6
     clock = executors((0, 1), *((n, n) for n in range(1, 90)))
-    assert spark_tasks.wait_for_slots(clock.there, 0, 30) in (29, 30), (
+    assert registered_slots.wait_for_slots(clock.there, 0, 30) in (29, 30), (
         "executors that come all the time are not waited for"
     )
 
@@ -81,13 +84,13 @@ def test_without_a_number_all_that_come_are_taken(executors: Any) -> None:
     ],
 )
 def test_the_coordinator_listens_where_spark_s_driver_does_unless_configured(conf: Any, expected: Endpoint) -> None:
-    assert spark_tasks.endpoint(conf) == expected
+    assert endpoint(conf.get) == expected
 
 
 @pytest.mark.parametrize("port", ["any", "-1", "65536"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
     with pytest.raises(ConfigError, match="port of the coordinator is invalid"):
-        spark_tasks.endpoint({OURS + "port": port})  # type: ignore[arg-type]
+        endpoint({OURS + "port": port}.get)
 
 
 @pytest.mark.parametrize(
@@ -287,9 +290,9 @@ def test_what_a_worker_collects_before_a_shuffle_is_bounded_unless_somebody_says
 
 
 def test_tasks_of_another_version_are_refused() -> None:
-    spark_tasks._require_version(spark_tasks.__version__)
+    require_version(__version__)
     with pytest.raises(ConfigError, match=r"different versions.*the driver has 0\.0\.9"):
-        spark_tasks._require_version("0.0.9")
+        require_version("0.0.9")
 
 
 def test_executors_that_do_not_come_are_waited_for_once(executors: Any) -> None:

@@ -188,7 +188,7 @@ def test_no_registry_host_is_written_in_the_repository() -> None:
 def test_no_address_is_written_in_the_scripts() -> None:
     scripts = Path(debian.__file__).parent
     for path in [*scripts.glob("*.py"), *(ROOT / "scripts" / "lib").glob("*.sh")]:
-        text = re.sub(r"\b(PLAINTEXT|CONTROLLER|spark)://", "", path.read_text(encoding="utf-8"))
+        text = re.sub(r"\b(PLAINTEXT|CONTROLLER|spark|sc)://", "", path.read_text(encoding="utf-8"))
         text = text.replace('xmlns:m="http://ant.apache.org/ivy/maven"', "")  # a name
         assert "://" not in text.replace("http://{LOOPBACK}", ""), path
 

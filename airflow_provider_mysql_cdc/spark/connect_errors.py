@@ -1,0 +1,98 @@
+"""Named errors of a Spark Connect server; its client reports the server's errors and the connection's as text."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+
+# Source: the error conditions of Spark 4.3 (INVALID_HANDLE, OPERATION_CANCELED, RETRIES_EXCEEDED ...) and the names of
+# gRPC's status codes.
+_REFUSED = re.compile(r"UNAUTHENTICATED|PERMISSION_DENIED|Invalid authentication token|SSL_ERROR\w*")
+_SESSION_LOST = re.compile(r"INVALID_HANDLE\.\w+|RESPONSE_ALREADY_RECEIVED|SESSION_\w+")
+_SERVER_LOST = re.compile(
+    r"RETRIES_EXCEEDED|UNAVAILABLE|DEADLINE_EXCEEDED|failed to connect to all addresses|Socket closed"
+    r"|Cannot call methods on a stopped SparkContext|because SparkContext was shut down|DNS resolution failed"
+)
+_CANCELED = re.compile(r"OPERATION_CANCELED|OPERATION_ABANDONED|CANCELLED")
+_LINE_CHARS = 300
+
+
+def connect_error(error: BaseException, server: str) -> CdcError | None:
+    """Return the named error when a call failed because of the server, the session or the connection.
+
+    Args:
+        error: The exception of pyspark's client.
+        server: Host and port, for the message.
+    """
+    text = f"{error} {getattr(error, 'grpc_status_code', '')} {_condition(error)}"
+    where = f"Spark Connect server {server}"
+    why = " ".join(str(error).split("JVM stacktrace")[0].split())[:_LINE_CHARS]
+    if _REFUSED.search(text):
+        return ConfigError(
+            "the Spark Connect server refuses the client",
+            where=where,
+            why=why,
+            remedy="check token, user and use_ssl of the Spark connection",
+        )
+    if _SESSION_LOST.search(text):
+        return _lost("the session at the Spark Connect server has ended", where, why)
+    if _CANCELED.search(text):
+        return _lost("the Spark Connect server has cancelled this job", where, why)
+    if _SERVER_LOST.search(text):
+        return _lost("the Spark Connect server cannot be reached", where, why)
+    return None
+
+
+def _lost(what: str, where: str, why: str) -> StateError:
+    return StateError(
+        what,
+        where=where,
+        why=why,
+        remedy="check that the server runs and that nobody has ended its session; a retry continues after the last "
+        "commit, and tasks that still run are fenced",
+        retriable=True,
+    )
+
+
+def too_few_slots(count: int, waited_s: float, server: str) -> StateError:
+    """Return the error when Spark never starts the tasks of a barrier, because it has fewer slots than tasks.
+
+    Spark itself would try it 40 times, every 15 s, before it fails
+    (``spark.scheduler.barrier.maxConcurrentTasksCheck.*``).
+
+    Args:
+        count: Number of tasks.
+        waited_s: Seconds without a stage.
+        server: Host and port.
+    """
+    return StateError(
+        "Spark has fewer slots than this job has tasks",
+        where=f"Spark Connect server {server}",
+        why=f"it has not started {count} tasks that must run at the same time for {waited_s:.0f} s",
+        remedy="set snapshot.parallelism or the setting spark.mysqlcdc.slots of the Spark connection to the number of "
+        "tasks that the server's executors can run at once, or give the server more executors",
+        retriable=True,
+    )
+
+
+def missing_client(error: ImportError) -> ConfigError:
+    """Return the error when a package of the client is missing.
+
+    Args:
+        error: The exception of the import.
+    """
+    return ConfigError(
+        "a Python package of the Spark Connect client is missing",
+        where="Airflow worker",
+        why=" ".join(str(error).split())[:_LINE_CHARS],
+        remedy="install pyspark-client (Airflow's Spark provider requires it), or pyspark[connect]",
+    )
+
+
+def _condition(error: BaseException) -> str:
+    getter = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    try:
+        return str(getter()) if getter is not None else ""
+    except Exception:  # an exception that pyspark has built without a condition
+        return ""

@@ -1,0 +1,62 @@
+"""The driver of a job at a Spark Connect server: a Python process without a JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.spark.connect_runner import ConnectRunner
+from airflow_provider_mysql_cdc.spark.connect_session import ConnectSession
+
+
+def inherited_settings() -> ConnectSettings | None:
+    """Return how to reach the server; None for a driver that spark-submit has started."""
+    descriptor = os.environ.pop(CONNECT_VARIABLE, None)
+    return None if descriptor is None else ConnectSettings.read(int(descriptor))
+
+
+@contextmanager
+def connect_runner(settings: ConnectSettings, log: Log, exit_code: int) -> Iterator[ConnectRunner]:
+    """Open a session, and end it with everything that still runs in it.
+
+    Args:
+        settings: The server.
+        log: Takes one line of text.
+        exit_code: Exit code when the process is asked to end (SIGTERM), which ends the session too.
+
+    Raises:
+        CdcError: The server cannot be used.
+    """
+
+    def end(*_: Any) -> None:
+        raise SystemExit(exit_code)
+
+    signal.signal(signal.SIGTERM, end)
+    session = ConnectSession(settings)
+    try:
+        _refuse_speculation(session)
+        log(f"Spark application {session.setting('spark.app.id') or 'unknown'}, Spark Connect server {session.server}")
+        yield ConnectRunner(session, log)
+    finally:
+        session.close()
+
+
+def _refuse_speculation(session: ConnectSession) -> None:
+    """Refuse a server that starts tasks twice.
+
+    Raises:
+        ConfigError: It does.
+    """
+    if (session.setting("spark.speculation") or "false").strip().lower() == "true":
+        raise ConfigError(
+            "spark.speculation=true would start a second copy of a writer, which fences the first one",
+            where=f"Spark Connect server {session.server}",
+            remedy="start the server with spark.speculation=false",
+        )

@@ -1,0 +1,237 @@
+"""The runner that executes a job's tasks at a Spark Connect server."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, Shuffle, TaskResultT
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, too_few_slots
+from airflow_provider_mysql_cdc.spark.connect_session import OWN_PREFIX, ConnectSession
+from airflow_provider_mysql_cdc.spark.connect_tasks import (
+    BlockFunction,
+    BucketFunction,
+    ResultFunction,
+)
+from airflow_provider_mysql_cdc.spark.driver_endpoint import endpoint
+from airflow_provider_mysql_cdc.spark.errors import executor_error, named_error
+from airflow_provider_mysql_cdc.spark.registered_slots import DEFAULT_REGISTRATION_WAIT_S, wait_for_slots
+from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
+
+SLOTS_SETTING = OWN_PREFIX + "slots"
+"""Number of tasks that the server's executors can run at once; without it the server is asked."""
+BARRIER_START_S = 60.0
+"""Seconds within which Spark must have begun a stage whose tasks run at the same time: it begins such a stage when it
+has as many slots, used or not."""
+_SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
+
+
+@dataclass(slots=True)
+class StageProgress:
+    """What the server says about the operation of one call.
+
+    Args:
+        started: When the call began, in seconds of ``time.monotonic``.
+        stages: Whether Spark has begun a stage of it.
+        running: Number of running tasks.
+        error: The error for which the operation was interrupted.
+    """
+
+    started: float = field(default_factory=time.monotonic)
+    stages: bool = False
+    running: int = 0
+    error: CdcError | None = None
+
+
+class ConnectRunner:
+    """Run tasks as one stage with one partition for each task, at a Spark that already runs.
+
+    The calls are those of ``SparkRunner``. There are no RDDs, so a task is a function of ``mapInArrow``; and there is
+    no JVM beside the driver, so what Spark does is known from its answers only. Several threads may run tasks.
+
+    Args:
+        session: The session at the server.
+        log: Takes one line of text.
+    """
+
+    def __init__(self, session: ConnectSession, log: Log = lambda line: None) -> None:
+        self._session, self._log = session, log
+        self.endpoint = endpoint(session.setting, session.local_host())
+        self._master = session.setting("spark.master") or ""
+        self._local = self._master.startswith("local")
+        dynamic = (session.setting("spark.dynamicAllocation.enabled") or "false").lower() == "true"
+        # Spark has no barrier stages where executors come and go (SPARK-24942); a local master has none such.
+        self._dynamic_allocation = dynamic and not self._local
+        self._slots_awaited = False
+
+    def slots(self, required: int = 0) -> int:
+        """Return how many tasks can run at once on the registered executors, at least one.
+
+        The server is asked for the number of partitions that Spark would choose, which is the number of cores of the
+        registered executors, at least 2 on a cluster.
+
+        Args:
+            required: How many slots to wait for, while executors may still register; 0 waits for all that register.
+
+        Raises:
+            ConfigError: ``spark.mysqlcdc.slots`` is no number.
+        """
+        if (configured := self._session.setting(SLOTS_SETTING)) is not None:
+            return _positive(configured, SLOTS_SETTING)
+        if self._local or self._dynamic_allocation or self._slots_awaited:
+            return self._current_slots()
+        self._slots_awaited = True
+        return wait_for_slots(self._current_slots, required, DEFAULT_REGISTRATION_WAIT_S)
+
+    def _current_slots(self) -> int:
+        with self._named_errors(StageProgress()):
+            plan = str(self._session.spark.range(0, 1 << 20)._explain_string())
+        match = _SPLITS.search(plan)
+        cores_of_a_task = int(self._session.setting("spark.task.cpus") or 1)
+        return max(1, int(match[1]) // cores_of_a_task) if match else 1
+
+    def run(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
+    ) -> list[TaskResultT]:
+        """Run ``task(index, arguments)`` for each index.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks.
+            arguments: Values that can be pickled.
+            barrier: Use a barrier stage: all tasks at once or none (not with dynamic allocation, as ``SparkRunner``).
+
+        Raises:
+            CdcError: A task raised it, the executors cannot run tasks, or the server or the session is gone.
+        """
+        barrier = barrier and not self._dynamic_allocation
+        frame = self._indexes(count).mapInArrow(ResultFunction(task, arguments), _result_schema(), barrier=barrier)
+        results = self._collect(frame, count if barrier else 0)
+        if sorted(results) != list(range(count)):
+            raise StateError(
+                "Spark has not returned the result of each task",
+                where=f"Spark Connect server {self._session.server}",
+                why=f"{count} tasks, results of {sorted(results)}",
+                retriable=True,
+            )
+        return [results[index] for index in range(count)]
+
+    def run_shuffled(
+        self,
+        task: Callable[[int, ArgumentsT], Iterator[Block]],
+        count: int,
+        arguments: ArgumentsT,
+        shuffle: Shuffle[BucketResultT],
+    ) -> list[BucketResultT]:
+        """Run the tasks as a barrier stage, whose blocks Spark shuffles to the tasks of the buckets; it spills to disk.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks.
+            arguments: Values that can be pickled.
+            shuffle: The buckets.
+
+        Raises:
+            CdcError: As for ``run``.
+        """
+        barrier = not self._dynamic_allocation
+        blocks = self._indexes(count).mapInArrow(BlockFunction(task, arguments), _block_schema(), barrier=barrier)
+        if hasattr(blocks, "repartitionById"):  # since 4.1
+            parted = blocks.repartitionById(shuffle.buckets, blocks["bucket"])
+        else:
+            parted = blocks.repartition(shuffle.buckets, "bucket").sortWithinPartitions("bucket")
+        reduced = parted.mapInArrow(BucketFunction(shuffle.reduce), _result_schema())
+        results = self._collect(reduced, count if barrier else 0)
+        # A bucket without a block has no row, and so no call.
+        return [results[b] if b in results else shuffle.reduce(iter(())) for b in range(shuffle.buckets)]
+
+    def _indexes(self, count: int) -> Any:
+        return self._session.spark.range(0, count, 1, count)
+
+    def _collect(self, frame: Any, barrier_tasks: int) -> dict[int, Any]:
+        """Run an operation; return the results of its tasks by their numbers."""
+        progress = StageProgress()
+        client, tag = frame.sparkSession.client, f"mysql-cdc-{uuid.uuid4().hex}"
+        thread = threading.get_ident()
+
+        def on_progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
+            # The client calls the handlers of all threads in the one whose operation it is.
+            if threading.get_ident() == thread:
+                progress.stages, progress.running = progress.stages or bool(list(stages or ())), inflight_tasks
+
+        def running() -> int | None:
+            waited_s = time.monotonic() - progress.started
+            if barrier_tasks and not progress.stages and waited_s > BARRIER_START_S:
+                progress.error = too_few_slots(barrier_tasks, waited_s, self._session.server)
+                client.interrupt_tag(tag)
+            return progress.running
+
+        client.register_progress_handler(on_progress)
+        client.add_tag(tag)
+        try:
+            with self._named_errors(progress), warn_while_starving(running, self._warn_starving):
+                table = frame.toArrow()
+        except BaseException:
+            with suppress(Exception):  # the server is gone; its tasks are fenced
+                client.interrupt_tag(tag)
+            raise
+        finally:
+            client.remove_tag(tag)
+            client.remove_progress_handler(on_progress)
+        numbers, results = (column.to_pylist() for column in table.columns)
+        return {number: pickle.loads(result) for number, result in zip(numbers, results, strict=True)}
+
+    @contextmanager
+    def _named_errors(self, progress: StageProgress) -> Iterator[None]:
+        """Replace an exception of pyspark's client by a named error.
+
+        Raises:
+            CdcError: A task raised it, or server, session or executors are the cause.
+        """
+        try:
+            yield
+        except Exception as error:
+            named_failure = (
+                progress.error
+                or named_error(error)
+                or executor_error(error)
+                or connect_error(error, self._session.server)
+            )
+            if named_failure is None:
+                raise
+            raise named_failure from None
+
+    def _warn_starving(self, idle_s: float) -> None:
+        self._log(
+            f"waiting for Spark: no task of this job has run for {idle_s:.0f} s. The Spark Connect server "
+            f"{self._session.server} runs on {self._master}: are its slots taken by other jobs, or has it no executor?"
+        )
+
+
+def _positive(text: str, name: str) -> int:
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise ConfigError("a setting is not a positive number", where=name, why=repr(text), remedy="use 1 or more")
+
+
+def _result_schema() -> Any:
+    """Return the columns of what a task returns, as ``connect_tasks`` builds them; text would ask the server."""
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    return StructType([StructField("task", LongType()), StructField("result", BinaryType())])
+
+
+def _block_schema() -> Any:
+    """Return the columns of what a task hands to the tasks of the buckets."""
+    from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+    return StructType([StructField("bucket", IntegerType()), StructField("block", BinaryType())])
