@@ -29,6 +29,7 @@ RETRIED = "retried_drain_of_a_test"
 ATTACHED = "attached_drain_of_a_test"
 CLUSTER = "cluster_drain_of_a_test"
 WATCHED = "watched_drain_of_a_test"
+LATE = "late_run_of_a_test"
 LOCKED = "database is locked"
 """SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
 TRIES = 5
@@ -103,7 +104,7 @@ class LiveAirflow(Airflow):
             home,
             lambda line: print(f"[airflow] {line}"),
             dags_folder=folder,
-            dags=(*DAGS, WAITS, DEFERRED, RETRIED, ATTACHED, CLUSTER),
+            dags=(*DAGS, WAITS, DEFERRED, RETRIED, ATTACHED, CLUSTER, LATE),
         )
         self.spark = home.with_name(home.name + "-spark")
         self._started_jobs = self.spark / "started"
@@ -113,7 +114,7 @@ class LiveAirflow(Airflow):
         folder.mkdir()
         for name in DAGS:
             shutil.copy(ROOT / "dags" / f"{name}.py", folder)
-        for name in ("waits", "deferred_drain", "watched_drain"):
+        for name in ("waits", "deferred_drain", "watched_drain", "late_run"):
             shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
         (self.spark / "bin").mkdir(parents=True)
         files = {"started": self._started_jobs, "drivers": self._drivers, "hold": self.hold}

@@ -21,7 +21,7 @@ from kit.incremental_rig import FLAT, books
 from kit.records import payload
 from kit.signals import send
 from kit.sql import execute
-from live_airflow import ATTACHED, CLUSTER, DEFERRED, RETRIED, WAITS, WATCHED, LiveAirflow
+from live_airflow import ATTACHED, CLUSTER, DEFERRED, LATE, RETRIED, WAITS, WATCHED, LiveAirflow
 from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
 from statsd_server import StatsdServer
@@ -157,6 +157,21 @@ def test_airflow_serves_the_forms_in_groups_with_stars_only_where_a_value_is_nee
     starred = {name for name, field in form.items() if "null" not in field["schema"]["type"]}
     assert starred == {"tables", "mysql_cdc_conn_id", "spark_conn_id"}
     assert form["kind"]["schema"]["values_display"]["null"] == "(empty: incremental)"
+
+
+def test_a_deadline_that_a_run_misses_calls_the_notifier_in_the_triggerer(live: LiveAirflow) -> None:
+    """As in docs/alarms/watch_streams.py, with a shorter interval."""
+    run_id = live.trigger(LATE)
+
+    def alarm() -> list[str]:
+        lines = (live.home / "standalone.log").read_text().splitlines()
+        return [line for line in lines if f"a run of {LATE} is late" in line]
+
+    try:
+        (line, *_) = live.wait_for(alarm, "the alarm of the deadline")
+    finally:
+        live.call("PATCH", f"dags/{LATE}/dagRuns/{run_id}", {"state": "failed"})
+    assert "deadline: mysql_cdc_default" in line or "mysql_cdc_default" in line
 
 
 @pytest.mark.req("INC-02", "EX-13", "EX-15")
