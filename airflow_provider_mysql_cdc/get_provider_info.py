@@ -43,6 +43,7 @@ def get_provider_info() -> dict[str, Any]:
                 "schemes": ["mysql-cdc"],
                 "handler": f"{_PACKAGE}.assets.mysql_cdc.sanitize_uri",
                 "factory": f"{_PACKAGE}.assets.mysql_cdc.create_asset",
+                "to_openlineage_converter": f"{_PACKAGE}.assets.mysql_cdc.convert_asset_to_openlineage",
             }
         ],
         "config": {"mysql_cdc": {"description": "Settings of the MySQL CDC provider.", "options": _options()}},

@@ -13,7 +13,7 @@ always with the port, and names percent-encoded, including the dots inside of th
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import SplitResult, quote, unquote
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -143,3 +143,23 @@ def create_asset(
 
     uri = table_uri(host, prefix, db, table, port) if table else pipeline_uri(host, prefix, port)
     return Asset(uri=uri, extra=extra)
+
+
+def convert_asset_to_openlineage(asset: Any, lineage_context: Any) -> Any:
+    """Return an asset as a dataset of OpenLineage: the table as this provider's own tasks name it, or the pipeline.
+
+    The provider of OpenLineage calls this for inlets and outlets of tasks that say nothing of their lineage themselves,
+    such as a consumer that is scheduled on a table's asset.
+
+    Args:
+        asset: The asset, with its URI in the normal form.
+        lineage_context: The operator or hook that has it.
+    """
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+    parts = urlsplit(asset.uri)
+    path = parts.path.removeprefix("/")
+    _, _, last = path.partition("/")
+    if not last or last == VERIFICATION:
+        return Dataset(namespace=f"{SCHEME}://{parts.netloc}", name="/".join(map(unquote, path.split("/"))))
+    return Dataset(namespace=f"mysql://{parts.netloc}", name=str(TableId.from_path(last)))

@@ -12,13 +12,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseOperator
 from airflow_home import run_dag
 from fake_driver import Driver
 from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeStream, FakeSubmit, connections, install
 from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 from lineage_events import by_name, events_of, lineage_events
 
+from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_asset, table_asset, verification_asset
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL, encode
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
@@ -219,3 +220,26 @@ def test_the_operators_work_where_openlineage_is_not_installed() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("6 No module named 'airflow.providers.openlineage")
+
+
+class _Report(BaseOperator):  # type: ignore[misc]
+    """A consumer, which says nothing of its lineage."""
+
+    def execute(self, context: Any) -> None:
+        """Do nothing."""
+
+
+def test_assets_of_a_consumer_are_the_datasets_that_the_pipeline_s_tasks_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host, port = "MySQL.example", 3307
+    inlets = [table_asset(host, "shop", "db", name, port) for name in ("orders", "o.dd é")]
+    outlets = [pipeline_asset(host, "shop", port), verification_asset(host, "shop", port)]
+    with lineage_events(monkeypatch, tmp_path) as file:
+        with DAG("lineage_of_a_consumer", schedule=None) as dag:
+            _Report(task_id="report", inlets=inlets, outlets=outlets)
+        assert run_dag(dag).state == "success"
+    complete = events_of(file, "report")[-1]
+    assert set(by_name(complete["inputs"])) == {(MYSQL, "db.orders"), (MYSQL, "db.o.dd é")}
+    pipeline = "mysql-cdc://mysql.example:3307"
+    assert set(by_name(complete["outputs"])) == {(pipeline, "shop"), (pipeline, "shop/verification")}

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model.clock import duration_text
 from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus, read_status
 
@@ -94,15 +95,16 @@ def judge_status(status: StreamStatus, limits: AlarmLimits) -> Iterator[StreamAl
     if age_s is None:
         yield StreamAlarm("lag-unknown", stream, f"its lag cannot be measured: {lag.why}")
     elif limits.lag_s is not None and age_s >= limits.lag_s:
-        text = f"the first change that is not in Kafka is {_duration(age_s)} old, of {_duration(limits.lag_s)} allowed"
+        age, allowed = duration_text(age_s), duration_text(limits.lag_s)
+        text = f"the first change that is not in Kafka is {age} old, of {allowed} allowed"
         yield StreamAlarm("lag", stream, text, "see whether its drain runs, and what its log says")
     if status.hangs and status.progress_ms is not None:
-        since = _duration((status.at_ms - status.progress_ms) / 1000)
+        since = duration_text((status.at_ms - status.progress_ms) / 1000)
         yield StreamAlarm("hangs", stream, f"its run has reported nothing for {since}", "read the run's log")
     idle_s = _idle_seconds(status.batch, status.at_ms)
     waits = age_s is None or age_s > 0
     if limits.idle_s is not None and waits and not status.active and idle_s is not None and idle_s >= limits.idle_s:
-        text = f"nobody drains it: changes wait, no run is active, and the last batch ended {_duration(idle_s)} ago"
+        text = f"nobody drains it: changes wait, no run is active, and the last batch ended {duration_text(idle_s)} ago"
         yield StreamAlarm("not-drained", stream, text, "unpause its drain, or see why no run of it starts")
 
 
@@ -121,11 +123,3 @@ def error_alarm(kind: str, stream: str, error: CdcError) -> StreamAlarm:
 def _idle_seconds(batch: Mapping[str, Any], at_ms: int) -> float | None:
     ended_ms = batch.get("ended_ms")
     return None if ended_ms is None else max(0.0, (at_ms - ended_ms) / 1000)
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration for people."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -71,8 +71,8 @@ class StreamStatus:
             if self.lag.milliseconds is not None:
                 streaming["MilliSecondsBehindSource"] = self.lag.milliseconds
         if (snapshot := families.get("snapshot")) is not None:
-            aborted = not self.active and not snapshot["SnapshotCompleted"]
-            snapshot["SnapshotAborted"] = aborted
+            # A source that cannot be asked does not say that the run has ended.
+            snapshot["SnapshotAborted"] = self.active is False and not snapshot["SnapshotCompleted"]
         return families
 
     @property

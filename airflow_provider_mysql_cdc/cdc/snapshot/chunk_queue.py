@@ -10,11 +10,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage
+from airflow_provider_mysql_cdc.cdc.model.clock import duration_text
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import ListEntry
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import AssignedChunk, ChunkRows, NextChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import SnapshotProgress, duration
+from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import SnapshotProgress
 
 LOG_INTERVAL_S = 5.0
 """Seconds between two lines about the snapshot as a whole."""
@@ -82,7 +83,7 @@ class ChunkQueue:
             self._running_rows.pop(request.chunk, None)
             table = self.tables.on_done(request.chunk, request.rows)
             if table is not None and table.seconds() >= TABLES_INTERVAL_S:
-                self.log(f"snapshot: {table.table} is read: {table.rows:,} rows in {duration(table.seconds())}")
+                self.log(f"snapshot: {table.table} is read: {table.rows:,} rows in {duration_text(table.seconds())}")
             self.finished_rows[request.chunk] = request.rows
             if request.rows:
                 self._last_event = f"chunk={request.chunk}, row={request.rows}", time.time_ns() // 1_000_000
@@ -113,7 +114,7 @@ class ChunkQueue:
         seconds = max(now - self._started_at, 0.001)
         done, (chunks, earlier) = len(self.finished_rows), self._earlier
         left_s = seconds * (self.total - done) / (done - chunks) if done > chunks else None
-        remaining = "" if left_s is None else f", about {duration(left_s)} left"
+        remaining = "" if left_s is None else f", about {duration_text(left_s)} left"
         speed = (rows - earlier) / seconds
         self.log(f"snapshot: {rows:,} rows, {speed:,.0f}/s, {done} of {self.total} chunks{remaining}")
         if now - self._tables_logged_at >= TABLES_INTERVAL_S:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.model.clock import duration_text
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 
 MAX_TABLES = 100
 """Tables in a progress record at most: first those that are being read, then those that wait."""
 ALMOST = 0.99
 """Share of a chunk that counts as read at most while it is being read, because its number of rows is an estimate."""
-MINUTE_S, HOUR_S = 60, 3600
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class TableProgress:
         """
         of = f" of about {self.estimate:,}" if self.estimate else ""
         left = self.seconds_left(now)
-        rest = "" if left is None else f", {duration(left)} left"
+        rest = "" if left is None else f", {duration_text(left)} left"
         return f"{self.table}: {self.all_rows:,}{of} rows, {self.done} of {self.chunks} chunks{rest}"
 
     def to_json(self, now: float) -> dict[str, Any]:
@@ -180,16 +180,3 @@ class SnapshotProgress:
 
     def _table_of(self, chunk: str) -> TableProgress | None:
         return self._tables.get(chunk.rpartition("/")[0])
-
-
-def duration(seconds: float) -> str:
-    """Return a time as a person says it.
-
-    Args:
-        seconds: The time.
-    """
-    if seconds < 2 * MINUTE_S:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * HOUR_S:
-        return f"{seconds / MINUTE_S:.0f} min"
-    return f"{seconds / HOUR_S:.1f} h"

@@ -157,6 +157,8 @@ def test_the_text_for_prometheus_is_what_a_scraper_reads() -> None:
     assert found['mysql_cdc_lag_milliseconds{server="shop"}'] == 1_234
     assert found['mysql_cdc_streaming_milliseconds_behind_source{server="shop"}'] == 1_234, "no run is active"
     assert found['mysql_cdc_snapshot_snapshot_aborted{server="shop"}'] == 1
+    unreachable = parsed(status(ledger, StreamLag(why="no answer"), active=None).prometheus())
+    assert unreachable['mysql_cdc_snapshot_snapshot_aborted{server="shop"}'] == 0, "its run may be at work"
     assert found['mysql_cdc_snapshot_rows_scanned{server="shop",table="d.\\"a\\\\b\\"\\n"}'] == 5
     assert found['mysql_cdc_schema_history_status_info{server="shop",value="STOPPED"}'] == 1
     assert found['mysql_cdc_last_batch_ok{server="shop"}'] == 0

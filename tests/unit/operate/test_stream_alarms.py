@@ -67,7 +67,7 @@ def test_texts_are_for_people() -> None:
         "shop: the first change that is not in Kafka is 2 h old, of 15 min allowed. "
         "What to do: see whether its drain runs, and what its log says."
     )
-    assert "the last batch ended 2 d ago" in str(idle)
+    assert "the last batch ended 2.3 d ago" in str(idle)
     assert str(StreamAlarm("x", "shop", "it rains.")) == "shop: it rains."
 
 

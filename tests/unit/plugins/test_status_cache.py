@@ -165,8 +165,8 @@ def test_a_source_that_hangs_does_not_keep_the_api_server_from_ending() -> None:
         "import time\n"
         "from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask\n"
         "from airflow_provider_mysql_cdc.plugins.status_cache import StatusCache\n"
-        "cache = StatusCache(lambda task: time.sleep(3600))\n"
+        "cache = StatusCache(lambda task: (time.sleep(10), print('waited for', flush=True)))\n"
         "print(cache.get(PipelineTask('a', 'a', 'a', 'drain'), 0.1).running)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["True"]
+    assert done.stdout.split() == ["True"], "the process has not waited for its reading"

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_meter import SnapshotMeter
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_operations import ChunkRows
-from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import MAX_TABLES, SnapshotProgress, duration
+from airflow_provider_mysql_cdc.cdc.snapshot.table_progress import MAX_TABLES, SnapshotProgress
 
 BIG = [SnapshotChunk(TableId("d", "big"), n, rows=1000) for n in range(4)]
 SMALL = [SnapshotChunk(TableId("d", "small"), 0, rows=0)]
@@ -82,10 +82,6 @@ def test_thousands_of_tables_do_not_fill_log_and_record(clock: Clock) -> None:
     record = found.to_json()
     assert len(record) == MAX_TABLES and sum(table["running"] for table in record) == 20
     assert [table["table"] for table in record][:2] == ["d.t19", "d.t18"]
-
-
-def test_a_time_is_said_as_a_person_says_it() -> None:
-    assert [duration(s) for s in (0.4, 119, 120, 7199, 7200)] == ["0 s", "119 s", "2 min", "120 min", "2.0 h"]
 
 
 def test_the_log_names_tables_that_take_long_and_those_that_are_read(
