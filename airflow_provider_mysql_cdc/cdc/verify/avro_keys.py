@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from airflow_provider_mysql_cdc.cdc.verify.avro_schemas import readable_schema
 from airflow_provider_mysql_cdc.cdc.verify.row_text import row_bytes
@@ -34,6 +36,7 @@ class AvroKeys:
         self._fields = [(name, read) for name, read in zip(names, readers, strict=True) if read is not None]
         self._is_simple = len(self._fields) == len(names) and self._schema.convert is None
         self._has_fields = fields == set(names)
+        self._number_text = _number_text(names, readers) if self._is_simple else None
 
     def identity_of(self, key: bytes) -> bytes | None:
         """Return the canonical bytes of a key; None where it has to be read, or other bytes have the same values.
@@ -44,12 +47,27 @@ class AvroKeys:
         if not self._has_fields or not key.startswith(self._mark):
             return None
         try:
+            if self._number_text is not None:
+                number, pos = _read_long(key, len(self._mark))
+                return self._number_text % number if pos == len(key) else None
             row, pos = self._read(key) if self._is_simple else self._decode(key)
         except Exception:  # fastavro has many for damaged bytes
             return None
         return row_bytes(row) if pos == len(key) else None
 
     fields_of = identity_of
+    """As ``checksum_keys.KeySlices`` has it."""
+
+    def identities_of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Return the canonical bytes of several keys.
+
+        Args:
+            keys: The records' keys; None for those without one.
+        """
+        identity_of = self.identity_of
+        return [None if key is None else identity_of(key) for key in keys]
+
+    fields_of_all = identities_of
     """As ``checksum_keys.KeySlices`` has it."""
 
     def _read(self, key: bytes) -> tuple[dict[str, Any], int]:
@@ -69,6 +87,13 @@ class AvroKeys:
         if written.getvalue() != key[len(self._mark) : stream.tell()]:
             raise ValueError("other bytes have the same values")
         return row if self._schema.convert is None else self._schema.convert(row), stream.tell()
+
+
+def _number_text(names: Sequence[str], readers: Sequence[ReadField | None]) -> bytes | None:
+    """Return the text of a key of one whole number, with a place for that; None for other keys."""
+    if len(names) != 1 or readers[0] is not _read_long:
+        return None
+    return b"{%s:%%d}" % orjson.dumps(names[0]).replace(b"%", b"%%")
 
 
 def _read_long(data: bytes, pos: int) -> tuple[int, int]:

@@ -128,7 +128,7 @@ class AvroSlices(_KnownForm):
         if source is None or after is None:
             return None
         order = self._order(value, source, _OPERATIONS[before == _SOME, bool(after)])
-        return None if order is None else EventSlice(after, order)
+        return None if order is None else (after, order)
 
     def _order(self, value: bytes, source: int, operations: str) -> int | None:
         """Return the place of an event of the table in the binlog; None where it is none."""
@@ -188,7 +188,7 @@ class FlatSlices(_KnownForm):
                 return None
             end, order = found.start(), _long(found[1])
         row = _row(value, begin, end)
-        return None if row is None else EventSlice(row, order)
+        return None if row is None else (row, order)
 
     def of_row(self, value: bytes) -> bytes | None:
         """Return the bytes of a row of the table; None where its record has to be read.
@@ -197,7 +197,7 @@ class FlatSlices(_KnownForm):
             value: The value of a record that the product's encoders have written.
         """
         event = self.slice(value)
-        return None if event is None else event.after
+        return None if event is None else event[0]
 
 
 def _row(value: bytes, begin: int, end: int) -> bytes | None:

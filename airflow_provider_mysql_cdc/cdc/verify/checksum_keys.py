@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import orjson
@@ -18,6 +19,21 @@ PLAIN_VALUE = rb'(?:0|-?[1-9][0-9]{0,17}|true|false|null|"[ !#-\[\]-~]*")'
 """A value that only one text has."""
 
 
+def matcher_of_lines(pattern: bytes) -> Callable[[Sequence[bytes]], bool]:
+    """Return what tells whether a pattern matches each of several texts: one look for all of them.
+
+    Args:
+        pattern: A regular expression that matches no line feed.
+    """
+    match = re.compile(pattern + rb"(?:\n" + pattern + rb")*+").fullmatch
+
+    def matches(texts: Sequence[bytes]) -> bool:
+        joined = b"\n".join(texts)
+        return match(joined) is not None and joined.count(b"\n") == len(texts) - 1
+
+    return matches
+
+
 class KeySlices(Protocol):
     """Take the fields out of keys."""
 
@@ -27,6 +43,9 @@ class KeySlices(Protocol):
         Args:
             key: The record's key.
         """
+
+    def fields_of_all(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Return the same of several keys."""
 
 
 class KeyTexts:
@@ -41,6 +60,7 @@ class KeyTexts:
         self.prefix, self._fields = prefix, fields
         members = b",".join(re.escape(dumps(name).encode()) + b":" + PLAIN_VALUE for name in fields)
         self._is_plain = re.compile(rb"\{" + members + rb"\}").fullmatch
+        self._are_plain = matcher_of_lines(rb"\{" + members + rb"\}")
 
     def fields_of(self, key: bytes) -> bytes | None:
         """Return the text of a key's fields; None if another text may have the same values.
@@ -57,12 +77,32 @@ class KeyTexts:
             key = key[len(self.prefix) : -1]
         return key if self._is_plain(key) is not None or self._is_written_so(key) else None
 
+    def fields_of_all(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Return the same of several keys.
+
+        Args:
+            keys: The records' keys.
+        """
+        fields = texts_of_fields(self.prefix, keys)
+        return fields if self._are_plain(fields) and len(fields) == len(keys) else [self.fields_of(k) for k in keys]
+
     def _is_written_so(self, text: bytes) -> bool:
         try:
             fields = orjson.loads(text)
             return isinstance(fields, dict) and tuple(fields) == self._fields and orjson.dumps(fields) == text
         except (ValueError, TypeError):
             return False
+
+
+def texts_of_fields(prefix: bytes, keys: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the texts of the fields of keys, without those that have another schema.
+
+    Args:
+        prefix: What keys begin with before their fields; empty for keys without schemas.
+        keys: The keys.
+    """
+    begin = len(prefix)
+    return [key[begin:-1] for key in keys if key.startswith(prefix) and key.endswith(b"}")] if prefix else keys
 
 
 def key_texts(cfg: ConnectorConfig, table: Table) -> KeyTexts:

@@ -79,6 +79,6 @@ def checksum_parts(
 
     def of_event(value: bytes) -> bytes | None:
         event = slices.slice(value)
-        return None if event is None else event.after
+        return None if event is None else event[0]
 
     return ChecksumParts(keys, of_event, slices.of_row, bytes_checksum_of, None)

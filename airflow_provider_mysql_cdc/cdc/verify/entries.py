@@ -1,13 +1,17 @@
 """The entries that map tasks hand to the tasks that compare: one for each row and each event, in blocks of bytes.
 
 Entries with the same key go to the same bucket, whichever side they come from. A block is the concatenation of entries
-of one bucket, so the shuffle handles few large objects instead of many small ones.
+of one bucket, so the shuffle handles few large objects instead of many small ones. Entries of one table, kind and
+partition are written as a run of keys and values, which Python's own ``marshal`` writes and reads at once: driver and
+tasks are of one version of Python, on which PySpark insists.
 """
 
 from __future__ import annotations
 
+import marshal
 import struct
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 from zlib import crc32
@@ -16,6 +20,15 @@ HEADER = struct.Struct("<HBIQQII")
 """What an entry begins with: table, kind, partition, offset, order, sizes of key and value (``FoldEntry``)."""
 BLOCK_BYTES = 1 << 16
 """Bytes from which on a block is handed on."""
+ROW_RUN, EVENT_RUN = 254, 255
+"""In place of a kind: the entry holds many rows, or events, of one table and partition."""
+PLACE = struct.Struct(">QQ")
+"""What the value of an event in a run ends with: offset and order, which compare as bytes."""
+RUN_BYTES = 16 << 20
+"""Most bytes that a task holds for runs."""
+_OBJECT_BYTES = 128
+"""About what Python takes for the objects of an entry in a run."""
+_MARSHAL_VERSION = 2  # later ones look for objects that come twice
 _SAMPLE_SEED = 0x5EED
 _SAMPLE_SHARES = 1_000_000
 
@@ -127,6 +140,8 @@ class EntryBlocks:
         # All pending blocks together are bounded, however many buckets there are.
         self._block_bytes = max(1024, min(BLOCK_BYTES, (64 << 20) // buckets))
         self._full: list[tuple[int, bytes]] = []
+        self._runs: dict[tuple[int, int, int], dict[int, list[bytes]]] = {}
+        self._run_bytes, self._most_run_bytes = 0, min(RUN_BYTES, buckets * BLOCK_BYTES * 2)
 
     def add(self, entry: FoldEntry) -> None:
         """Add an entry, unless its key does not belong to the sample."""
@@ -140,6 +155,41 @@ class EntryBlocks:
         """Add an entry that is in one bucket; arguments as of ``FoldEntry``."""
         if self._all or is_sampled(key, self._sample_percent):
             self._append(crc32(key) % self._buckets, _packed(table, kind, partition, offset, order, key, value))
+
+    def put_run(self, table: int, kind: int, partition: int, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add many entries of one table and partition, whose keys are in the sample or not as those of others are.
+
+        Args:
+            table: The table's number.
+            kind: ``ROW_RUN`` or ``EVENT_RUN``.
+            partition: The partition.
+            keys: Canonical bytes of the rows' identities.
+            values: Those of their values; of events with ``PLACE`` behind them, which alone stands for a row that does
+                not exist.
+        """
+        if not self._all:
+            percent = self._sample_percent
+            pairs = [pair for pair in zip(keys, values, strict=True) if is_sampled(pair[0], percent)]
+            keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+        runs = self._runs.get((table, kind, partition))
+        if runs is None:
+            runs = self._runs[table, kind, partition] = defaultdict(list)
+        buckets = self._buckets
+        for key, value in zip(keys, values, strict=True):
+            run = runs[crc32(key) % buckets]
+            run.append(key)
+            run.append(value)
+        self._run_bytes += sum(map(len, keys)) + sum(map(len, values)) + len(keys) * _OBJECT_BYTES
+        if self._run_bytes >= self._most_run_bytes:
+            self._end_runs()
+
+    def _end_runs(self) -> None:
+        for (table, kind, partition), runs in self._runs.items():
+            for bucket, run in runs.items():
+                run_bytes = marshal.dumps(run, _MARSHAL_VERSION)
+                self._append(bucket, HEADER.pack(table, kind, partition, 0, 0, 0, len(run_bytes)) + run_bytes)
+        self._runs.clear()
+        self._run_bytes = 0
 
     def _append(self, bucket: int, entry: bytes) -> None:
         pending = self._pending[bucket]
@@ -155,6 +205,7 @@ class EntryBlocks:
 
     def take_rest(self) -> list[tuple[int, bytes]]:
         """Return all blocks that are left."""
+        self._end_runs()
         rest = [*self._full, *((bucket, bytes(block)) for bucket, block in enumerate(self._pending) if block)]
         self._full, self._pending = [], [bytearray() for _ in range(self._buckets)]
         return rest
@@ -178,5 +229,40 @@ def read_entries(blocks: Iterable[bytes]) -> Iterator[FoldEntry]:
             pos += size
             key_end = pos + key_size
             value_end = key_end + value_size
-            yield FoldEntry(table, kinds[kind], partition, offset, order, block[pos:key_end], block[key_end:value_end])
+            if kind >= ROW_RUN:
+                yield from _of_run(table, kind, partition, block[pos:value_end])
+            else:
+                key, value = block[pos:key_end], block[key_end:value_end]
+                yield FoldEntry(table, kinds[kind], partition, offset, order, key, value)
             pos = value_end
+
+
+def run_entries(run: bytes | memoryview) -> tuple[list[bytes], list[bytes]]:
+    """Return the keys and the values of a run.
+
+    Args:
+        run: The value of its entry.
+    """
+    flat: list[bytes] = marshal.loads(run)
+    return flat[::2], flat[1::2]
+
+
+def _of_run(table: int, kind: int, partition: int, run: bytes) -> Iterator[FoldEntry]:
+    for key, value in zip(*run_entries(run), strict=True):
+        if kind == ROW_RUN:
+            yield FoldEntry(table, EntryKind.ROW, partition, 0, 0, key, value)
+        else:
+            yield event_of_run(table, partition, key, value)
+
+
+def event_of_run(table: int, partition: int, key: bytes, value: bytes) -> FoldEntry:
+    """Return the entry of an event of a run.
+
+    Args:
+        table: The table's number.
+        partition: The partition.
+        key: The key.
+        value: The value, with ``PLACE`` behind it.
+    """
+    row, (offset, order) = value[: -PLACE.size], PLACE.unpack(value[-PLACE.size :])
+    return FoldEntry(table, EntryKind.ALIVE if row else EntryKind.DEAD, partition, offset, order, key, row)

@@ -173,14 +173,20 @@ class BucketFold:
         for entry in entries:
             self._add[entry.kind](entry)
 
-    def is_simple(self, table: int) -> Callable[[bytes], bool]:
-        """Return what tells of a key whether nothing was added of it; of no key where the table was truncated.
+    def added_keys(self) -> Mapping[int, set[bytes]]:
+        """Return the keys of which something was added, by the table's number."""
+        added: dict[int, set[bytes]] = {}
+        for table, key in self._keys:
+            added.setdefault(table, set()).add(key)
+        return added
+
+    def is_truncated(self, table: int) -> bool:
+        """Return whether an event was added that deletes all rows of a table.
 
         Args:
             table: The table's number.
         """
-        truncated, keys = table in self._truncates, self._keys
-        return lambda key: not truncated and (table, key) not in keys
+        return table in self._truncates
 
     def add_equal(self, table: int, rows: int, events: int) -> None:
         """Count rows and events that are not added, because they are equal, or an equal one is behind them.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import orjson
 
@@ -35,16 +34,8 @@ MAX_SLICE_BYTES = 4096
 """Longest text of a row that is carried as it is; a longer one is read, and long values become digests."""
 
 
-class EventSlice(NamedTuple):
-    """Hold the parts of an event's text.
-
-    Args:
-        after: Text of the row after it; empty when there is none.
-        order: Its place in the binlog (``source_place``).
-    """
-
-    after: bytes
-    order: int
+EventSlice = tuple[bytes, int]
+"""Text of the row after an event, which is empty when there is none, and its place in the binlog (``source_place``)."""
 
 
 def value_prefix(cfg: ConnectorConfig, table: Table) -> bytes | None:
@@ -89,6 +80,9 @@ class JsonSlices:
         self._start, self._new_row = len(prefix), prefix + _NEW_ROW
         self._old_row, self._no_row = prefix + _BEFORE_ROW, prefix + _NO_ROW
         self._tails = EventTails(table, b"}" if prefix else b"")
+        self._begin = len(self._new_row) - 1
+        self._last_tail, self._last_order = b"", 0
+        self._row_tail = b""
 
     def slice(self, value: bytes) -> EventSlice | None:
         """Return the parts of an event; None where its text has another layout than those that were learned.
@@ -96,6 +90,12 @@ class JsonSlices:
         Args:
             value: The record's value.
         """
+        tail = self._last_tail
+        if tail and value.endswith(tail) and value.startswith(self._new_row):
+            # The same bytes as behind the row of the event before, which were read.
+            row = value[self._begin : -len(tail)]
+            if len(row) <= MAX_SLICE_BYTES and self._has_own_members(row) is not None:
+                return row, self._last_order
         source = value.find(_SOURCE, self._start)
         if source < 0 or (facts := self._tails.read(value, source)) is None:
             return None
@@ -105,7 +105,9 @@ class JsonSlices:
             return None
         if op not in OPERATIONS[value.startswith(self._old_row), bool(after)]:
             return None
-        return EventSlice(after, order)
+        if after and op in OPERATIONS[False, True]:
+            self._last_tail, self._last_order = value[source:], order
+        return after, order
 
     def row_of(self, value: bytes, source: int) -> bytes | None:
         """Return the text of the row after an event; empty where there is none, None for another layout.
@@ -134,8 +136,14 @@ class JsonSlices:
         Args:
             value: The value of a record that the product's encoders have written.
         """
+        tail = self._row_tail
+        if tail and value.endswith(tail) and value.startswith(self._new_row):
+            row = value[self._begin : -len(tail)]
+            return row if len(row) <= MAX_SLICE_BYTES else None
         source = value.find(_SOURCE, self._start)
         after = self.row_of(value, source) if source >= 0 else None
+        if after:
+            self._row_tail = value[source:]
         return after if after and len(after) <= MAX_SLICE_BYTES else None
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -21,9 +22,14 @@ from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.verify.avro_keys import AvroKeys
 from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices, FlatSlices
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import record_schemas
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import PLAIN_VALUE, key_texts
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import (
+    PLAIN_VALUE,
+    key_texts,
+    matcher_of_lines,
+    texts_of_fields,
+)
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
+from airflow_provider_mysql_cdc.cdc.verify.entries import EVENT_RUN, PLACE, ROW_RUN, EntryBlocks
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import key_bytes_of
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
 from airflow_provider_mysql_cdc.cdc.verify.event_record import UnreadableRecord
@@ -31,8 +37,6 @@ from airflow_provider_mysql_cdc.cdc.verify.json_slices import EventSlice, JsonSl
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import is_repair
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.row_text import MAX_VALUE_CHARACTERS
-
-_ROW, _ALIVE, _DEAD = int(EntryKind.ROW), int(EntryKind.ALIVE), int(EntryKind.DEAD)
 
 
 class PlainKeys:
@@ -47,6 +51,7 @@ class PlainKeys:
         self._prefix, self._fields = prefix, fields
         members = b",".join(re.escape(orjson.dumps(name)) + b":" + PLAIN_VALUE for name in sorted(fields))
         self._is_canonical = re.compile(rb"\{" + members + rb"\}").fullmatch
+        self._are_canonical = matcher_of_lines(rb"\{" + members + rb"\}")
 
     def identity_of(self, key: bytes) -> bytes | None:
         """Return the canonical bytes of a key; None where it has to be read.
@@ -66,12 +71,24 @@ class PlainKeys:
         except UnreadableRecord:
             return None
 
+    def identities_of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Return the canonical bytes of several keys.
+
+        Args:
+            keys: The records' keys; None for those without one.
+        """
+        known = [key for key in keys if key is not None]
+        fields = texts_of_fields(self._prefix, known)
+        if len(fields) == len(keys) and max(map(len, fields)) <= MAX_VALUE_CHARACTERS and self._are_canonical(fields):
+            return fields
+        return [None if key is None else self.identity_of(key) for key in keys]
+
 
 class Keys(Protocol):
     """Tell the identities that keys name."""
 
-    def identity_of(self, key: bytes) -> bytes | None:
-        """Return the canonical bytes of a key; None where it has to be read."""
+    def identities_of(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Return the canonical bytes of keys; None where one has to be read."""
 
 
 class Slices(Protocol):
@@ -132,21 +149,22 @@ class PlainEntries:
             rows: The rows, as records that the product's encoders have written.
             blocks: Takes the entries.
         """
-        number, identity_of, row_of, put, left = (
-            self._number,
-            self._keys.identity_of,
-            self._slices.of_row,
-            blocks.put,
-            [],
-        )
-        for row in rows:
-            key, value, partition, _ = row
-            identity = None if key is None else identity_of(key)
+        records, row_of, left = list(rows), self._slices.of_row, []
+        if not records:
+            return []
+        runs: dict[int, tuple[list[bytes], list[bytes]]] = defaultdict(lambda: ([], []))
+        identities = self._keys.identities_of([row[0] for row in records])
+        for row, identity in zip(records, identities, strict=True):
+            value = row[1]
             after = None if value is None else row_of(value)
             if identity is None or not after:
                 left.append(row)
-            else:
-                put(number, _ROW, partition, 0, 0, identity, after)
+                continue
+            keys, values = runs[row[2]]
+            keys.append(identity)
+            values.append(after)
+        for partition, (keys, values) in runs.items():
+            blocks.put_run(self._number, ROW_RUN, partition, keys, values)
         return left
 
     def add_events(self, messages: Sequence[Message], partition: int, blocks: EntryBlocks) -> Sequence[Message]:
@@ -159,22 +177,26 @@ class PlainEntries:
         """
         if not self._reads_events:
             return messages
-        number, identity_of, slice_of = self._number, self._keys.identity_of, self._slices.slice
-        put, is_older, left = blocks.put, self._is_older, list[Message]()
-        for message in messages:
-            key, value = message.key(), message.value()
+        if not messages:
+            return messages
+        slice_of, is_older, pack = self._slices.slice, self._is_older, PLACE.pack
+        left, keys, values = list[Message](), list[bytes](), list[bytes]()
+        identities = self._keys.identities_of([message.key() for message in messages])
+        for message, identity in zip(messages, identities, strict=True):
+            value = message.value()
             if (
-                key is None
+                identity is None
                 or value is None
                 or (event := slice_of(value)) is None
                 or (is_older is not None and is_older(event[1]))
-                or (identity := identity_of(key)) is None
-                or is_repair(message.headers() or ())
+                or ((headers := message.headers()) and is_repair(headers))
             ):
                 left.append(message)
                 continue
             after, order = event
-            put(number, _ALIVE if after else _DEAD, partition, message.offset(), order, identity, after)
+            keys.append(identity)
+            values.append(after + pack(message.offset(), order))
+        blocks.put_run(self._number, EVENT_RUN, partition, keys, values)
         return left
 
 

@@ -6,30 +6,38 @@ of them. Every other key is handed on as it came (``folding``), so what counts a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 import orjson
 
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import CarriedRows, DamagedRow
-from airflow_provider_mysql_cdc.cdc.verify.entries import HEADER, EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.entries import (
+    EVENT_RUN,
+    HEADER,
+    PLACE,
+    ROW_RUN,
+    EntryKind,
+    FoldEntry,
+    event_of_run,
+    run_entries,
+)
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult
 
-_ROW, _ALIVE, _DEAD = int(EntryKind.ROW), int(EntryKind.ALIVE), int(EntryKind.DEAD)
+_ROW, _DEAD = int(EntryKind.ROW), int(EntryKind.DEAD)
 _KINDS = tuple(EntryKind)
-_KeyRow = tuple[int, bytes]
-"""Partition and value."""
-_LastEvent = tuple[int, bytes, int, int, int]
-"""Partition, value, offset, order and kind."""
+_PLACE_BYTES = PLACE.size
+_Parts = dict[int, dict[bytes, bytes]]
+"""Rows, or last events, of each partition, by key; the values of events have their place behind them."""
 
 
 class _PlainTable:
-    """Hold the rows and the last events of one table, by key."""
+    """Hold the rows and the last events of one table."""
 
     __slots__ = ("events", "older", "rows")
 
     def __init__(self) -> None:
-        self.rows: dict[bytes, _KeyRow] = {}
-        self.events: dict[bytes, _LastEvent] = {}
+        self.rows: _Parts = {}
+        self.events: _Parts = {}
         self.older = 0
 
 
@@ -52,84 +60,119 @@ class PlainFold:
         Args:
             block: The block (``entries.EntryBlocks``).
         """
-        pos, end, size, unpack, tables, kinds = 0, len(block), HEADER.size, HEADER.unpack_from, self._tables, _KINDS
+        pos, end, size, unpack, kinds = 0, len(block), HEADER.size, HEADER.unpack_from, _KINDS
         while pos < end:
             number, kind, partition, offset, order, key_size, value_size = unpack(block, pos)
             key_start = pos + size
             value_start = key_start + key_size
             pos = value_start + value_size
+            if kind >= ROW_RUN:
+                self._add_run(number, kind, partition, run_entries(memoryview(block)[value_start:pos]))
+                continue
             key, value = block[key_start:value_start], block[value_start:pos]
             if kind > _DEAD:
                 self._fold.add((FoldEntry(number, kinds[kind], partition, offset, order, key, value),))
-                continue
-            if number in self._followed:
-                self._hand_on_event(number, key, (partition, value, offset, order, kind))
-                continue
-            table = tables.get(number)
-            if table is None:
-                table = tables[number] = _PlainTable()
-            if kind != _ROW:
-                event = partition, value, offset, order, kind
-                known = table.events.setdefault(key, event)
-                if known is not event:
-                    self._add_again(number, key, known, event)
-            elif key in table.rows:  # two rows with one key
-                self._hand_on_event(number, key, (partition, value, 0, 0, _ROW))
+            elif kind == _ROW:
+                self._add_run(number, ROW_RUN, partition, ([key], [value]))
             else:
-                table.rows[key] = partition, value
+                self._add_run(number, EVENT_RUN, partition, ([key], [value + PLACE.pack(offset, order)]))
 
-    def _add_again(self, number: int, key: bytes, known: _LastEvent, event: _LastEvent) -> None:
-        """Add an event of a key that has one already."""
+    def _add_run(self, number: int, kind: int, partition: int, run: tuple[list[bytes], list[bytes]]) -> None:
+        keys, values = run
+        if number in self._followed:
+            self._hand_on(number, kind, partition, zip(keys, values, strict=True))
+            return
+        table = self._tables.get(number)
+        if table is None:
+            table = self._tables[number] = _PlainTable()
+        known = (table.rows if kind == ROW_RUN else table.events).setdefault(partition, {})
+        new = dict(zip(keys, values, strict=True))
+        if len(new) == len(keys) and known.keys().isdisjoint(new):
+            known.update(new)
+            return
+        for key, value in zip(keys, values, strict=True):
+            found = known.setdefault(key, value)
+            if found is value:
+                continue
+            if kind == ROW_RUN:  # two rows with one key
+                self._hand_on(number, kind, partition, ((key, value),))
+            else:
+                self._add_again(number, partition, key, value)
+
+    def _add_again(self, number: int, partition: int, key: bytes, event: bytes) -> None:
+        """Add an event of a key that has one already in the same partition."""
         table = self._tables[number]
-        if known[0] != event[0] or self._is_damaged(number, event):
-            self._hand_on_event(number, key, event)
-        elif self._is_damaged(number, known):
-            self._hand_on_event(number, key, known)
-            table.events[key] = event
+        known = table.events[partition][key]
+        if self._is_damaged(number, event[:-_PLACE_BYTES]):
+            self._hand_on(number, EVENT_RUN, partition, ((key, event),))
+        elif self._is_damaged(number, known[:-_PLACE_BYTES]):
+            self._hand_on(number, EVENT_RUN, partition, ((key, known),))
+            table.events[partition][key] = event
         else:
-            table.events[key] = max(known, event, key=_offset)
+            table.events[partition][key] = max(known, event, key=_place)
             table.older += 1
 
-    def _is_damaged(self, number: int, event: _LastEvent) -> bool:
-        """Return whether an event does not say what the row after it is."""
+    def _is_damaged(self, number: int, row: bytes) -> bool:
+        """Return whether an event does not say what the row after it is; one without such a row does."""
         try:
-            return event[4] == _ALIVE and not _is_object(self._rows.canonical(number, event[1]))
+            return bool(row) and not _is_object(self._rows.canonical(number, row))
         except DamagedRow:
             return True
 
-    def _hand_on_event(self, number: int, key: bytes, event: _LastEvent) -> None:
-        """Hand an event on, or a row."""
-        partition, value, offset, order, kind = event
-        if self._is_damaged(number, event):
-            kind, value = int(EntryKind.UNREADABLE), b"the row after the event cannot be read"
-        else:
-            value = self._rows.canonical(number, value)
-        self._hand_on(number, key, kind, partition, value, offset, order)
-
-    def _hand_on(
-        self, table: int, key: bytes, kind: int, partition: int, value: bytes, offset: int = 0, order: int = 0
-    ) -> None:
-        self._fold.add((FoldEntry(table, _KINDS[kind], partition, offset, order, key, value),))
+    def _hand_on(self, number: int, kind: int, partition: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Hand on rows or events, given their keys and values."""
+        for key, value in entries:
+            if kind == ROW_RUN:
+                row = self._rows.canonical(number, value)
+                entry = FoldEntry(number, EntryKind.ROW, partition, 0, 0, key, row)
+            else:
+                entry = event_of_run(number, partition, key, value)
+                if self._is_damaged(number, entry.value):
+                    reason = b"the row after the event cannot be read"
+                    entry = entry._replace(kind=EntryKind.UNREADABLE, value=reason)
+                else:
+                    entry = entry._replace(value=self._rows.canonical(number, entry.value))
+            self._fold.add((entry,))
 
     def result(self) -> BucketResult:
         """Compare, and return what was found."""
+        added = self._fold.added_keys()
         for number, table in self._tables.items():
-            rows, equal, is_simple = table.rows, 0, self._fold.is_simple(number)
-            for key, event in table.events.items():
-                if rows.get(key) == event[:2] and event[4] == _ALIVE and is_simple(key):
-                    equal += 1
-                    del rows[key]
-                else:
-                    self._hand_on_event(number, key, event)
-            for key, (partition, value) in rows.items():
-                self._hand_on_event(number, key, (partition, value, 0, 0, _ROW))
+            equal = 0
+            # Keys of which other entries have been handed on, or that are in several partitions, are judged there.
+            others = {*added.get(number, ()), *_repeated(table.rows), *_repeated(table.events)}
+            truncated = self._fold.is_truncated(number)
+            for partition in table.rows.keys() | table.events.keys():
+                rows, events = table.rows.get(partition, {}), table.events.get(partition, {})
+                row_of = rows.get
+                same = [] if truncated else [k for k, event in events.items() if row_of(k) == event[:-_PLACE_BYTES]]
+                if others:
+                    same = [key for key in same if key not in others]
+                equal += len(same)
+                if len(same) < len(events) or len(same) < len(rows):
+                    known = set(same)
+                    self._hand_on(number, EVENT_RUN, partition, _without(events, known))
+                    self._hand_on(number, ROW_RUN, partition, _without(rows, known))
             self._fold.add_equal(number, rows=equal, events=equal + table.older)
         self._tables.clear()
         return self._fold.result()
 
 
-def _offset(event: _LastEvent) -> int:
-    return event[2]
+def _repeated(parts: _Parts) -> set[bytes]:
+    """Return the keys that are in several partitions."""
+    repeated, seen = set[bytes](), set[bytes]()
+    for part in parts.values() if len(parts) > 1 else ():
+        repeated |= seen & part.keys()
+        seen |= part.keys()
+    return repeated
+
+
+def _without(entries: Mapping[bytes, bytes], keys: Collection[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    return ((key, value) for key, value in entries.items() if key not in keys)
+
+
+def _place(event: bytes) -> bytes:
+    return event[-_PLACE_BYTES:]
 
 
 def _is_object(text: bytes) -> bool:

@@ -47,4 +47,4 @@ def is_repair(headers: Headers) -> bool:
     Args:
         headers: The record's headers.
     """
-    return REPAIR_HEADER in dict(headers or ())
+    return any(name == REPAIR_HEADER for name, _ in headers or ())

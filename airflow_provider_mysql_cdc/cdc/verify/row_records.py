@@ -97,7 +97,12 @@ class RowRecords:
         NULLED.values.clear()
         yield from self._written(records)
 
-    def _written(self, records: list[RowRecord]) -> Iterator[WrittenRow]:
+    def _written(self, records: list[RowRecord]) -> Iterable[WrittenRow]:
+        if self._rows.record_format is None and self._rows.id_headers is None and self._partitions == 1:
+            return [(record[0], record[1], 0, ()) for record in records]
+        return self._written_one_by_one(records)
+
+    def _written_one_by_one(self, records: list[RowRecord]) -> Iterator[WrittenRow]:
         record_format, id_headers, count = self._rows.record_format, self._rows.id_headers, self._partitions
         for key, value, *_ in records:
             key_bytes, value_bytes, partition = key, value, 0
