@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.avro_schemas import without_logical_types
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import MAX_SLICE_BYTES, EventSlice
-from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails
+from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, Times
 from airflow_provider_mysql_cdc.cdc.verify.source_place import source_order
 
 RAW_ROW = b"\0"
@@ -27,6 +27,7 @@ _BEFORE_AND_AFTER = ["before", "after"]
 _CONSTANTS = ("version", "connector", "name")
 _OPERATIONS = {(False, True): "cru", (True, True): "u", (True, False): "d", (False, False): "d"}
 """Operations of events with and without a row before and after them."""
+_NEW_ROW_OPERATIONS = _OPERATIONS[False, True]
 _FLAT_END = re.compile(rb"\x02[cu]([\x80-\xff]{0,8}[\x00-\x7f])[\x80-\xff]{0,8}[\x00-\x7f]\Z")
 """The extension's operation, timestamp and time, of at most 63 bits each."""
 _FLAT_END_BYTES = 20
@@ -81,6 +82,8 @@ class AvroSlices(_KnownForm):
         self._read_row, self._read_tail, self._read_event = map(decoder_of, (row, tail, schema))
         self._recent = RecentTails[tuple[int, str]](_times_behind(tail))
         self._heads, self._row_head = list[bytes](), b""
+        self._row_tail = b""
+        self._new_row = mark + bytes((_NULL, _SOME))
         self._tries = 0
 
     def slice(self, value: bytes) -> EventSlice | None:
@@ -100,15 +103,25 @@ class AvroSlices(_KnownForm):
         Args:
             value: The value of a record that the product's encoders have written.
         """
-        begin = self._begin + 2
-        if value[:begin] != self._mark + b"\0\x02":
+        if not value.startswith(self._new_row):
             return None
+        begin, tail = self._begin + 2, self._row_tail
+        if tail and value.endswith(tail):
+            return _row(value, begin, len(value) - len(tail))
         if not self._row_head:
             self._row_head = self._head(value)
         source = value.rfind(self._row_head, begin)
-        return _row(value, begin, source) if source >= 0 else None
+        if source < 0:
+            return None
+        self._row_tail = value[source:]
+        return _row(value, begin, source)
 
     def _slice(self, value: bytes) -> EventSlice | None:
+        if value.startswith(self._new_row) and (end := self._recent.read_end(value)) is not None:
+            start, (place, op) = end
+            row = _row(value, self._begin + 2, start)
+            if row is not None and op in _NEW_ROW_OPERATIONS:
+                return row, place
         if not value.startswith(self._mark):
             return None
         before, pos = value[self._begin], self._begin + 1
@@ -232,7 +245,7 @@ def _parts(schema: Mapping[str, Any]) -> tuple[Any, Any]:
     return row, {"type": "record", "name": "Tail", "namespace": namespace, "fields": tail}
 
 
-def _times_behind(tail: Mapping[str, Any]) -> Callable[[bytes, int], tuple[int, re.Pattern[bytes]] | None]:
+def _times_behind(tail: Mapping[str, Any]) -> Callable[[bytes, int], Times | None]:
     """Return what finds the times at the end of an event (``RecentTails``).
 
     Args:
@@ -244,11 +257,11 @@ def _times_behind(tail: Mapping[str, Any]) -> Callable[[bytes, int], tuple[int, 
         return lambda value, source: None
     read, pattern = decoder_of({**tail, "fields": head}), re.compile(_SOME_LONG * len(times))
 
-    def times_of(value: bytes, source: int) -> tuple[int, re.Pattern[bytes]]:
+    def times_of(value: bytes, source: int) -> Times:
         stream = io.BytesIO(value)
         stream.seek(source)
         read(stream)
-        return stream.tell(), pattern
+        return stream.tell(), pattern, pattern
 
     return times_of
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Protocol, cast
 from zlib import crc32
 
 import orjson
@@ -19,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     key_id,
     shuffle_bucket,
 )
-from airflow_provider_mysql_cdc.cdc.verify.checksum_function import bytes_checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog
@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
 _IN_EVENT = b'{"after":null'
-_ESCAPE = b"\\u"
+_BACKSLASH, _ESCAPE = b"\\", b"\\u"
 _CLOSING = ord("}")
 _NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
 _MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
@@ -64,7 +64,7 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
     opening = _IN_EVENT if not prefix else b'{"payload":' + _IN_EVENT
     row_match, tail_match, recent = layout.row.match, layout.tail.fullmatch, RecentTails[bytes](json_times)
 
-    def slice_after(value: bytes) -> bytes | None:
+    def slice_other(value: bytes) -> bytes | None:
         if value.startswith(new_row):
             source, operations = value.find(_SOURCE, begin), _NEW_ROW_OPS
             after = value[begin:source]
@@ -92,6 +92,22 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
                 return None
             operation = recent.learn(value, source, tail[1])
         return after if operation in operations else None
+
+    return _like_the_last(new_row, recent, slice_other)
+
+
+def _like_the_last(
+    new_row: bytes, recent: RecentTails[bytes], slice_other: Callable[[bytes], bytes | None]
+) -> Callable[[bytes], bytes | None]:
+    """Return a function that takes the row out of events that end as the last one, and leaves others to another."""
+    begin, read_end = len(new_row) - 1, recent.read_end
+
+    def slice_after(value: bytes) -> bytes | None:
+        if value.startswith(new_row) and (end := read_end(value)) is not None and end[1] in _NEW_ROW_OPS:
+            after = value[begin : end[0]]
+            if after.endswith(b"}"):
+                return after
+        return slice_other(value)
 
     return slice_after
 
@@ -131,7 +147,7 @@ class RecordChecksums:
         is_older: Callable[[int], bool] | None = None,
     ) -> None:
         self._is_older, self._checksum_of = is_older, checksum_of
-        self._number, self._fields_of = number, keys.fields_of
+        self._number, self._fields_of, self._fields_of_all = number, keys.fields_of, keys.fields_of_all
         self._slice_after = slice_after
         self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
         self._last: dict[bytes, bytes] = {}
@@ -146,9 +162,31 @@ class RecordChecksums:
             partition: Their partition.
             end: The offset after the last one; states of later calls are later ones.
         """
+        keys, values = [message.key() for message in messages], [message.value() for message in messages]
+        others = 0
+        if self._is_older is not None or not self._add_plain(keys, values):
+            others = self._add_one_by_one(zip(keys, values, strict=True))
+        self._blocks.add(SumKind.RECORDS, self._number, number=len(messages) - others)
+        self._bytes += sum(map(len, messages))
+        if len(self._last) >= _MAX_KEYS or self._bytes >= _MAX_BYTES:
+            self.flush(partition, end)
+            return True
+        return False
+
+    def _add_plain(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
+        """Return whether all records are events that need not be read, and were added; otherwise none was."""
+        if None in values or None in keys:
+            return False
+        afters = list(map(self._slice_after, cast("Sequence[bytes]", values)))
+        if None in afters:
+            return False
+        self._last.update(zip(cast("Sequence[bytes]", keys), cast("Sequence[bytes]", afters), strict=True))
+        return True
+
+    def _add_one_by_one(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> int:
+        """Add records; return how many of them are no events."""
         last, slice_after, is_older, others = self._last, self._slice_after, self._is_older, 0
-        for message in messages:
-            key, value = message.key(), message.value()
+        for key, value in records:
             if key is None:
                 self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
                 others += 1
@@ -165,12 +203,7 @@ class RecordChecksums:
                 self._unread.add(key)
             else:
                 last[key] = after
-        self._blocks.add(SumKind.RECORDS, self._number, number=len(messages) - others)
-        self._bytes += sum(map(len, messages))
-        if len(last) >= _MAX_KEYS or self._bytes >= _MAX_BYTES:
-            self.flush(partition, end)
-            return True
-        return False
+        return others
 
     def flush(self, partition: int, end: int) -> None:
         """Hand on the states of all keys; called at the end of each part.
@@ -179,27 +212,28 @@ class RecordChecksums:
             partition: The partition of the records since the last call.
             end: The offset after the last one.
         """
-        blocks, number, buckets, partitions = self._blocks, self._number, self._buckets, self._partitions
-        states, count, pack, fields_of = blocks.states, blocks.shuffle_buckets, STATE.pack, self._fields_of
-        checksum_of = self._checksum_of
-        first = shuffle_bucket(number, 0, count)
         for key in self._unread:
             self._mark(key)
-        for key, after in self._last.items():
-            fields = fields_of(key)
+        blocks, number, buckets, partitions = self._blocks, self._number, self._buckets, self._partitions
+        states, count, pack, checksum_of = blocks.states, blocks.shuffle_buckets, STATE.pack, self._checksum_of
+        first, keys = shuffle_bucket(number, 0, count), list(self._last)
+        for key, fields, after in zip(keys, self._fields_of_all(keys), self._last.values(), strict=True):
             if fields is None:
                 self._mark(key)
                 continue
             text = fields + after
-            if _ESCAPE in text:
+            if _BACKSLASH in text and _ESCAPE in text:
                 bucket, checksum = key_bucket(fields, buckets), checksum_of(text)
             else:
-                bucket, checksum = crc32(fields) % buckets, bytes_checksum_of(text)
+                bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
             if partitions > 1 and partition_of(key, partitions) != partition:
                 blocks.add(SumKind.UNJUDGED_BUCKET, number, bucket)
-            state = checksum if after else NO_ROW
             states[(first + bucket) % count] += pack(
-                number, bucket, fields if len(fields) <= ID_BYTES else key_id(fields), end, state
+                number,
+                bucket,
+                fields if len(fields) <= ID_BYTES else key_id(fields),
+                end,
+                checksum if after else NO_ROW,  # of which the entry takes the first bytes (``STATE``)
             )
         self._last.clear()
         self._unread.clear()

@@ -83,6 +83,14 @@ class EventTails:
                 return self._recent.learn(value, start, (op.decode(), order))
         return None
 
+    def read_end(self, value: bytes) -> tuple[int, TailFacts] | None:
+        """Return where a text begins that is like the last one, and what that says (``RecentTails.read_end``).
+
+        Args:
+            value: The record's value.
+        """
+        return self._recent.read_end(value)
+
     def _number_of(self, file: bytes) -> int:
         try:
             number = file_number(file.decode())

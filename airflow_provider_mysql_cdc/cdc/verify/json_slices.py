@@ -30,6 +30,7 @@ OPERATIONS: Mapping[tuple[bool, bool], str] = {
     (False, False): "d",
 }
 """Operations of events with or without a row before and after them."""
+_NEW_ROW_OPERATIONS = OPERATIONS[False, True]
 MAX_SLICE_BYTES = 4096
 """Longest text of a row that is carried as it is; a longer one is read, and long values become digests."""
 
@@ -81,7 +82,7 @@ class JsonSlices:
         self._old_row, self._no_row = prefix + _BEFORE_ROW, prefix + _NO_ROW
         self._tails = EventTails(table, b"}" if prefix else b"")
         self._begin = len(self._new_row) - 1
-        self._last_tail, self._last_order = b"", 0
+        self._read_end = self._tails.read_end
         self._row_tail = b""
 
     def slice(self, value: bytes) -> EventSlice | None:
@@ -90,12 +91,11 @@ class JsonSlices:
         Args:
             value: The record's value.
         """
-        tail = self._last_tail
-        if tail and value.endswith(tail) and value.startswith(self._new_row):
-            # The same bytes as behind the row of the event before, which were read.
-            row = value[self._begin : -len(tail)]
-            if len(row) <= MAX_SLICE_BYTES and self._has_own_members(row) is not None:
-                return row, self._last_order
+        if value.startswith(self._new_row) and (end := self._read_end(value)) is not None:
+            source, (op, order) = end
+            row = value[self._begin : source]
+            if len(row) <= MAX_SLICE_BYTES and self._has_own_members(row) is not None and op in _NEW_ROW_OPERATIONS:
+                return row, order
         source = value.find(_SOURCE, self._start)
         if source < 0 or (facts := self._tails.read(value, source)) is None:
             return None
@@ -105,8 +105,6 @@ class JsonSlices:
             return None
         if op not in OPERATIONS[value.startswith(self._old_row), bool(after)]:
             return None
-        if after and op in OPERATIONS[False, True]:
-            self._last_tail, self._last_order = value[source:], order
         return after, order
 
     def row_of(self, value: bytes, source: int) -> bytes | None:

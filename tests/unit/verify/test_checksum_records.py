@@ -100,8 +100,9 @@ class Side:
         rows: Iterable[dict[str, Any]],
         part: int = 7,
         is_older: Callable[[int], bool] | None = None,
+        blocks: ChecksumBlocks | None = None,
     ) -> ChecksumResult:
-        blocks = ChecksumBlocks(SHUFFLE)
+        blocks = blocks or ChecksumBlocks(SHUFFLE)
         for row in rows:
             fields, after = text({"id": row["id"]}).encode(), text(row).encode()
             number = int.from_bytes(checksum_of(fields + after), "big")
@@ -352,6 +353,28 @@ def test_two_keys_in_one_form_are_two_keys() -> None:
     assert keys.fields_of(b'{"id":99999999999999999999,"t":null}') is None, "a reader makes a float of it"
     assert keys.fields_of(b'{"id":01,"t":null}') is None
     assert keys.fields_of(b'{"id":1,"t":"\xff"}') is None
+
+
+def test_keys_are_looked_at_one_by_one_where_one_is_not_plain() -> None:
+    keys, plain = KeyTexts(b"", ("id",)), [b'{"id":1}', b'{"id":2}']
+    assert list(keys.fields_of_all(plain)) == plain
+    for other in (b'{"id":1}\n{"id":2}', b'{"id": 1}', b"", b"\n", b'{"id":3}\n'):
+        assert list(keys.fields_of_all([*plain, other])) == [*plain, None]
+        assert list(keys.fields_of_all([other, *plain])) == [None, *plain]
+    prefix = b'{"schema":1,"payload":'
+    with_schema = [prefix + key + b"}" for key in plain]
+    assert list(KeyTexts(prefix, ("id",)).fields_of_all(with_schema)) == plain
+    for other in (plain[0], with_schema[0][:-1], prefix.replace(b"1", b"2") + b'{"id":1}}'):
+        assert list(KeyTexts(prefix, ("id",)).fields_of_all([*with_schema, other])) == [*plain, None]
+
+
+def test_a_row_without_a_checksum_is_counted(side: Side) -> None:
+    """The server counts a row that it cannot write, with a sum that has nothing of it."""
+    records, rows = changed(side)
+    id_ = next(iter(rows))
+    blocks = ChecksumBlocks(SHUFFLE)
+    blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, 0)
+    assert side.compare(records, rows.values(), blocks=blocks).differing == {5: {side.bucket(id_)}}
 
 
 def test_memory_is_bounded_by_states_that_are_handed_on_early(monkeypatch: pytest.MonkeyPatch) -> None:

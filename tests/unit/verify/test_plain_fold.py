@@ -9,7 +9,15 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.verify.avro_slices import RAW_ROW
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import CarriedRows
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry
+from airflow_provider_mysql_cdc.cdc.verify.entries import (
+    EVENT_RUN,
+    PLACE,
+    ROW_RUN,
+    EntryBlocks,
+    EntryKind,
+    FoldEntry,
+    read_entries,
+)
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, step_bytes
@@ -77,6 +85,40 @@ def test_any_entries_come_to_the_same(seed: int) -> None:
         n: c for n, c in by_keys.counts.items() if c.rows or c.events or c.differences
     }
     assert plain.truncated == by_keys.truncated
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_runs_come_to_the_same_as_single_entries(seed: int) -> None:
+    draw = random.Random(seed)
+    values = (A, A, A, B, DAMAGED)
+    entries = [
+        FoldEntry(0, kind, draw.choice((0, 0, 0, 1)), offset, offset, b"%d" % draw.randrange(9), value)
+        for offset in range(1, draw.randrange(2, 25))
+        for kind, value in [draw.choice(((EntryKind.ALIVE, draw.choice(values)), (EntryKind.DEAD, b"")))]
+    ]
+    entries += [FoldEntry(0, EntryKind.ROW, draw.choice((0, 0, 1)), 0, 0, b"%d" % n, A) for n in range(9)]
+    draw.shuffle(entries)
+    # Each part is what one task has read: runs of it are in one block, those of another one in another block.
+    blocks, runs = list[bytes](), PlainFold(bucket_fold(()), CarriedRows({}))
+    while entries:
+        part, entries = entries[:10], entries[10:]
+        written = EntryBlocks(1)
+        for partition in (0, 1):
+            chosen = [entry for entry in part if entry.partition == partition]
+            rows, events = ([e for e in chosen if (e.kind is EntryKind.ROW) is is_row] for is_row in (True, False))
+            written.put_run(0, ROW_RUN, partition, [e.key for e in rows], [e.value for e in rows])
+            places = [e.value + PLACE.pack(e.offset, e.order) for e in events]
+            written.put_run(0, EVENT_RUN, partition, [e.key for e in events], places)
+        blocks += [block for _, block in written.take_rest()]
+    for block in blocks:
+        runs.add(block)
+    found = runs.result()
+    given = list(read_entries(blocks))
+    expected, _ = both(sorted(given, key=lambda entry: entry.offset))
+    assert sorted(map(repr, found.found)) == sorted(map(repr, expected.found)) and found.counts == expected.counts
+    damaged = sum(entry.value == DAMAGED for entry in given)
+    assert found.counts[0].differences.get(Kind.UNREADABLE, 0) == damaged
+    assert found.counts[0].rows == 9
 
 
 def alive(offset: int, value: bytes, partition: int = 0) -> FoldEntry:

@@ -23,6 +23,19 @@ def test_another_time_is_not_read_again() -> None:
         assert recent.read(value, start) == "said"
 
 
+def test_another_time_of_the_same_length_is_known_from_the_end() -> None:
+    recent = tails(b"row" + SOURCE % (17, 2), 3)
+    for value, end in (
+        (SOURCE % (99, 0), (0, "said")),
+        (b"longer" + SOURCE % (10, 9), (6, "said")),
+        (SOURCE % (1, 22), None),
+        (SOURCE % (7, 2), None),
+        (SOURCE.replace(b":%d,", b":0%d,") % (7, 2), None),
+        ((SOURCE % (17, 2))[1:], None),
+    ):
+        assert recent.read_end(value) == end
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -42,12 +55,12 @@ def test_another_time_is_not_read_again() -> None:
 )
 def test_every_other_text_is_read(other: bytes) -> None:
     recent = tails(SOURCE % (1, 2))
-    assert recent.read(other, 0) is None
+    assert recent.read(other, 0) is None and recent.read_end(other) is None and recent.read_end(b"r" + other) is None
 
 
 def test_a_text_without_times_at_its_end_is_not_remembered() -> None:
     text = b',"source":{"ts_ms":12},"op":"r","transaction":null}'
-    assert tails(text).read(text, 0) is None
+    assert tails(text).read(text, 0) is None and tails(text).read_end(text) is None
 
 
 def test_one_of_several_changes_is_remembered() -> None:
