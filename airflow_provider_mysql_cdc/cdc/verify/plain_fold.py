@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResu
 _ROW, _DEAD = int(EntryKind.ROW), int(EntryKind.DEAD)
 _KINDS = tuple(EntryKind)
 _PLACE_BYTES = PLACE.size
-_Parts = dict[int, dict[bytes, bytes]]
+_ByPartition = dict[int, dict[bytes, bytes]]
 """Rows, or last events, of each partition, by key; the values of events have their place behind them."""
 
 
@@ -36,8 +36,8 @@ class _PlainTable:
     __slots__ = ("events", "older", "rows")
 
     def __init__(self) -> None:
-        self.rows: _Parts = {}
-        self.events: _Parts = {}
+        self.rows: _ByPartition = {}
+        self.events: _ByPartition = {}
         self.older = 0
 
 
@@ -158,7 +158,7 @@ class PlainFold:
         return self._fold.result()
 
 
-def _repeated(parts: _Parts) -> set[bytes]:
+def _repeated(parts: _ByPartition) -> set[bytes]:
     """Return the keys that are in several partitions."""
     repeated, seen = set[bytes](), set[bytes]()
     for part in parts.values() if len(parts) > 1 else ():

@@ -16,10 +16,13 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partitio
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify import checksum_parts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    STATE,
+    STATES,
     ChecksumBlocks,
     SumKind,
     bucket_count,
     key_bucket,
+    key_id,
 )
 from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, ChecksumResult, merge_checksums
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
@@ -503,3 +506,19 @@ def test_the_server_adds_up_what_python_does() -> None:
         "SELECT MOD(CRC32(f), 64), COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT(f, a), 256), 16), 16, 10) AS "
         "UNSIGNED)) FROM `shop`.`orders` WHERE id > 5 GROUP BY 1"
     )
+
+
+@pytest.mark.parametrize("blocks", [(1, 2), (2, 1), (12,), (21,)])
+def test_the_last_state_of_a_key_counts_whichever_block_comes_first(side: Side, blocks: tuple[int, ...]) -> None:
+    rows = {1: {"id": 1, "name": "old", "note": None}, 2: {"id": 1, "name": "new", "note": None}}
+    fields, fold = b'{"id":1}', ChecksumFold()
+    bucket = key_bucket(fields, BUCKETS)
+    checksums = {n: checksum_of(fields + text(row).encode()) for n, row in rows.items()}
+    for numbers in blocks:
+        states = (STATE.pack(5, bucket, key_id(fields), int(n), checksums[int(n)]) for n in str(numbers))
+        fold.add(STATES + b"".join(states))
+    sums = ChecksumBlocks(1)
+    sums.add(SumKind.ROWS, 5, bucket, 1, int.from_bytes(checksums[2], "big"))
+    for _, block in sums.take_rest():
+        fold.add(block)
+    assert fold.result().differing == {}
