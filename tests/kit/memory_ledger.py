@@ -91,10 +91,14 @@ class MemoryLedger:
             MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
 
     def begin(
-        self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
+        self,
+        plan: BatchPlan,
+        planner: RecordWriter | None = None,
+        extra_records: ExtraRecords = (),
+        after: BatchPlan | None = None,
     ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``."""
-        return begin_epoch(self, planner or self.planner(), plan, self.fence, extra_records)
+        return begin_epoch(self, planner or self.planner(), plan, self.fence, extra_records, after)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write other keys in one transaction."""

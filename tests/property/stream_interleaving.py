@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from stream_stage import ModelRangeWriter, ModelWriter
 from stream_world import FIRST_PARTITIONS, TOPICS, Process, Runner, World, config
@@ -44,11 +45,11 @@ class Simulation:
 
     # -- processes ------------------------------------------------------------------------------------------------
 
-    def _drain(self, runner: Runner, salt: int, name: str) -> None:
+    def _drain(self, runner: Runner, salt: int, name: str, run_for_s: float = 0) -> None:
         world = self.world
         job = prepare_drain(config(salt, runner.wanted), world.store, name, quiet)
         if job is not None:
-            drain_job.run_drain(job.spec, runner, quiet)  # type: ignore[arg-type]
+            drain_job.run_drain(replace(job.spec, run_for_s=run_for_s), runner, quiet)  # type: ignore[arg-type]
         settling.settle_offset(config(salt, runner.wanted), world.store, quiet)
 
     def _snapshot(self, runner: Runner, salt: int, name: str, again: bool) -> None:
@@ -72,7 +73,9 @@ class Simulation:
             self.runs.append(Process(self.world, lambda: body(runner, salt, name), runner))
 
     def start_drain(self, n: int) -> None:
-        self._start(n, self._drain)
+        """Start a drain; half of them go on with the batches after the first one."""
+        run_for_s = (0, 0, 3, 8)[n // 6 % 4]
+        self._start(n, lambda runner, salt, name: self._drain(runner, salt, name, run_for_s))
 
     def start_snapshot(self, n: int) -> None:
         again = n % 5 == 0
@@ -316,11 +319,50 @@ class Simulation:
         for _ in range(rng.randrange(2, 7)):
             self.source_goes_on(rng.randrange(100))
 
+    def living_writers(self, rng: random.Random) -> None:
+        """A drain that goes on batch after batch with the same writers, and what goes wrong between two or inside."""
+        self.quietly(self._first_snapshot)
+        self.source_goes_on(3)
+        self.start_drain(6 * rng.randrange(2, 4) + rng.randrange(6))
+        for _ in range(rng.randrange(2, 6)):
+            self.step_run(-1, 60)
+            for task in range(3):
+                self.start_task(task)
+            for _ in range(rng.randrange(2, 6)):
+                self.step_all(rng.randrange(4, 16))
+            self.source_goes_on(rng.randrange(100))
+        for task in range(3):
+            self.step_task(task, rng.randrange(6))
+        wrong: list[Callable[[int], object]] = [
+            self.kill_run,
+            self.kill_task,
+            self.expire_transaction,
+            self.failover,
+            self.reset_binary_logs,
+            self.change_topic,
+            lambda n: (self.start_reset(n), self.step_run(-1, n % 20)),
+            lambda n: (self.start_drain(n), self.step_run(-1, n % 40)),
+        ]
+        rng.choice(wrong)(rng.randrange(10**6))
+
 
 def random_walk(seed: int, steps: int = 40) -> None:
     """Let chance choose what happens next; each walk has a misfortune that comes more often than others."""
     rng = random.Random(seed)
     sim = Simulation(rng)
+    _begin(sim, rng, seed)
+    _go_on(sim, rng, seed, steps)
+
+
+def living_walk(seed: int, steps: int = 20) -> None:
+    """Let chance choose what happens to writers that live from batch to batch, and what happens then."""
+    rng = random.Random(seed)
+    sim = Simulation(rng)
+    sim.living_writers(rng)
+    _go_on(sim, rng, seed, steps)
+
+
+def _begin(sim: Simulation, rng: random.Random, seed: int) -> None:
     beginnings = (
         sim.interrupted,
         sim.dying_reset,
@@ -330,6 +372,9 @@ def random_walk(seed: int, steps: int = 40) -> None:
         lambda _: None,
     )
     beginnings[seed % len(beginnings)](rng)
+
+
+def _go_on(sim: Simulation, rng: random.Random, seed: int, steps: int) -> None:
     ordinary: list[Callable[[int], object]] = [
         lambda n: (sim.start_drain(n), sim.step_run(-1, n % 40)),
         lambda n: (sim.start_snapshot(n), sim.step_run(-1, n % 60)),

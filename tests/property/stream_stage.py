@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import greenlet
 import pytest
 from stream_oracle import value
 from stream_source import binlog_event
-from stream_world import StagedLock, World
+from stream_world import StagedCondition, StagedLock, StagedThread, StagedTime, World
 from window_stage import windows
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -34,7 +37,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.incremental import moved_scans
-from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, stage_runner, topic_guard
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, living_stage, run_lock, stage_runner, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
@@ -77,7 +80,8 @@ class ModelWriter:
             context.cfg, context.plan, context.index, context.sink, context.resume_marker
         )  # fmt: skip
         self._cfg, self._plan, self._index, self._sink = cfg, plan, index, sink
-        self._window_keys = context.window_keys
+        assert context.kept is not None
+        self._window_keys, self._kept = context.window_keys, context.kept
         self._at, self._counts = WriterPosition(plan.start), WriterCounts.resume(resume_marker, None)
         if resume_marker is not None:
             self._at.resume = resume_marker.reached
@@ -100,12 +104,10 @@ class ModelWriter:
 
     def run(self) -> WriterResult:
         plan, at = self._plan, self._at
-        settings = self._cfg.connection_settings()
-        origin.require_same_file(settings, plan.start)  # as open_stream does
-        connection = self.world.source.connect()
-        dump.require_same_server(connection, plan.start)
-        binlog = connection.server.binlog
-        origin.require_creation_time(plan.start, binlog.made)  # as the dump's first event shows it
+        stream = self._kept.dump.take(plan.start) or self._open_stream()
+        binlog = stream.binlog
+        if binlog.end() < plan.end.pos:
+            raise StateError("the server sends nothing more", where=str(plan.end), retriable=True)
         for end, change in binlog.between(plan.start.pos, plan.end.pos):
             at.begin_transaction()
             at.events += 1
@@ -116,7 +118,19 @@ class ModelWriter:
             at.move_to(plan.start.file, end)
         at.move_to(plan.end.file, plan.end.pos)
         self._committer.finish()
+        stream.reached = plan.end.file, plan.end.pos
+        self._kept.dump.keep(stream, plan.end)
         return WriterResult(self._counts.by_topic, self.world.source.schema(plan.end))
+
+    def _open_stream(self) -> Any:
+        """Stand in for ``open_stream``: the binlog that a server sends from, whatever becomes of its address."""
+        plan, settings = self._plan, self._cfg.connection_settings()
+        origin.require_same_file(settings, plan.start)
+        connection = self.world.source.connect()
+        dump.require_same_server(connection, plan.start)
+        binlog = connection.server.binlog
+        origin.require_creation_time(plan.start, binlog.made)  # as the dump's first event shows it
+        return SimpleNamespace(binlog=binlog, reached=None, close=lambda: None)
 
     def _note(self, end: int, change: Any) -> None:
         """Tell a window of an event, as ``DrainWriter`` does: of each one, whoever produces it."""
@@ -387,9 +401,30 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     patch.setattr(stage_runner, "Coordinator", Coordinator)
     patch.setattr(stage_runner, "CoordinatorClient", Channel)
+    threads = SimpleNamespace(Condition=lambda: StagedCondition(ModelRangeWriter.world.pause), Thread=StagedThread)
+    patch.setattr(living_stage, "threading", threads)
+    close_stage = living_stage.LivingStage.close
+    patch.setattr(living_stage.LivingStage, "close", lambda stage: None if _is_killed() else close_stage(stage))
+    patch.setattr(drain_driver, "time", _StagedTimes())
     # The encryption has tests of its own (unit/job/test_properties_encryption.py).
     patch.setattr(stage_runner, "encrypted_properties", lambda cfg: (cfg, TaskHandler("key", lambda *_: {})))
     patch.setattr(stage_runner, "load_task_config", lambda channel, properties: properties)
+
+
+def _is_killed() -> bool:
+    """Return whether a process is being ended, which tells nobody."""
+    return isinstance(sys.exception(), greenlet.GreenletExit)
+
+
+class _StagedTimes:
+    """Stand in for ``time``: each driver has its own."""
+
+    def __init__(self) -> None:
+        self._times: WeakKeyDictionary[Any, StagedTime] = WeakKeyDictionary()
+
+    def __getattr__(self, name: str) -> Any:
+        times = self._times.setdefault(greenlet.getcurrent(), StagedTime(ModelRangeWriter.world.pause))
+        return getattr(times, name)
 
 
 def _route(cfg: ConnectorConfig, _: Any, table: Table, partitions: int, **__: Any) -> row_emitter.SnapshotRoute:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import greenlet
 from kit.memory_kafka import MemoryKafka, MemoryWriter
@@ -155,6 +156,89 @@ class StagedLock:
         self._held = False
 
 
+class StagedThread:
+    """Stand in for a thread of a driver, which goes on whenever the driver waits.
+
+    Args:
+        target: What it does.
+    """
+
+    def __init__(self, target: Callable[[], None], **_: Any) -> None:
+        self.ident: int | None = None
+        self._let = greenlet.greenlet(target, greenlet.getcurrent())  # where it ends, its driver goes on
+
+    def start(self) -> None:
+        self.ident = 1
+        driver: Any = self._let.parent
+        THREADS.setdefault(driver, []).append(self)
+
+    def join(self, _: float) -> None:
+        while not self._let.dead:
+            self.step()
+
+    def step(self) -> None:
+        """Let it go on to its next pause, which is one of its driver, too."""
+        self._let.switch()
+
+    @property
+    def dead(self) -> bool:
+        return self._let.dead
+
+
+THREADS: WeakKeyDictionary[Any, list[StagedThread]] = WeakKeyDictionary()
+"""The threads of each driver."""
+
+
+class StagedCondition:
+    """Stand in for a condition of threads of a driver, and of the tasks that wait for its answers.
+
+    Args:
+        pause: Lets others go on.
+    """
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._pause, self._driver = pause, greenlet.getcurrent()
+
+    def __enter__(self) -> StagedCondition:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def notify_all(self) -> None:
+        """Do nothing: whoever waits looks again."""
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        """Let others go on until something holds; the connection of a task ends with its driver."""
+        while not holds():
+            if self._driver.dead:
+                raise StateError("the driver of this job is gone", retriable=True)
+            own = THREADS.get(self._driver, []) if greenlet.getcurrent() is self._driver else []
+            thread = next((thread for thread in own if not thread.dead), None)
+            if thread is None:
+                self._pause()
+            else:
+                thread.step()
+
+
+class StagedTime:
+    """Stand in for the time of a driver: only sleeping takes some.
+
+    Args:
+        pause: Lets others go on.
+    """
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._pause, self._now = pause, 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+        self._pause()
+
+
 class StagedWriter(MemoryWriter):
     """A writer whose every step can be the last one; what it commits is judged at once."""
 
@@ -232,9 +316,13 @@ class StagedLedger(MemoryLedger):
             self._world.writer(config(0, 1), writer).init()
 
     def begin(
-        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
+        self,
+        plan: BatchPlan,
+        planner: RecordWriter | None = None,
+        beside: Sequence[SideRecord] = (),
+        after: BatchPlan | None = None,
     ) -> LedgerState:
-        found = super().begin(plan, planner, beside)
+        found = super().begin(plan, planner, beside, after)
         self._world.oracle.begun(found.plan_in_force())
         return found
 

@@ -107,6 +107,11 @@ class BinlogStream:
             c.INCIDENT_EVENT: self._incident,
         }
 
+    @property
+    def reached(self) -> tuple[str, int]:
+        """Return file and position behind the last event."""
+        return self._file, self._pos
+
     def close(self) -> None:
         """Close the connection; the server ends its side at the next event or heartbeat."""
         if self._connection is not None:

@@ -279,7 +279,11 @@ class Ledger:
         )
 
     def begin(
-        self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
+        self,
+        plan: BatchPlan,
+        planner: RecordWriter | None = None,
+        extra_records: ExtraRecords = (),
+        after: BatchPlan | None = None,
     ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``.
 
@@ -287,12 +291,13 @@ class Ledger:
             plan: The plan.
             planner: An initialised writer with the id ``<prefix>.plan``; None creates one.
             extra_records: Records that become visible with the plan, in one transaction.
+            after: The batch before, where its writers live on.
         """
         if planner is not None:
             prefixed_plan = replace(plan, prefix=self._prefix)
-            return begin_epoch(self, planner, prefixed_plan, self._fence, extra_records)
+            return begin_epoch(self, planner, prefixed_plan, self._fence, extra_records, after)
         with self._open_planner() as own_planner:
-            return self.begin(plan, own_planner, extra_records)
+            return self.begin(plan, own_planner, extra_records, after)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write further keys in one transaction.

@@ -17,6 +17,11 @@ Fencing only before step 3 would leave a gap: an old writer could start between 
 force, and commit.
 
 A writer joins in the same way (``join_plan``): compare, take over the id, compare again.
+
+Step 4 is left out where the writers of the batch before live on (``after``). This driver put that batch in force, and
+fenced every writer then or at one of the batches before. Since then each id belongs to the writer that took it over
+for this driver, or to nobody: whoever takes one over later finds this plan, or fences the planner first. A writer that
+lives on has no open transaction, as its marker says that it is done, and whoever takes over its id ends it.
 """
 
 from __future__ import annotations
@@ -72,6 +77,7 @@ def begin_epoch(
     plan: BatchPlan,
     fence: Callable[[Iterable[int]], None],
     extra_records: ExtraRecords = (),
+    after: BatchPlan | None = None,
 ) -> LedgerState:
     """Put a plan in force, and return the ledger once no other attempt can write to it.
 
@@ -82,6 +88,7 @@ def begin_epoch(
         fence: Fences writers by number.
         extra_records: Records that become visible with the plan, in one transaction; or a function that returns them
             for the ledger as it is before.
+        after: The batch before, as this driver put it in force, where its writers live on; None fences all writers.
 
     Returns:
         The ledger; its plan has the id of the new attempt, and is the plan to pass to writers.
@@ -109,7 +116,8 @@ def begin_epoch(
     side_records = extra_records(current) if callable(extra_records) else extra_records
     planner.commit([*side_records, *(SideRecord(ledger.topic, key.encode(), value) for key, value in records.items())])
     fault_point("takeover.after_plan")
-    fence(ids)
+    if after is None or not _is_attempt(current_plan, after):
+        fence(ids)
     state = ledger.read() or LedgerState()
     state.require_plan(attempt_plan)
     return state
@@ -145,6 +153,10 @@ def join_plan(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index:
     state = state or LedgerState()
     state.require_plan(plan)
     return state
+
+
+def _is_attempt(current: BatchPlan | None, plan: BatchPlan) -> bool:
+    return current is not None and (current.epoch, current.attempt) == (plan.epoch, plan.attempt)
 
 
 def _expects_predecessor(plan: BatchPlan) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +11,6 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
@@ -27,17 +26,16 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_operations import (
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import WriterResult
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.failover import carried_history
+from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.history_guard import record_history_id, require_recorded_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, require_written_topics
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -89,6 +87,7 @@ def begin_batch(
     preloaded: SchemaState | None = None,
     *,
     offsets_checked: bool = False,
+    after: BatchPlan | None = None,
 ) -> StartedBatch:
     """Put a batch in force and prepare everything that its writers need.
 
@@ -100,13 +99,14 @@ def begin_batch(
         preloaded: Table structures as of its start, where the caller has them already.
         offsets_checked: Whether this driver has just made the plan and found both its offsets in the binlog; a writer
             checks its start again in any case (``open_stream``).
+        after: The batch before, where its writers live on; None fences all writers.
 
     Raises:
         CdcError: The batch cannot be executed.
     """
     moved_from = plan.continued_from
     history = [] if moved_from is None else carried_history(cfg, moved_from, plan.start, plan.epoch)
-    ledger, plan = begin_pinned_plan(cfg, job, plan, history)
+    ledger, plan = begin_pinned_plan(cfg, job, plan, history, after)
     faults.fault_point("plan.after_store")
     if not offsets_checked:
         read_with_retries(cfg, log, partial(_require_available, cfg, plan))
@@ -189,7 +189,7 @@ def write_batch(
     inputs: WriterInputs,
     window_keys: WindowKeys | None = None,
 ) -> WriterResult:
-    """Write one writer's part of a batch.
+    """Write one writer's part of a batch alone, with nothing kept before or after.
 
     Args:
         cfg: The connector's configuration.
@@ -203,30 +203,43 @@ def write_batch(
     Raises:
         CdcError: The batch could not be completed.
     """
-    # Open until the end: a writer that meets thousands of tables joins the plan many times (``producer_renewal``), and
-    # reads only newer ledger records then.
-    with kafka_clients.ledger(cfg) as ledger:
-        while True:
-            try:
-                return _write_once(cfg, index, sink, channel, plan, inputs, window_keys, ledger)
-            except RecordTooLargeError as error:
-                note = reduce_batch_size(sink, index, error)
-                if window_keys is not None:
-                    window_keys.restart()
-                channel.call(PROGRESS, WriterReport(str(plan.start), 0, note))
+    with contextlib.closing(KeptWriter(cfg, index, channel, sink)) as writer:
+        return write_next_batch(writer, plan, inputs, window_keys)
+
+
+def write_next_batch(
+    writer: KeptWriter, plan: BatchPlan, inputs: WriterInputs, window_keys: WindowKeys | None = None
+) -> WriterResult:
+    """Write one writer's part of a batch with what the writer has kept of the batch before.
+
+    Args:
+        writer: The writer.
+        plan: The batch.
+        inputs: What its writers need.
+        window_keys: Remembers which rows of tables under incremental snapshot were changed; None outside of a window.
+
+    Raises:
+        CdcError: The batch could not be completed.
+    """
+    while True:
+        try:
+            result = _write_once(writer, plan, inputs, window_keys)
+        except RecordTooLargeError as error:
+            writer.forget()
+            note = reduce_batch_size(writer.sink, writer.index, error)
+            if window_keys is not None:
+                window_keys.restart()
+            writer.channel.call(PROGRESS, WriterReport(str(plan.start), 0, note))
+            continue
+        writer.complete(plan)
+        return result
 
 
 def _write_once(
-    cfg: ConnectorConfig,
-    index: int,
-    sink: TransactionalWriter,
-    channel: CoordinatorClient,
-    plan: BatchPlan,
-    inputs: WriterInputs,
-    window_keys: WindowKeys | None,
-    ledger: Ledger,
+    writer: KeptWriter, plan: BatchPlan, inputs: WriterInputs, window_keys: WindowKeys | None
 ) -> WriterResult:
-    ledger_state = join_plan(ledger, plan, sink, index)
+    cfg, index, sink, channel, ledger = writer.cfg, writer.index, writer.sink, writer.channel, writer.ledger
+    ledger_state = writer.join(plan)
     resume_marker = ledger_state.marker(index, plan.epoch)
     if resume_marker is not None and resume_marker.done:
         return WriterResult(dict(resume_marker.counts), None)
@@ -254,11 +267,12 @@ def _write_once(
         unchecked=unchecked_tables(ledger_state),
         run_id=inputs.run_id,
         progress=report,
-        formats=RecordFormats.from_config(cfg, ask_driver(channel)),
+        formats=writer.formats,
         renew_producer=renew,
         require_in_force=lambda: ledger.peek().require_plan(plan),
         report_refusal=report_refusal,
         commit_before_refusal=inputs.commit_before_refusal,
         heartbeat_due_s=inputs.heartbeat_due_s,
+        kept=writer.parts,
     )
     return create_writer(context).run()

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
@@ -22,10 +21,9 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
     WriterInputs,
     begin_batch,
     finish_batch,
-    write_batch,
 )
+from airflow_provider_mysql_cdc.cdc.drain.batch_writers import BatchWriters, SucceedingRunner
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import PROGRESS, SCHEMA_REFUSED
 from airflow_provider_mysql_cdc.cdc.drain.drain_progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import Heartbeats, HeartbeatTimer
@@ -39,7 +37,6 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, StageRunner, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import compare_offsets
@@ -152,14 +149,16 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner, attempts) as lock,
         contextlib.closing(DriverConnection(cfg, lock.require, log)) as source,
         JobLedger(cfg, spec.run or taskless_run_id()) as job,
+        contextlib.closing(BatchWriters(cfg, runner, job.schema_ids, single=not spec.run_for_s)) as writers,
     ):
+        other_runner = SucceedingRunner(runner, writers.close)
         heartbeats = Heartbeats(cfg, lambda: source.conn, job, lock.require)
 
         def free_prefix() -> None:
             lock.release_prefix()
 
         def complete_batch(planned: PlannedBatch) -> dict[str, int]:
-            return _complete_batch(cfg, source.conn, job, planned, runner, log, lock, other_work, heartbeats.timer)
+            return _complete_batch(cfg, source.conn, job, planned, writers, log, lock, other_work, heartbeats.timer)
 
         while True:
             lock.require()
@@ -170,7 +169,9 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
             conn = source.conn
             drain_more = partial(_drain_more, cfg, conn, job, spec.owner, counts, complete_batch)
             other_counts = other_work.run_after_batch(
-                BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts, drain_more, free_prefix)
+                BatchContext(
+                    cfg, conn, job, other_runner, spec.owner, log, lock.require, counts, drain_more, free_prefix
+                )
             )
             for topic, n in (*counts.items(), *other_counts.items()):
                 totals[topic] = totals.get(topic, 0) + n
@@ -190,7 +191,7 @@ def _complete_batch(
     conn: Any,
     job: JobLedger,
     planned: PlannedBatch,
-    runner: TaskRunner,
+    writers: BatchWriters,
     log: JobLog,
     lock: run_lock.RunLock,
     other_work: OtherWork,
@@ -199,7 +200,7 @@ def _complete_batch(
     plan = planned.plan
     try:
         with named_errors(cfg):
-            result = _run_batch(cfg, conn, job, planned, runner, log, other_work, heartbeat_timer)
+            result = _run_batch(cfg, conn, job, planned, writers, log, other_work, heartbeat_timer)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
@@ -233,16 +234,17 @@ def _run_batch(
     conn: Any,
     job: JobLedger,
     planned: PlannedBatch,
-    runner: TaskRunner,
+    writers: BatchWriters,
     log: JobLog,
     other_work: OtherWork,
     heartbeat_timer: HeartbeatTimer,
 ) -> BatchResult:
     if cfg[F.SKIP_UNPARSEABLE_DDL]:
         check_skipped_tables(cfg, job, log)
-    batch = begin_batch(cfg, job, planned.plan, log, offsets_checked=planned.offsets_checked)
+    after = writers.batch_before(planned.plan)
+    batch = begin_batch(cfg, job, planned.plan, log, offsets_checked=planned.offsets_checked, after=after)
     other_work.run_before_writers(cfg, job, batch.ledger, log)
-    batch, progress, refusal = _write_records(cfg, conn, job, batch, runner, log, heartbeat_timer)
+    batch, progress, refusal = _write_records(cfg, conn, job, batch, writers, log, heartbeat_timer)
     totals = finish_batch(job, cfg, batch)
     log(progress.summary(totals, job.native_counts.text()))
     check_structures(cfg, job, batch.plan, job.latest(), log)
@@ -255,7 +257,7 @@ def _write_records(
     conn: Any,
     job: JobLedger,
     batch: StartedBatch,
-    runner: TaskRunner,
+    writers: BatchWriters,
     log: JobLog,
     heartbeat_timer: HeartbeatTimer,
 ) -> tuple[StartedBatch, DrainProgress, CdcError | None]:
@@ -267,13 +269,12 @@ def _write_records(
     inputs = WriterInputs(
         batch.state, new_run_id(), server_variables(conn), heartbeat_due_s=heartbeat_timer.seconds_left()
     )
-    stage, refusal_error = StageRunner(cfg, runner, job.schema_ids), None
+    refusal_error = None
     while True:
         plan, refusals = batch.plan, RefusedSchemas()
         progress = DrainProgress(plan, log, heartbeat_timer.restart, job.metrics)
-        handlers = [PROGRESS.handled_by(progress.update), SCHEMA_REFUSED.handled_by(refusals.add)]
         try:
-            stage.run(writer_task, plan.writers, DrainInputs(plan, inputs), handlers)
+            writers.write(plan, inputs, progress, refusals)
             return batch, progress, refusal_error
         except CdcError as error:
             refusal = refusals.first(error)
@@ -336,35 +337,3 @@ def _next_plan(
         pause_s = min(_PAUSE_S, cfg[F.POLL_INTERVAL_MS] / 1000)
         time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class DrainInputs:
-    """Hold what the writers of a drain's batch need.
-
-    Args:
-        plan: The batch.
-        writer: The rest.
-    """
-
-    plan: BatchPlan
-    writer: WriterInputs
-
-
-def writer_task(index: int, arguments: StageArguments[DrainInputs]) -> dict[str, int]:
-    """Run one writer; called in a Spark task.
-
-    Args:
-        index: The writer's index.
-        arguments: What the task was started with.
-
-    Returns:
-        Records per topic.
-    """
-    inputs = arguments.inputs
-    with (
-        open_task(index, arguments) as (cfg, channel),
-        contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
-        named_errors(cfg),
-    ):
-        return write_batch(cfg, index, sink, channel, inputs.plan, inputs.writer).counts

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.errors import from_json as error_from_json
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EmptyMessage, TaskOperation
@@ -74,7 +75,63 @@ class RefusedSchema:
         return cls(BinlogOffset.from_json(members["before"]), error_from_json(members["error"]))
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """Ask for the next batch.
+
+    Args:
+        done: Epoch of the batch that the writer has written; 0 for none.
+    """
+
+    done: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"done": self.done}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> BatchRequest:
+        """Read what ``to_json`` wrote."""
+        return cls(int(members["done"]))
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """Hand a batch to a writer.
+
+    Args:
+        epoch: The batch's epoch; 0 where there is none and the writer ends.
+        plan: The batch; None for the one in the task's arguments.
+        run_id: Id of the run, for the context headers.
+        heartbeat_due_s: Seconds until the first heartbeat of the batch is due.
+    """
+
+    epoch: int
+    plan: BatchPlan | None = None
+    run_id: str = ""
+    heartbeat_due_s: float = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        plan = None if self.plan is None else self.plan.to_json()
+        return {"epoch": self.epoch, "plan": plan, "run_id": self.run_id, "heartbeat_due_s": self.heartbeat_due_s}
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> NextBatch:
+        """Read what ``to_json`` wrote."""
+        plan = members["plan"]
+        return cls(
+            int(members["epoch"]),
+            None if plan is None else BatchPlan.from_json(plan),
+            str(members["run_id"]),
+            float(members["heartbeat_due_s"]),
+        )
+
+
+NO_BATCH = NextBatch(0)
 PROGRESS = TaskOperation("progress", WriterReport, EmptyMessage)
 """A writer reports how far it is, every few seconds."""
 SCHEMA_REFUSED = TaskOperation("schema_refused", RefusedSchema, EmptyMessage)
 """A writer reports that it ends before a table version whose schema is refused."""
+NEXT_BATCH = TaskOperation("next-batch", BatchRequest, NextBatch)
+"""A writer asks for the next batch; the reply waits until there is one."""

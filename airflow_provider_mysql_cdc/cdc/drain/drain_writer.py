@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -135,13 +134,44 @@ class DrainWriter:
         """Read to the end of the batch; where the connection breaks, go on behind what was read (FAULT-03)."""
         cfg = self.context.cfg
         reconnects = Reconnects(cfg[F.CONNECT_MAX_ATTEMPTS], self.committer.check, self.committer.note)
-        stream = self._first_stream(reconnects)
-        while True:
-            with contextlib.closing(stream):
-                error = self._read_events(stream)
+        stream = self._kept_stream()
+        if stream is not None:
+            error = self._read_or_close(stream)
             if error is None:
                 return
+            # One that broke while it was not used is opened again as if there had been none.
+            stream = self._reconnect(reconnects, error, stream.created) if self._has_read() else None
+        stream = stream or self._first_stream(reconnects)
+        while (error := self._read_or_close(stream)) is not None:
             stream = self._reconnect(reconnects, error, stream.created)
+
+    def _kept_stream(self) -> BinlogStream | None:
+        """Return the connection over which the batch before was read, if it stands where this one starts."""
+        kept = self.context.kept
+        stream = None if kept is None else kept.dump.take(self.context.plan.start)
+        if kept is None or stream is None:
+            return None
+        kept.dump.check = self.committer.check
+        return self._use(stream)
+
+    def _has_read(self) -> bool:
+        """Return whether an event of the batch was handled."""
+        position, start = self.position, self.context.plan.start
+        moved = (position.file, position.pos) != (start.file, start.pos)
+        return moved or position.gtid is not None or bool(position.events or position.statements)
+
+    def _read_or_close(self, stream: BinlogStream) -> SourceConnectionError | None:
+        """Read to the end of the batch; close the connection unless it is kept for the next one."""
+        kept, complete = self.context.kept, False
+        try:
+            error = self._read_events(stream)
+            complete = error is None
+        finally:
+            if kept is not None and complete:
+                kept.dump.keep(stream, self.context.plan.end)
+            else:
+                stream.close()
+        return error
 
     def _first_stream(self, reconnects: Reconnects) -> BinlogStream:
         """Return the stream from the batch's start on, also where the connection breaks before its first event."""
@@ -153,14 +183,19 @@ class DrainWriter:
             return self._reconnect(reconnects, error, ("", 0))
 
     def _open_stream(self, start: BinlogOffset) -> BinlogStream:
-        cfg, index = self.context.cfg, self.context.index
+        cfg, index, kept = self.context.cfg, self.context.index, self.context.kept
+        if kept is not None:
+            kept.dump.check = self.committer.check
         stream = open_stream(
             cfg.connection_settings(),
             start,
             server_id=cfg.server_id(index),
             silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
-            on_wait=self.committer.check,
+            on_wait=self.committer.check if kept is None else kept.dump.on_wait,
         )
+        return self._use(stream)
+
+    def _use(self, stream: BinlogStream) -> BinlogStream:
         self.routes.server_version = lambda: stream.server_version
         self.output.counts.meter.connected = True
         return stream

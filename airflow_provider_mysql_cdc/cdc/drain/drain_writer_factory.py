@@ -8,6 +8,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
@@ -38,7 +39,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
         context: What it is started with.
     """
     cfg, plan = context.cfg, context.plan
-    settings = RouteSettings.for_writer(cfg, context.formats)
+    kept = context.kept or KeptParts()
+    settings = kept.routes.settings = kept.routes.settings or RouteSettings.for_writer(cfg, context.formats)
     position, tracker, resumed = WriterPosition(plan.start), GtidTracker(plan.start.gtids), context.resume_marker
     if resumed is not None:
         position.resume = resumed.reached
@@ -56,7 +58,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
     if context.index == 0:
         server_uuid = plan.start.server_uuid or ""
         touched_tables = TouchedTables(cfg.ledger_topic, context.unchecked, side_records, server_uuid)
-    routes = _table_routes(context, settings, shares, signals, committer, position, tracker, touched_tables)
+    routes = _table_routes(context, settings, shares, signals, committer, position, tracker, touched_tables, kept)
     metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
     return DrainWriter(
         context=context,
@@ -130,6 +132,7 @@ def _table_routes(
     position: WriterPosition,
     tracker: GtidTracker,
     touched_tables: TouchedTables | None,
+    kept: KeptParts,
 ) -> TableRoutes:
     formats = context.formats
 
@@ -145,7 +148,16 @@ def _table_routes(
     note = partial(committer.note, once=True)
     skipped = skipped_before(context.unchecked, context.plan.start)
     return TableRoutes(
-        settings, shares, signals, context.window_keys, before_build, on_refused, touched_tables, note, skipped
+        settings,
+        shares,
+        signals,
+        context.window_keys,
+        before_build,
+        on_refused,
+        touched_tables,
+        note,
+        skipped,
+        kept.routes,
     )
 
 

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.hidden_columns import (
     find_hidden_columns,
 )
 from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrection, find_correction
+from airflow_provider_mysql_cdc.cdc.drain.kept_routes import KeptRoutes
 from airflow_provider_mysql_cdc.cdc.drain.skipped_statements import unknown_structure_error
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, TableRoute, make_route, skipped_route
 from airflow_provider_mysql_cdc.cdc.drain.topic_shares import TopicShares
@@ -34,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SchemaError,
     SchemaIdChangedError,
 )
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.enum_members import unshown_members_warning
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalRows
@@ -72,6 +74,7 @@ class TableRoutes:
         touched_tables: Gets the tables of which rows come; None where another writer does that.
         note: Sends a line of text to the job's log, which has it once.
         skipped: Tables that skipped statements touched, with ``file:position`` of the statement.
+        kept: Routes that earlier batches have built; None for none.
 
     Attributes:
         by_id: Routes by the table ids that TABLE_MAP events announced.
@@ -89,10 +92,12 @@ class TableRoutes:
         touched_tables: TouchedTables | None = None,
         note: Callable[[str], None] = lambda text: None,
         skipped: Mapping[TableId, str] = MappingProxyType({}),
+        kept: KeptRoutes | None = None,
     ) -> None:
         self._settings, self._shares, self._signals = settings, shares, signals
         self._window_keys, self._before_build, self._on_refused = window_keys, before_build, on_refused
         self._touched_tables, self._note, self._skipped = touched_tables, note, dict(skipped)
+        self._kept = KeptRoutes() if kept is None else kept
         self._cache: dict[bytes, _CachedRoute] = {}
         self._statements, self._cache_limit = 0, MAX_UNCHECKED_ROUTES
         self.by_id: dict[int, TableRoute] = {}
@@ -270,11 +275,19 @@ class TableRoutes:
         if table_map.names is None and (text := unshown_members_warning(table, self.server_version())) is not None:
             self._note(text)
         try:
-            return make_route(self._settings, table, table_map, share)
+            return self._make_route(table_map, table, share)
         except _REFUSALS as error:
             if not isinstance(error, _REFUSALS_OF_ALL_TABLES):
                 self._on_refused(error)
             raise
+
+    def _make_route(self, table_map: TableMap, table: Table, share: TopicShare) -> TableRoute:
+        """Return a table's route, as an earlier batch has built it if it would be built from the same now."""
+        route = self._kept.find(table_map, table, share)
+        if route is None:
+            route = make_route(self._settings, table, table_map, share)
+            self._kept.keep(table_map, table, share, route)
+        return route
 
     def _pass_unknown_table(self, table: TableId, event: Event) -> None:
         """Refuse rows of an unknown table, unless ``inconsistent.schema.handling.mode`` skips them (STRM-24)."""

@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.commit.unchecked_tables import UncheckedTabl
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.committer import Progress
+from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
@@ -44,6 +45,7 @@ class WriterContext:
             its first record and the error with which the writer ends.
         commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
         heartbeat_due_s: Seconds until the first heartbeat is due.
+        kept: What the batch takes over from the one before, and leaves for the next; None keeps nothing.
     """
 
     cfg: ConnectorConfig
@@ -64,3 +66,4 @@ class WriterContext:
     report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None
     commit_before_refusal: bool = False
     heartbeat_due_s: float = 0
+    kept: KeptParts | None = None

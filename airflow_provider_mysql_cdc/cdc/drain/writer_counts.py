@@ -23,7 +23,9 @@ class WriterCounts:
             of a database that were skipped (``SKIPPED_STATEMENTS_SUFFIX``).
         by_table: Of these the records of row events, by table (``TableId.path``).
         earlier_native: What the native kernel decoded in an earlier attempt.
-        tally: Counts what the native kernel decodes in this one; None without the kernel.
+        tally: Counts what the native kernel decodes in this one, and maybe in earlier batches; None without the
+            kernel.
+        tally_before: What it had counted before this batch.
         meter: Measures what the writer reads, for the metrics.
     """
 
@@ -31,6 +33,7 @@ class WriterCounts:
     by_table: dict[str, int] = field(default_factory=dict)
     earlier_native: NativeCounts = field(default_factory=NativeCounts)
     tally: Tally | None = None
+    tally_before: NativeCounts = field(default_factory=NativeCounts)
     meter: WriterMeter = field(default_factory=WriterMeter)
 
     @classmethod
@@ -42,10 +45,11 @@ class WriterCounts:
             tally: Counts what the native kernel decodes; None without the kernel.
             writer: The writer's index.
         """
+        before = NativeCounts() if tally is None else tally.counts()
         if marker is None:
-            return cls(tally=tally, meter=WriterMeter(first=writer == 0))
+            return cls(tally=tally, tally_before=before, meter=WriterMeter(first=writer == 0))
         meter = WriterMeter(writer == 0, marker.metrics.counts)
-        return cls(dict(marker.counts), dict(marker.tables), marker.native, tally, meter)
+        return cls(dict(marker.counts), dict(marker.tables), marker.native, tally, before, meter)
 
     def add_rows(self, topic: str, table: str, count: int) -> None:
         """Count records of row events.
@@ -102,4 +106,5 @@ class WriterCounts:
 
     def native(self) -> NativeCounts:
         """Return what the native kernel has decoded."""
-        return self.earlier_native.add(NativeCounts() if self.tally is None else self.tally.counts())
+        own = NativeCounts() if self.tally is None else self.tally.counts().since(self.tally_before)
+        return self.earlier_native.add(own)

@@ -16,7 +16,11 @@ from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 
 
 def begin_pinned_plan(
-    cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, first_records: Sequence[SideRecord] = ()
+    cfg: ConnectorConfig,
+    job: JobLedger,
+    plan: BatchPlan,
+    first_records: Sequence[SideRecord] = (),
+    after: BatchPlan | None = None,
 ) -> tuple[LedgerState, BatchPlan]:
     """Put a plan in force: only its writers can add anything afterwards, and its pins are the current properties.
 
@@ -27,6 +31,7 @@ def begin_pinned_plan(
         job: The ledger.
         plan: The plan.
         first_records: Records that become visible with the plan when it comes into force for the first time.
+        after: The batch before, where its writers live on.
 
     Returns:
         The ledger with the plan in it, and the plan, which has the attempt's id now.
@@ -35,7 +40,7 @@ def begin_pinned_plan(
         ConfigError: A part of it was committed under other properties; the error names them.
         OffsetConflictError: The ledger holds another plan.
     """
-    ledger = job.begin(plan, first_records=first_records)
+    ledger = job.begin(plan, first_records=first_records, after=after)
     plan = ledger.plan_in_force()
     current_pins = property_pins(cfg, snapshot=plan.kind == "snapshot")
     if ledger.has_commits():

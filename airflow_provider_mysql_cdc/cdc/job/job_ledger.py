@@ -109,7 +109,11 @@ class JobLedger:
         return self._ledger.read(fence_after_s=1.0, fence_planner=False) or LedgerState()
 
     def begin(
-        self, plan: BatchPlan, extra_records: Sequence[SideRecord] = (), first_records: Sequence[SideRecord] = ()
+        self,
+        plan: BatchPlan,
+        extra_records: Sequence[SideRecord] = (),
+        first_records: Sequence[SideRecord] = (),
+        after: BatchPlan | None = None,
     ) -> LedgerState:
         """Put the plan in force: only writers of the new attempt can add anything afterwards (``commit.takeover``).
 
@@ -117,6 +121,7 @@ class JobLedger:
             plan: The plan of this job.
             extra_records: Records that become visible with the plan, in one transaction.
             first_records: The same, but only where the plan is not in the ledger yet; without headers.
+            after: The batch before, where its writers live on.
 
         Returns:
             The ledger with the plan in it, which has the attempt's id now.
@@ -135,6 +140,7 @@ class JobLedger:
                     *headed_records,
                     *self._begin_tally(found),
                 ],
+                after,
             )
         self.schema_ids.begin(state)
         return state

@@ -32,8 +32,10 @@ class Shuffle(Generic[BucketResultT]):
 class TaskRunner(Protocol):
     """Run the same function once for each task index, all at the same time."""
 
-    endpoint: Endpoint
-    """Where the driver listens for its tasks."""
+    @property
+    def endpoint(self) -> Endpoint:
+        """Return where the driver listens for its tasks."""
+        ...
 
     def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once.

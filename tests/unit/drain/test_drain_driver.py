@@ -20,11 +20,9 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import NO_OTHER_WORK, PlannedBatch
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import HeartbeatTimer
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
-from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_operation import TaskHandler
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
@@ -32,9 +30,11 @@ from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache
 CFG = config()
 
 
-def run_batch(planned: PlannedBatch, job: Any, runner: Any) -> Any:
+def run_batch(planned: PlannedBatch, job: Any) -> Any:
+    """Run a batch whose writers write nothing."""
     log, timer = JobLog(lambda line: None), HeartbeatTimer(0)
-    return drain_driver._run_batch(CFG, None, job, planned, runner, log, NO_OTHER_WORK, timer)
+    writers: Any = SimpleNamespace(batch_before=lambda batch: None, write=lambda *_: None)
+    return drain_driver._run_batch(CFG, None, job, planned, writers, log, NO_OTHER_WORK, timer)
 
 
 @pytest.mark.parametrize("gone", [START, END], ids=["its start", "its end"])
@@ -47,14 +47,13 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
         if offset == gone:
             raise BinlogPurgedError("the server lost its tail")
 
-    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch, _: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch, *_: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
     monkeypatch.setattr(one_batch, "connect", lambda _: nullcontext())
     monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
     job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=HistoryCache(), metrics=JobMetrics(CFG))
-    runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
-        run_batch(PlannedBatch(plan(), offsets_checked=False), job, runner)
+        run_batch(PlannedBatch(plan(), offsets_checked=False), job)
 
 
 class Source:
@@ -87,7 +86,7 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
 
     monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(Lock()))
     monkeypatch.setattr(drain_driver, "DriverConnection", Source)
-    job = SimpleNamespace(metrics=SimpleNamespace())
+    job = SimpleNamespace(metrics=SimpleNamespace(), schema_ids=None)
     monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
     monkeypatch.setattr(drain_driver, "_complete_batch", batch)
     monkeypatch.setattr(drain_driver, "_next_plan", lambda *_: plan(2, END, END.with_position(END.file, 900)))
@@ -150,7 +149,7 @@ def batches_of(
 
     lock = SimpleNamespace(require=lambda: None)
     there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
-    job = SimpleNamespace(latest=lambda: there, read=lambda: there, metrics=SimpleNamespace())
+    job = SimpleNamespace(latest=lambda: there, read=lambda: there, metrics=SimpleNamespace(), schema_ids=None)
     monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(lock))
     monkeypatch.setattr(drain_driver, "DriverConnection", Source)
     monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
@@ -227,11 +226,9 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         read=lambda **_: LedgerState(plan=batch, markers=markers),
         latest=lambda: LedgerState(plan=batch, markers=markers),
         metrics=JobMetrics(CFG),
-        schema_ids=SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {})),
     )
-    runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
-    result = run_batch(planned, job, runner)
+    result = run_batch(planned, job)
     assert (result.plan, result.counts, result.refusal) == (batch, {"t": 6}, None)
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
-        run_batch(planned, job, runner)
+        run_batch(planned, job)

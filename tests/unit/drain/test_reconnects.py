@@ -170,10 +170,11 @@ def test_the_ledger_tells_which_attempt_is_in_force(monkeypatch: pytest.MonkeyPa
         contexts.append(context)
         return SimpleNamespace(run=lambda: None)
 
-    monkeypatch.setattr(batch_run, "join_plan", lambda *_: found)
     monkeypatch.setattr(batch_run, "create_writer", run)
-    given = [config(), 0, None, SimpleNamespace(call=lambda *_: None), mine]
-    batch_run._write_once(*given, WriterInputs(SchemaState(), "run", {}), None, ledger)  # type: ignore[arg-type]
+    writer: Any = SimpleNamespace(
+        cfg=config(), index=0, sink=None, channel=None, ledger=ledger, formats=None, parts=None, join=lambda _: found
+    )
+    batch_run._write_once(writer, mine, WriterInputs(SchemaState(), "run", {}), None)
     contexts[0].require_in_force()
     found = LedgerState(plan=replace(mine, attempt="newer"))
     with pytest.raises(FencedError):

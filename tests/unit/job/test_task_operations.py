@@ -10,7 +10,7 @@ import pytest
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_operations as drain
-from airflow_provider_mysql_cdc.cdc.drain.drain_operations import RefusedSchema, WriterReport
+from airflow_provider_mysql_cdc.cdc.drain.drain_operations import BatchRequest, NextBatch, RefusedSchema, WriterReport
 from airflow_provider_mysql_cdc.cdc.drain.unwritten_rows import UnwrittenRows
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.incremental import window_operations as window
@@ -79,6 +79,20 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
         {"op": "schema", **SCHEMA},
         SchemaId(7, "g"),
         {"id": 7, "guid": "g"},
+    ),
+    (
+        drain.NEXT_BATCH,
+        BatchRequest(6),
+        {"op": "next-batch", "done": 6},
+        NextBatch(7, plan(7), "run", 2.5),
+        {"epoch": 7, "plan": plan(7).to_json(), "run_id": "run", "heartbeat_due_s": 2.5},
+    ),
+    (
+        drain.NEXT_BATCH,
+        BatchRequest(0),
+        {"op": "next-batch", "done": 0},
+        NextBatch(1),
+        {"epoch": 1, "plan": None, "run_id": "", "heartbeat_due_s": 0},
     ),
     (
         shared.SCHEMA_TEXT,
