@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from first_seeds import WALKS, breaks_a_promise
 from memo import read_once
-from stream_interleaving import random_walk
+from stream_interleaving import living_walk, random_walk
 from stream_oracle import Reads
 from stream_stage import ModelWriter, on_stage
 from stream_world import StagedLedger
@@ -36,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 BLOCK_WALKS = WALKS // 10
+LIVING_WALKS = WALKS // 20
 LOOKED_FOR = 1000
 """Walks in which a protection that is taken away has to be missed: those of the suite."""
 BLOCKS = 5
@@ -57,6 +58,16 @@ def test_promises_hold_over_many_random_interleavings(block: int) -> None:
     for seed in range(block, BLOCK_WALKS, BLOCKS):
         try:
             random_walk(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+@pytest.mark.req("STRM-33", "FAULT-10")
+@pytest.mark.parametrize("block", range(2))
+def test_promises_hold_where_writers_live_from_batch_to_batch(block: int) -> None:
+    for seed in range(block, LIVING_WALKS, 2):
+        try:
+            living_walk(seed)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
 

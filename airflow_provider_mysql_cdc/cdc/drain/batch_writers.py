@@ -141,7 +141,7 @@ class BatchWriters:
         ]
         stage = self._stage = LivingStage(
             plan.writers,
-            lambda: self._stages.run(writer_task, plan.writers, arguments, handlers),
+            lambda: self._stages.run(writer_task, plan.writers, arguments, handlers, stage.on_lost),
             NO_BATCH,
             single=single,
         )

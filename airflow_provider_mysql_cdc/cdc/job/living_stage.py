@@ -6,6 +6,8 @@ it asks for more. The request is answered when there is some. A task that waits 
 driver that dies closes the connection, and the task ends.
 
 Spark may start a task again, as it does in any stage. The second copy is given what the first one has not finished.
+The others end as soon as they have carried out their piece, and another stage carries out the next one: nobody waits in
+a stage of which a task may not come back.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import lost_task_error
 
 WorkT = TypeVar("WorkT")
@@ -38,7 +41,7 @@ class LivingStage(Generic[WorkT]):
         self._cond = threading.Condition()
         self._work: tuple[int, WorkT] | None = None
         self._done: set[int] = set()
-        self._closing = self._ended = False
+        self._closing = self._ended = self._has_lost = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run_tasks, name="cdc-living-stage", daemon=True)
 
@@ -54,7 +57,18 @@ class LivingStage(Generic[WorkT]):
     @property
     def alive(self) -> bool:
         """Return whether the tasks can be given more work."""
-        return not (self._single or self._ended or self._closing)
+        return not (self._single or self._ended or self._closing or self._has_lost)
+
+    def on_lost(self, task: int, cause: CdcError | None) -> None:
+        """Let the other tasks end when they have nothing to do (``coordinator.LostHandler``).
+
+        Args:
+            task: A task whose connection has ended without a goodbye.
+            cause: The error that it reported, if any; the stage ends with it, unless the task is started again.
+        """
+        with self._cond:
+            self._has_lost = True
+            self._cond.notify_all()
 
     def next_work(self, task: int, done: int) -> WorkT:
         """Answer a task that asks for work; waits until there is some.
@@ -74,7 +88,7 @@ class LivingStage(Generic[WorkT]):
 
     def _may_answer(self, task: int) -> bool:
         has_work = self._work is not None and task not in self._done
-        return has_work or self._closing or self._ended or (self._single and task in self._done)
+        return has_work or self._closing or self._ended or self._has_lost or (self._single and task in self._done)
 
     def carry_out(self, number: int, work: WorkT) -> None:
         """Hand a piece of work to all tasks, and wait until each has carried it out.

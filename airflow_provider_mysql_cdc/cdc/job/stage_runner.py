@@ -112,6 +112,7 @@ class StageRunner:
         count: int,
         inputs: InputsT,
         handlers: Iterable[TaskHandler],
+        on_lost: LostHandler | None = None,
     ) -> list[ResultT]:
         """Run tasks that do not wait for each other; return their results in order.
 
@@ -120,11 +121,12 @@ class StageRunner:
             count: Number of tasks.
             inputs: What they need.
             handlers: Answers the operations of this job's tasks.
+            on_lost: Called when the connection of a task ends without a goodbye.
 
         Raises:
             CdcError: A task ended with it, or the executors cannot run tasks.
         """
-        with self._serving(inputs, handlers) as arguments:
+        with self._serving(inputs, handlers, on_lost) as arguments:
             return self.runner.run(task, count, arguments, barrier=False)
 
     def run_barrier(

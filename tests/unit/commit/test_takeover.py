@@ -100,6 +100,29 @@ def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
     assert kafka.committed("t") == []
 
 
+def test_writers_that_live_on_are_not_fenced(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
+    first = ledger.begin(plan(writers=1)).plan_in_force()
+    live = writer(kafka, 0)
+    join_plan(ledger, first, live, 0)
+    live.commit([Marker(1, 0, START, END, ResumePosition(END), done=True).record(TOPIC)])
+    end = END.with_position(END.file, 900, END.gtids)
+    second = ledger.begin(plan(2, END, end, writers=1), after=first).plan_in_force()
+    live.commit([Marker(2, 0, END, end, ResumePosition(end), done=True).record(TOPIC)])
+    assert second.attempt != first.attempt and (ledger.read() or LedgerState()).complete()
+
+
+def test_writers_are_fenced_where_another_attempt_has_begun_meanwhile(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
+    """Its writers may be at work; and so may those of an attempt whose plan nobody put in force."""
+    first = ledger.begin(plan(writers=1)).plan_in_force()
+    ledger.begin(plan(writers=1))
+    live = writer(kafka, 0)
+    live.init()
+    live.commit([Marker(1, 0, START, END, ResumePosition(END), done=True).record(TOPIC)])
+    ledger.begin(plan(2, END, END.with_position(END.file, 900, END.gtids), writers=1), after=first)
+    with pytest.raises(FencedError):
+        live.commit([Marker(2, 0, START, END, ResumePosition(END)).record(TOPIC)])
+
+
 def test_a_driver_that_was_taken_over_between_its_plan_and_its_fences_finds_out(ledger: MemoryLedger) -> None:
     with pytest.raises(FencedError):
         begin_epoch(ledger, ledger.planner(), plan(), lambda _: ledger.begin(plan()))
