@@ -34,7 +34,11 @@ FLAT = {
 }
 ROWS = 3_000
 LATENCY_S = float(os.environ.get("MYSQL_CDC_LATENCY_S", "0.05"))
-"""Latency of each direction in seconds; the round trips of a run are a hundred."""
+"""Latency of each direction in seconds; a snapshot needs a hundred round trips one after the other, a drain eighty."""
+MOST_ROUND_TRIPS = 100
+"""Of a drain with two writers, on all its connections, with its plan; measured: 82."""
+HEARTBEATS = 4
+"""More than the run lock sends in a few seconds."""
 LOST = 0.3
 BOUND_S = 40.0
 """Far above the silence that is allowed in these tests, with the tries that follow; far below ten minutes."""
@@ -104,6 +108,21 @@ def test_latency_each_way(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> Non
         fetch_all(conn, "SELECT 1")
     assert time.monotonic() - began > 6 * LATENCY_S
     all_jobs(pipeline, root)
+
+
+def test_a_drain_needs_as_many_round_trips_for_many_transactions_as_for_few(
+    pipeline: Pipeline, root: Any, proxy: TcpProxy
+) -> None:
+    assert pipeline.snapshot().complete
+    counts = []
+    for transactions in (3, 90):
+        execute(root, *(f"UPDATE t SET v = CONCAT('{transactions}', v) WHERE id = {n}" for n in range(transactions)))
+        before = proxy.round_trips
+        assert pipeline.drain() is not None
+        counts.append(proxy.round_trips - before)
+    few, many = counts
+    assert few <= MOST_ROUND_TRIPS and many <= few + HEARTBEATS, counts
+    require_exact(pipeline, root)
 
 
 @pytest.mark.req("FAULT-06")

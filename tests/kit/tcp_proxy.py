@@ -31,6 +31,7 @@ class TcpProxy:
         cuts_left: Connections that are to be broken yet (``cut_after``).
         led_elsewhere: Whether it leads to the server of ``lead_to`` now.
         held: Set as soon as a frozen connection held something back that was to be forwarded.
+        round_trips: How often a client has sent something behind an answer, on all connections.
         stalls: Pauses made so far (``stall``).
         breaks: Connections broken so far (``break_some``).
     """
@@ -39,7 +40,8 @@ class TcpProxy:
         self._to = host, port
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
-        self.connections = 0
+        self.connections = self.round_trips = 0
+        self._answered: set[int] = set()
         self.held = threading.Event()
         self._flows = threading.Event()
         self._flows.set()
@@ -56,6 +58,7 @@ class TcpProxy:
         self._next: tuple[str, int, int] | None = None
         self.led_elsewhere = False
         self._open: list[socket.socket] = []
+        self._turns = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def freeze(self, *, only_open: bool = False) -> None:
@@ -132,6 +135,15 @@ class TcpProxy:
                 arguments = (number, source, target, slow, limit if slow else None)
                 threading.Thread(target=pump, args=arguments, daemon=True).start()
 
+    def _count_turn(self, number: int, answer: bool) -> None:
+        """Count what a client sends behind an answer; a greeting is one."""
+        with self._turns:
+            if answer:
+                self._answered.add(number)
+            elif number in self._answered:
+                self._answered.discard(number)
+                self.round_trips += 1
+
     def _hold(self, number: int) -> None:
         """Wait while a connection is frozen."""
         if self._only is not None and number != self._only:
@@ -181,6 +193,7 @@ class TcpProxy:
                 data = source.recv(PIECE if rate or self._stalled or limit is not None else 1 << 16)
                 if not data:
                     break
+                self._count_turn(number, slow)
                 if rate:
                     time.sleep(len(data) / rate)
                 if self._stalled and self._random.random() < self._stalled:

@@ -68,6 +68,11 @@ class SecureConnection(_BaseConnection):  # type: ignore[misc]
         super().connect(sock)
         self._login_deadline_s = None
 
+    def set_character_set(self, charset: str, collation: str | None = None) -> None:
+        """Leave it to the first statement of ``session`` at the login, which has named the character set, too."""
+        if self._login_deadline_s is None:
+            super().set_character_set(charset, collation)
+
     def _read_bytes(self, num_bytes: int) -> bytes:
         if self._login_deadline_s is not None:
             # pymysql before 1.2 sets the limit at each read, later versions where it changes.

@@ -6,7 +6,7 @@ time zone would cut tables or shift conditions. All sessions of a job, on the dr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymysql
@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceSettingError
 
 _NO_LIMIT = "18446744073709551615"
-FIRST_STATEMENT = f"SET SESSION sql_select_limit = {_NO_LIMIT}"
+FIRST_STATEMENT = f"SET NAMES utf8mb4, SESSION sql_select_limit = {_NO_LIMIT}"
 """Before anything is read: the limit holds for SHOW statements too. DEFAULT would take the server's global value."""
 
 SESSION_VARIABLES: Mapping[str, str] = {
@@ -57,7 +57,7 @@ Variables"; a server that does not know one has not the feature."""
 
 
 def prepare_session(conn: Any, where: str) -> None:
-    """Set the session variables of a new connection that have another value.
+    """Set the session variables of a new connection that have another value, in three round trips.
 
     Args:
         conn: The connection.
@@ -75,18 +75,28 @@ def prepare_session(conn: Any, where: str) -> None:
             current = {str(name): str(value) for name, value in cursor.fetchall()}
     except (pymysql.MySQLError, OSError) as error:
         raise from_exception(error, where) from error
-    for name, value in SESSION_VARIABLES.items():
-        # sql_big_selects follows max_join_size.
-        if name in current and (current[name] != value or name == "sql_big_selects"):
-            _set_variable(conn, name, value, where)
+    # sql_big_selects follows max_join_size.
+    different = [
+        (name, value)
+        for name, value in SESSION_VARIABLES.items()
+        if name in current and (current[name] != value or name == "sql_big_selects")
+    ]
+    try:
+        if different:
+            _set_variables(conn, different, where)
+    except SourceSettingError:
+        for pair in different:  # the server sets none of them, and does not always say which one it refuses
+            _set_variables(conn, [pair], where)
 
 
-def _set_variable(conn: Any, name: str, value: str, where: str) -> None:
-    text = value if value.isdigit() else f"'{value}'"
+def _set_variables(conn: Any, values: Sequence[tuple[str, str]], where: str) -> None:
+    """Set session variables in one statement; the error is about the first of them."""
+    texts = (f"{name} = {value if value.isdigit() else repr(value)}" for name, value in values)
     try:
         with conn.cursor() as cursor:
-            cursor.execute(f"SET SESSION {name} = {text}")
+            cursor.execute("SET SESSION " + ", SESSION ".join(texts))
     except (pymysql.MySQLError, OSError) as error:
+        name, value = values[0]
         cause = from_exception(error, where)
         if isinstance(cause, SourceConnectionError):
             raise cause from error

@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.check_source import check_source, log_warnings
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.kafka_findings import topic_warnings
+from airflow_provider_mysql_cdc.cdc.operate.moved_batch import belongs_elsewhere
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
     PreparedJob,
@@ -85,6 +86,10 @@ def prepare_snapshot(
     result, ledger = reconcile_store(cfg, store, log, owner)
     state = result.state
     pending = state.pending
+    if pending is not None and _planned_elsewhere(cfg, pending, log):
+        reset_offset(cfg, store, owner, log)
+        result, ledger = reconcile_store(cfg, store, log, owner)
+        state, pending, again = result.state, result.state.pending, True
     if pending is not None and pending.kind == "snapshot":
         require_same_snapshot_mode(cfg, pending)
         read_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
@@ -104,6 +109,19 @@ def prepare_snapshot(
     if plan is None:
         report_skipped(cfg, log)
     return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger)
+
+
+def _planned_elsewhere(cfg: ConnectorConfig, pending: BatchPlan, log: Log) -> bool:
+    """Return whether a snapshot that has read nothing has to be planned again, behind the stream, on another server."""
+    if pending.kind != "snapshot" or not pending.gapless:
+        return False
+    if not read_with_retries(cfg, log, partial(belongs_elsewhere, cfg, pending)):
+        return False
+    log(
+        f"snapshot {pending.epoch} has read nothing, and another server answers than when it was planned; its plan is "
+        "discarded, and it is planned again"
+    )
+    return True
 
 
 def _plan_snapshot(

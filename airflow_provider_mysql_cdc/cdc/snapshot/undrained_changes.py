@@ -17,9 +17,9 @@ from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl, in_any_case
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.errors import ServerChangedError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
@@ -35,8 +35,17 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
 
     Raises:
         StateError: There is such a change; the error names its position.
+        ServerChangedError: The positions belong to two servers; a retry plans the snapshot on the one that answers.
         SourceError: The binlog cannot be read.
     """
+    if not comparable(start, end):
+        raise ServerChangedError(
+            "another server answers than the one on which the snapshot was planned",
+            where=f"{start} of server {start.server_uuid}",
+            why=f"server {end.server_uuid} answers",
+            remedy="run the task again: it plans the snapshot on this server, behind what the stream has drained",
+            retriable=True,
+        )
     first_change = _first_change(cfg, start, end)
     if first_change is not None:
         raise StateError(

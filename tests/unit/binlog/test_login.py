@@ -15,7 +15,7 @@ from kit.fake_mysql import OK, PLAIN, SSL, Client, answering, error, greeting, p
 from pymysql.connections import Connection
 
 from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
-from airflow_provider_mysql_cdc.cdc.binlog import login
+from airflow_provider_mysql_cdc.cdc.binlog import login, session
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -206,8 +206,6 @@ SERVERS: dict[str, Callable[[Client], None]] = {
     "sha2, nothing": answering(b"\x01", first=SHA2),
     "sha2, then denied": sha2_then_denied,
     "sha256, broken key": answering(PEM, first=greeting(plugin=b"sha256_password")),
-    "closes after login": answering(OK),
-    "refuses the character set": answering(OK, error(1115, b"Unknown character set")),
     "broken TLS": answering(b"no TLS", first=greeting(capabilities=PLAIN | SSL)),
 }
 
@@ -244,6 +242,16 @@ def test_settings_that_cannot_be_used_show_no_password(changed: dict[str, object
     with pytest.raises(CdcError) as caught:
         connect(ConnectionSettings(**{**fields, **changed}))  # type: ignore[arg-type]
     assert shows(caught.value, MARK) == []
+
+
+@pytest.mark.parametrize("answers", [(), (error(1115, b"Unknown character set"),)], ids=["closes", "charset"])
+def test_a_failure_of_the_first_statement_has_a_name_too(
+    answers: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect_module, "prepare_session", session.prepare_session)
+    with serving(answering(OK, *answers)) as (port, client), pytest.raises(CdcError) as caught:
+        connect(settings(port))
+    assert shows(caught.value, MARK) == [] and b"SET NAMES utf8mb4" in client.received
 
 
 KEY_MARK = "key-word-łódź"
@@ -301,11 +309,10 @@ def test_the_whole_login_has_the_time_of_one_connection() -> None:
     left = threading.Event()
 
     def talk(client: Client) -> None:
-        client.send(greeting())
-        for _ in range(3):  # the login, SET NAMES, autocommit
-            client.receive()
+        for payload in (greeting(), switch(b"mysql_native_password", b"0123456789abcdefghij\0"), OK):
             left.wait(0.7)
-            client.send(OK)
+            client.send(payload)
+            client.receive()
 
     with serving(talk) as (port, _):
         limits = replace(settings(port), connect_timeout_s=15, silence_timeout_s=1)
