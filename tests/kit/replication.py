@@ -18,6 +18,11 @@ _OLD_STATEMENTS = ("5.", "8.0.1")
 """Beginnings of the versions that know the former names of the statements only."""
 
 
+def has_old_statements(conn: Any) -> bool:
+    """Return whether a server knows the former names of the statements only."""
+    return str(rows(conn, "SELECT @@version")[0][0]).startswith(_OLD_STATEMENTS)
+
+
 def start_replica(conn: Any, source: PrivateServer, channel: str = "") -> None:
     """Let a server replicate from another one by GTIDs.
 
@@ -29,7 +34,7 @@ def start_replica(conn: Any, source: PrivateServer, channel: str = "") -> None:
     address = "HOST='127.0.0.1', {0}_USER='root', {0}_PASSWORD='', {0}_PORT={1}, {0}_AUTO_POSITION=1, "
     more = "GET_{0}_PUBLIC_KEY=1, {0}_CONNECT_RETRY=1, {0}_RETRY_COUNT=1000 FOR CHANNEL '{2}'"
     # MySQL 8.0.22 brought the first form, 8.4 removed the other one.
-    old = str(rows(conn, "SELECT @@version")[0][0]).startswith(_OLD_STATEMENTS)
+    old = has_old_statements(conn)
     change, name, start = ("MASTER", "MASTER", "SLAVE") if old else ("REPLICATION SOURCE", "SOURCE", "REPLICA")
     execute(
         conn,
@@ -80,11 +85,13 @@ class Node:
         names = [name for (name,) in rows(self.root, "SHOW DATABASES")]
         system = {"mysql", "sys", "performance_schema", "information_schema"}
         execute(self.root, *(f"DROP DATABASE `{name}`" for name in names if name not in system))
-        execute(self.root, "SET SESSION sql_log_bin=1", "RESET BINARY LOGS AND GTIDS")
+        reset = "RESET MASTER" if has_old_statements(self.root) else "RESET BINARY LOGS AND GTIDS"
+        execute(self.root, "SET SESSION sql_log_bin=1", reset)
 
     def detach(self) -> None:
         """Stop replicating."""
-        execute(self.root, "STOP REPLICA", "RESET REPLICA ALL")
+        name = _replica_word(self.root)
+        execute(self.root, f"STOP {name}", f"RESET {name} ALL")
 
     def follow(self, source: Node) -> None:
         """Replicate from another server, and take no writes of others."""
@@ -98,7 +105,7 @@ class Node:
 
     def promote(self) -> None:
         """Become a primary: execute what was received, then take writes."""
-        execute(self.root, "STOP REPLICA IO_THREAD")
+        execute(self.root, f"STOP {_replica_word(self.root)} IO_THREAD")
         deadline = time.monotonic() + _CATCH_UP_S
         while any("Waiting for" not in state and "has read all" not in state for state in _applier_states(self.root)):
             assert time.monotonic() < deadline, "the replica does not execute what it has received"
@@ -119,13 +126,18 @@ class Node:
 
 def _status(root: Any) -> list[dict[str, Any]]:
     with root.cursor() as cursor:
-        cursor.execute("SHOW REPLICA STATUS")
+        cursor.execute(f"SHOW {_replica_word(root)} STATUS")
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _applier_states(root: Any) -> list[str]:
-    return [str(row["Replica_SQL_Running_State"]) for row in _status(root)]
+    return [str(row[f"{_replica_word(root).capitalize()}_SQL_Running_State"]) for row in _status(root)]
+
+
+def _replica_word(root: Any) -> str:
+    """Return what the server's statements call a replica."""
+    return "SLAVE" if has_old_statements(root) else "REPLICA"
 
 
 @dataclass
