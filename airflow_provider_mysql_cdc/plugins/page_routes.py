@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.plugins.pipeline_status import read_pipeline
 from airflow_provider_mysql_cdc.plugins.pipelines import Pipeline
 from airflow_provider_mysql_cdc.plugins.report_texts import without_log_texts
 from airflow_provider_mysql_cdc.plugins.status_cache import Reading, StatusCache
-from airflow_provider_mysql_cdc.plugins.table_versions import read_versions
+from airflow_provider_mysql_cdc.plugins.table_versions import read_tables
 
 PAGE_SIZE = 25
 MAX_PAGE_SIZE = 100
@@ -38,7 +38,7 @@ PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STATUS = StatusCache(read_pipeline)
 SNAPSHOTS = StatusCache(read_snapshot_map)
 CHECKS = StatusCache(read_preflight)
-STRUCTURES = StatusCache(read_versions)
+TABLES = StatusCache(read_tables)
 
 router = APIRouter()
 FirstRow = Annotated[int, Query(ge=0)]
@@ -106,8 +106,7 @@ def show_pipeline(pipeline: VisiblePipeline, session: SessionDep, user: GetUserD
 def _reading(reading: Reading, *, brief: bool = False, texts: bool = False) -> dict[str, Any]:
     report = reading.content.report if reading.content is not None else None
     if report is not None:
-        # These have routes of their own: there may be thousands of tables.
-        report = {name: value for name, value in report.items() if name not in ("tables", "points")}
+        report = {name: value for name, value in report.items() if name != "points"}  # these have a route of their own
         report |= {"status": _brief(report["status"])} if brief and "status" in report else {}
         for name in ("report", "stored") if brief else ():
             report.pop(name, None)
@@ -132,12 +131,12 @@ def list_tables(
 
     content = STATUS.get(pipeline.main_task, WAIT_S).content
     report = content.report if content is not None else {}
-    versions = STRUCTURES.get(pipeline.main_task, WAIT_S)
-    structures = versions.content.report.get("structures", {}) if versions.content is not None else {}
-    known = [row for row in named_tables(report, structures) if search.lower() in row["table"].lower()]
-    shown = with_structures(known[offset : offset + limit], structures)
+    tables = TABLES.get(pipeline.main_task, WAIT_S)
+    found = tables.content.report if tables.content is not None else {}
+    known = [row for row in named_tables(report, found) if search.lower() in row["table"].lower()]
+    shown = with_structures(known[offset : offset + limit], found)
     rows = with_events(session, report, shown, pipeline.dag_ids, datetime.now(UTC))
-    return {"total": len(known), "offset": offset, "tables": rows, "running": versions.running}
+    return {"total": len(known), "offset": offset, "tables": rows, "running": tables.running}
 
 
 @router.get("/api/pipeline/history")

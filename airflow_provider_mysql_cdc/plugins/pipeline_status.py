@@ -132,18 +132,16 @@ def error_json(error: CdcError) -> PageJson:
 
 
 def _add_ledger(report: PageJson, cfg: ConnectorConfig, ledger: LedgerState) -> tuple[Sample, ...]:
-    from airflow_provider_mysql_cdc.cdc.operate.stream_report import stream_report, stream_state, table_counts
+    from airflow_provider_mysql_cdc.cdc.operate.stream_report import stream_report, stream_state
     from airflow_provider_mysql_cdc.cdc.operate.stream_status import measured_status
 
     status = measured_status(cfg, ledger)
     if status.active is None:
         report["unread"]["mysql"] = {"what": status.lag.why, "remedy": ""}
-    counts = _last_counts(ledger)
     report |= {
         "state": stream_state(status),
         "status": _status(status),
         "report": _part(report, "ledger", lambda: stream_report(ledger)),
-        "tables": table_counts(ledger, counts),
     }
     if status.active is not None and report["report"] is not None and report["report"]["scans_active"]:
         _add_scan_progress(report, cfg, ledger, status.at_ms)
@@ -169,15 +167,6 @@ def _status(status: StreamStatus) -> PageJson:
         for family, attributes in families.items()
     }
     return shown | {"metrics": metrics}
-
-
-def _last_counts(ledger: LedgerState) -> Mapping[str, int]:
-    """Return the records of each table that the last run has written."""
-    from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
-    from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
-
-    tally = current_tally(ledger)
-    return {} if tally is None else {table: n for table, n in tally.tables.items() if table != OTHERS_LABEL}
 
 
 def _stored(state: StoredState) -> PageJson:

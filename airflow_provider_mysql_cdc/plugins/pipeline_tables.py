@@ -11,29 +11,30 @@ from airflow_provider_mysql_cdc.plugins.pipeline_runs import table_events
 TableJson = dict[str, Any]
 
 
-def named_tables(report: Mapping[str, Any], structures: Mapping[str, Any]) -> list[TableJson]:
-    """Return the tables of a report, in order, also those that were only captured or only read.
+def named_tables(report: Mapping[str, Any], found: Mapping[str, Any]) -> list[TableJson]:
+    """Return the tables of a pipeline, in order, also those that were only captured or only read.
 
     Args:
         report: The report of ``pipeline_status.read_pipeline``.
-        structures: The versions of ``table_versions.read_versions``, which name each captured table.
+        found: The report of ``table_versions.read_tables``.
     """
     metrics = report.get("status", {}).get("metrics", {})
     read = metrics.get("snapshot", {}).get("RowsScanned") or {}
     captured = metrics.get("streaming", {}).get("CapturedTables") or []
-    rows = {row["table"]: row for row in report.get("tables", ())}
-    for table in (*captured, *read, *structures):
+    rows = {row["table"]: row for row in found.get("tables", ())}
+    for table in (*captured, *read, *found.get("structures", ())):
         rows.setdefault(table, {"table": table, "records": 0, "verdict": None})
     return [{**rows[table], "rows_read": read.get(table)} for table in sorted(rows)]
 
 
-def with_structures(rows: Sequence[TableJson], structures: Mapping[str, Any]) -> list[TableJson]:
+def with_structures(rows: Sequence[TableJson], found: Mapping[str, Any]) -> list[TableJson]:
     """Return rows of tables with the version of their structure; None where the schema history does not say it.
 
     Args:
         rows: The rows.
-        structures: The versions of ``table_versions.read_versions``.
+        found: The report of ``table_versions.read_tables``.
     """
+    structures = found.get("structures", {})
     return [{**row, "structure": _version(structures.get(row["table"]))} for row in rows]
 
 

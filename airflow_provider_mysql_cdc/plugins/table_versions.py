@@ -1,18 +1,24 @@
-"""Read which structure each table of a pipeline has, from the end of its schema history."""
+"""Read what there is of each table of a pipeline: the ledger's counts and verdicts, and the schema history's versions.
+
+Apart from the status, which each scrape of the metrics reads of every pipeline: thousands of tables are kept only of
+the pipelines that somebody looks at.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.plugins.pipeline_config import read_config
-from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading, error_json, require_kafka
+from airflow_provider_mysql_cdc.plugins.pipeline_status import PipelineReading, error_json, peek_ledger
 from airflow_provider_mysql_cdc.plugins.serialized_tasks import PipelineTask
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
     from airflow_provider_mysql_cdc.cdc.operate.table_structures import TableStructures
 
 MAX_KEPT = 20
@@ -41,20 +47,32 @@ class _KeptStructures:
 KEPT = _KeptStructures()
 
 
-def read_versions(task: PipelineTask) -> PipelineReading:
-    """Read the versions of a pipeline's tables; the report has them as ``structures``, by the table's path.
+def read_tables(task: PipelineTask) -> PipelineReading:
+    """Read the tables of a pipeline; the report has the versions of their structures as ``structures``, by path.
 
     Args:
         task: The task whose arguments describe the pipeline.
     """
+    from airflow_provider_mysql_cdc.cdc.operate.stream_report import table_counts
     from airflow_provider_mysql_cdc.cdc.operate.table_structures import read_table_structures
 
+    report: dict[str, Any] = {"unread": {}, "tables": [], "structures": {}}
     try:
         cfg = read_config(task)
-        require_kafka(cfg)
+        ledger = peek_ledger(cfg)
+        report["tables"] = table_counts(ledger, _last_counts(ledger))
         key = (task.conn_id, cfg.history_topic)
         structures = read_table_structures(cfg, KEPT.get(key))
     except CdcError as error:
-        return PipelineReading({"unread": {"kafka": error_json(error)}, "structures": {}})
+        return PipelineReading(report | {"unread": {"kafka": error_json(error)}})
     KEPT.put(key, structures)
-    return PipelineReading({"unread": {}, "structures": structures.versions})
+    return PipelineReading(report | {"structures": structures.versions})
+
+
+def _last_counts(ledger: LedgerState) -> Mapping[str, int]:
+    """Return the records of each table that the last run has written."""
+    from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
+    from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
+
+    tally = current_tally(ledger)
+    return {} if tally is None else {table: n for table, n in tally.tables.items() if table != OTHERS_LABEL}

@@ -38,7 +38,7 @@ def site(opened: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     forget_dags()  # other modules store theirs in the same database
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.STRUCTURES):
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.TABLES):
         cache._entries.clear()
     opened.log_in("bob", "USER")
     yield opened

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from fastapi.testclient import TestClient
 from page_site import add_bundle, bearer, connection_of_team, define_connection, forget_dags, store_dags
 from test_page_routes import VIEWER, read
 
+from airflow_provider_mysql_cdc.cdc.operate.table_structures import StructureRecord
 from airflow_provider_mysql_cdc.dag_factory import cdc_pipeline
 from airflow_provider_mysql_cdc.plugins import page_access, page_app, page_routes, pipeline_status, pipelines
 from airflow_provider_mysql_cdc.plugins.mysql_cdc_page import MySqlCdcPagePlugin
@@ -120,3 +124,52 @@ def test_no_argument_of_a_dag_opens_another_team_s_connection(
         assert api.get(SHOP, headers=bearer(*VIEWER, ["south"])).status_code == 403
         store_dags(cdc_pipeline("own", mysql_cdc_conn_id="mysql_shop", dags=["drain"], **named), "of-the-north")
         assert api.get(SHOP, headers=bearer(*VIEWER, ["north"])).status_code == 200
+
+
+PIPELINES, TABLES = 100, 5_000
+
+
+def test_many_requests_for_many_tables_take_no_more_memory_than_some(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred pipelines of 5,000 tables, of which scrapes and lists read all, and people look at some."""
+    now = [0.0]
+
+    def read_status(task: PipelineTask) -> PipelineReading:
+        captured = [f"{task.conn_id}.t{n:04}" for n in range(1_000)]
+        status: dict[str, Any] = {"topic.prefix": task.conn_id, "at_ms": 1, "active": False, "lag": {}, "batch": {}}
+        status["metrics"] = {"streaming": {"CapturedTables": captured}}
+        return PipelineReading({"unread": {}, "state": "behind", "status": status, "points": []})
+
+    def read_tables(task: PipelineTask) -> PipelineReading:
+        names = [f"{task.conn_id}.t{n:04}" for n in range(TABLES)]
+        written = [{"table": name, "records": n, "verdict": "equal"} for n, name in enumerate(names[:1_000])]
+        structures = {name: StructureRecord(n, n) for n, name in enumerate(names)}
+        return PipelineReading({"unread": {}, "tables": written, "structures": structures})
+
+    for number in range(PIPELINES):
+        store_dags(cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain"]))
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(read_status, clock=lambda: now[0]))
+    monkeypatch.setattr(page_routes, "TABLES", StatusCache(read_tables, clock=lambda: now[0]))
+    headers = bearer(*VIEWER)
+
+    def visit(first: int) -> int:
+        """Ask as a scraper and three people do; return the memory of this process in bytes."""
+        now[0] += 100.0  # what was read before is read again, and forgotten after ten minutes
+        assert api.get("/mysql-cdc/metrics", headers=headers).status_code == 200
+        assert read(api, "/mysql-cdc/api/pipelines")["total"] == PIPELINES
+        for number in range(first, first + 3):
+            seen: set[str] = set()
+            path = f"/mysql-cdc/api/pipeline/tables?conn_id=mysql_{number:02}"
+            for offset in range(0, TABLES, 1_000):
+                seen |= {row["table"] for row in read(api, f"{path}&offset={offset}&limit=100")["tables"]}
+            assert len(seen) == 500 and read(api, path)["total"] == TABLES, "also those that were never written"
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before = max(visit(3 * turn) for turn in range(8))
+    after = max(visit(3 * turn) for turn in range(8, 16))
+    kept = {name: len(getattr(page_routes, name)._entries) for name in ("STATUS", "TABLES")}
+    print(f"{before / 1e6:.0f} MB, then {after / 1e6:.0f} MB; kept {kept}")
+    assert kept["TABLES"] <= 21, "what nobody has asked for in ten minutes is forgotten"
+    assert after < before + 30_000_000

@@ -53,7 +53,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Store the DAGs of one pipeline whose servers are down, and do not wait long for them."""
     monkeypatch.setattr(pipeline_status, "KAFKA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(check_setup, "KAFKA_TIMEOUT_S", 0.2)
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS):
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.TABLES):
         cache._entries.clear()
     define_connection(monkeypatch, "mysql_shop", "shop")
     store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", schedule="*/5 * * * *", tables=["shop.orders"]))
@@ -226,13 +226,15 @@ def test_five_thousand_tables_are_listed_a_hundred_at_a_time(api: TestClient, mo
 
     def many(task: Any) -> PipelineReading:
         rows = [{"table": f"shop.t{n:04}", "records": n, "verdict": None} for n in range(counts[size])]
-        uri = "mysql-cdc://mysql.example:3306/shop"
-        return PipelineReading({"state": "behind", "unread": {}, "tables": rows, "asset_uri": uri, "points": []})
+        return PipelineReading({"unread": {}, "tables": rows, "structures": {}})
 
+    uri = "mysql-cdc://mysql.example:3306/shop"
+    state = {"state": "behind", "unread": {}, "asset_uri": uri, "points": []}
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: PipelineReading(state)))
     asked: dict[str, list[int]] = {}
     for size, expected in counts.items():
         cache = StatusCache(many)
-        monkeypatch.setattr(page_routes, "STATUS", cache)
+        monkeypatch.setattr(page_routes, "TABLES", cache)
         headers, path = bearer(*VIEWER), "/mysql-cdc/api/pipeline?conn_id=mysql_shop"
         tables_path = "/mysql-cdc/api/pipeline/tables?conn_id=mysql_shop"
         assert api.get(path, headers=headers).json()["reading"]["state"] == "behind"

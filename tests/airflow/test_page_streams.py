@@ -51,7 +51,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any
 
 def shown(api: TestClient, part: str = "", more: str = "") -> Any:
     """Return what the page shows now."""
-    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.STRUCTURES):
+    for cache in (page_routes.STATUS, page_routes.SNAPSHOTS, page_routes.CHECKS, page_routes.TABLES):
         cache._entries.clear()
     return read(api, PAGE.format(part) + more, ("root", "ADMIN"))
 
