@@ -25,7 +25,7 @@ def connect_error(error: BaseException, server: str) -> CdcError | None:
         error: The exception of pyspark's client.
         server: Host and port, for the message.
     """
-    text = f"{error} {getattr(error, 'grpc_status_code', '')} {_condition(error)}"
+    text = _text(error)
     where = f"Spark Connect server {server}"
     why = " ".join(str(error).split("JVM stacktrace")[0].split())[:_LINE_CHARS]
     if _REFUSED.search(text):
@@ -42,6 +42,19 @@ def connect_error(error: BaseException, server: str) -> CdcError | None:
     if _SERVER_LOST.search(text):
         return _lost("the Spark Connect server cannot be reached", where, why)
     return None
+
+
+def is_session_lost(error: BaseException) -> bool:
+    """Return whether a call failed because the server has ended the session.
+
+    Args:
+        error: The exception of pyspark's client.
+    """
+    return _SESSION_LOST.search(_text(error)) is not None
+
+
+def _text(error: BaseException) -> str:
+    return f"{error} {getattr(error, 'grpc_status_code', '')} {_condition(error)}"
 
 
 def _lost(what: str, where: str, why: str) -> StateError:

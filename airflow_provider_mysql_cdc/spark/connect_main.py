@@ -23,13 +23,14 @@ def inherited_settings() -> ConnectSettings | None:
 
 
 @contextmanager
-def connect_runner(settings: ConnectSettings, log: Log, exit_code: int) -> Iterator[ConnectRunner]:
-    """Open a session, and end it with everything that still runs in it.
+def connect_runner(settings: ConnectSettings, stream: str, log: Log, exit_code: int) -> Iterator[ConnectRunner]:
+    """Run tasks in the session of a stream.
 
     Args:
         settings: The server.
+        stream: Name of the stream.
         log: Takes one line of text.
-        exit_code: Exit code when the process is asked to end (SIGTERM), which ends the session too.
+        exit_code: Exit code when the process is asked to end (SIGTERM), which ends its operations too.
 
     Raises:
         CdcError: The server cannot be used.
@@ -39,7 +40,7 @@ def connect_runner(settings: ConnectSettings, log: Log, exit_code: int) -> Itera
         raise SystemExit(exit_code)
 
     signal.signal(signal.SIGTERM, end)
-    session = ConnectSession(settings)
+    session = ConnectSession(settings, stream)
     try:
         _refuse_speculation(session)
         log(f"Spark application {session.setting('spark.app.id') or 'unknown'}, Spark Connect server {session.server}")

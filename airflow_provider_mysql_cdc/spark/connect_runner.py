@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,8 +114,11 @@ class ConnectRunner:
             CdcError: A task raised it, the executors cannot run tasks, or the server or the session is gone.
         """
         barrier = barrier and not self._dynamic_allocation
-        frame = self._indexes(count).mapInArrow(ResultFunction(task, arguments), _result_schema(), barrier=barrier)
-        results = self._collect(frame, count if barrier else 0)
+        function = ResultFunction(task, arguments)
+        results = self._collect(
+            lambda spark: _indexes(spark, count).mapInArrow(function, _result_schema(), barrier=barrier),
+            count if barrier else 0,
+        )
         if sorted(results) != list(range(count)):
             raise StateError(
                 "Spark has not returned the result of each task",
@@ -143,24 +146,20 @@ class ConnectRunner:
         Raises:
             CdcError: As for ``run``.
         """
-        barrier = not self._dynamic_allocation
-        blocks = self._indexes(count).mapInArrow(BlockFunction(task, arguments), _block_schema(), barrier=barrier)
-        if hasattr(blocks, "repartitionById"):  # since 4.1
-            parted = blocks.repartitionById(shuffle.buckets, blocks["bucket"])
-        else:
-            parted = blocks.repartition(shuffle.buckets, "bucket").sortWithinPartitions("bucket")
-        reduced = parted.mapInArrow(BucketFunction(shuffle.reduce), _result_schema())
-        results = self._collect(reduced, count if barrier else 0)
+        barrier, function = not self._dynamic_allocation, BlockFunction(task, arguments)
+
+        def operation(spark: Any) -> Any:
+            blocks = _indexes(spark, count).mapInArrow(function, _block_schema(), barrier=barrier)
+            return _by_bucket(blocks, shuffle.buckets).mapInArrow(BucketFunction(shuffle.reduce), _result_schema())
+
+        results = self._collect(operation, count if barrier else 0)
         # A bucket without a block has no row, and so no call.
         return [results[b] if b in results else shuffle.reduce(iter(())) for b in range(shuffle.buckets)]
 
-    def _indexes(self, count: int) -> Any:
-        return self._session.spark.range(0, count, 1, count)
-
-    def _collect(self, frame: Any, barrier_tasks: int) -> dict[int, Any]:
-        """Run an operation; return the results of its tasks by their numbers."""
-        progress = StageProgress()
-        client, tag = frame.sparkSession.client, f"mysql-cdc-{uuid.uuid4().hex}"
+    def _collect(self, operation: Callable[[Any], Any], barrier_tasks: int) -> dict[int, Any]:
+        """Run an operation on a session; return the results of its tasks by their numbers."""
+        progress, spark = StageProgress(), self._session.spark
+        client, tag = spark.client, f"mysql-cdc-{uuid.uuid4().hex}"
         thread = threading.get_ident()
 
         def on_progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
@@ -179,10 +178,9 @@ class ConnectRunner:
         client.add_tag(tag)
         try:
             with self._named_errors(progress), warn_while_starving(running, self._warn_starving):
-                table = frame.toArrow()
+                table = operation(spark).toArrow()
         except BaseException:
-            with suppress(Exception):  # the server is gone; its tasks are fenced
-                client.interrupt_tag(tag)
+            self._session.interrupt(spark, tag)
             raise
         finally:
             client.remove_tag(tag)
@@ -221,6 +219,18 @@ def _positive(text: str, name: str) -> int:
     if text.isdecimal() and int(text):
         return int(text)
     raise ConfigError("a setting is not a positive number", where=name, why=repr(text), remedy="use 1 or more")
+
+
+def _indexes(spark: Any, count: int) -> Any:
+    """Return a frame with one partition for each task, which holds the task's index."""
+    return spark.range(0, count, 1, count)
+
+
+def _by_bucket(blocks: Any, buckets: int) -> Any:
+    """Return the blocks with those of a bucket in one partition, one after the other."""
+    if hasattr(blocks, "repartitionById"):  # since 4.1
+        return blocks.repartitionById(buckets, blocks["bucket"])
+    return blocks.repartition(buckets, "bucket").sortWithinPartitions("bucket")
 
 
 def _result_schema() -> Any:

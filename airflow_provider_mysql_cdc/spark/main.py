@@ -58,7 +58,7 @@ def main(run: JobFunction, arguments: list[str] | None = None) -> None:
             if connect is None:
                 _on_spark(run, spec)
             else:
-                with connect_runner(connect, log, EXIT_RETRY) as runner:
+                with connect_runner(connect, str(spec.properties.get("topic.prefix", "")), log, EXIT_RETRY) as runner:
                     run(spec, runner, log)
     except CdcError as error:
         # One line: the operator finds the error in the output by its name at the beginning.

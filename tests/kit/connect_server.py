@@ -1,6 +1,7 @@
 """A Spark Connect server for tests: started once for all tests of a session, or by a test that ends it.
 
-The fixture ``connect_server`` (tests/conftest.py) has ``local[4]``; its tasks run in the tests' interpreter.
+The fixture ``connect_server`` (tests/conftest.py) has ``local[4]``; its tasks run in the tests' interpreter, and find
+the tests' helpers too.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from pipelinelib.submit import spark_home
+from pipelinelib.submit import ROOT, spark_home
 
 from kit.spark_cluster import command, descendants, parent, wait_until
 
@@ -22,19 +24,37 @@ _EVENT_LOG = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "fals
 TOKEN = "a-token-of-the-tests"
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunningServer:
     """A running server.
 
     Args:
-        port: Its port on loopback.
-        token: What clients must show.
         folder: What it writes: ``log``, ``local``, ``events``.
+        options: What it is started with (``stacklib.spark_connect.ServerOptions``).
+        token: What clients must show.
+        port: Its port on loopback.
     """
 
-    port: int
-    token: str
     folder: Path
+    options: Any
+    token: str = TOKEN
+    port: int = 0
+
+    def start(self) -> None:
+        """Start it, on the same port as before."""
+        from stacklib import spark_connect
+        from stacklib.java import find_java
+
+        options = replace(self.options, port=self.port or None)
+        self.port = spark_connect.start(find_java(), self.folder, spark_home(), options).port
+
+    def kill(self) -> None:
+        """End it without giving it a chance (SIGKILL)."""
+        from stacklib import ports, spark_connect
+
+        spark_connect.stop(self.folder, 0)
+        # Its threads end one after the other, and its port is free with the last one.
+        wait_until(lambda: ports.is_free(self.port), 30, "the port of the killed server is taken")
 
     @property
     def host_and_port(self) -> str:
@@ -45,12 +65,6 @@ class RunningServer:
     def address(self) -> str:
         """Return what a client connects to, with the token."""
         return f"sc://{self.host_and_port}/;token={self.token};user_id=cdc"
-
-    def secrets_left(self, *secrets: str) -> list[tuple[str, Path]]:
-        """Return the files of the server that hold a secret as text: its log, the event log, spilled blocks."""
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        assert any(b"SparkListenerJobStart" in path.read_bytes() for path in files), "no event log"
-        return [(secret, path) for path in files for secret in secrets if secret.encode() in path.read_bytes()]
 
     @property
     def pid(self) -> int:
@@ -66,9 +80,11 @@ class RunningServer:
         daemons = [pid for pid in descendants(self.pid) if b"pyspark.daemon" in command(pid)]
         return [pid for pid in daemons if parent(pid) in daemons]
 
-    def wait_idle(self) -> None:
-        """Wait until no Python worker is left."""
-        wait_until(lambda: not self.tasks(), 90, "tasks of the server go on")
+    def secrets_left(self, *secrets: str) -> list[tuple[str, Path]]:
+        """Return the files of the server that hold a secret as text: its log, the event log, spilled blocks."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        assert any(b"SparkListenerJobStart" in path.read_bytes() for path in files), "no event log"
+        return [(secret, path) for path in files for secret in secrets if secret.encode() in path.read_bytes()]
 
 
 @contextmanager
@@ -79,7 +95,6 @@ def running_server(
     conf: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     python: Path | None = None,
-    port: int | None = None,
 ) -> Iterator[RunningServer]:
     """Run a server outside of the checkout.
 
@@ -89,24 +104,27 @@ def running_server(
         conf: Further Spark settings.
         env: Further variables; its local tasks inherit them.
         python: The tasks' interpreter.
-        port: The port it must have.
     """
     from stacklib import spark_connect
-    from stacklib.java import find_java
 
     folder = Path(tempfile.mkdtemp(prefix=f"mysql-cdc-connect-{os.environ['MYSQL_CDC_SUITE']}-"))
     (folder / "events").mkdir()
+    fixed = {
+        "MYSQL_CDC_SUITE": os.environ["MYSQL_CDC_SUITE"],
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": TOKEN,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"), str(ROOT / "tools"))),
+    }
     options = spark_connect.ServerOptions(
         master,
         python or Path(sys.executable),
-        port,
-        {**_EVENT_LOG, "spark.eventLog.dir": f"file://{folder}/events", **(conf or {})},
-        {"MYSQL_CDC_SUITE": os.environ["MYSQL_CDC_SUITE"], "SPARK_CONNECT_AUTHENTICATE_TOKEN": TOKEN, **(env or {})},
-        jvm,
+        conf={**_EVENT_LOG, "spark.eventLog.dir": f"file://{folder}/events", **(conf or {})},
+        env={**fixed, **(env or {})},
+        jvm=jvm,
     )
+    server = RunningServer(folder, options)
     try:
-        started = spark_connect.start(find_java(), folder, spark_home(), options)
-        yield RunningServer(started.port, TOKEN, folder)
+        server.start()
+        yield server
     finally:
         spark_connect.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)

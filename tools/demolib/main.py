@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from avrolib.wire import WireReader, from_registry
-from stacklib import StackError, StackInfo, ensure_stack, processes, registry, stop_stack
+from stacklib import StackError, StackInfo, ensure_stack, processes, registry, spark_connect, stop_stack
 from stacklib.errors import say as say_line
-from stacklib.settings import REPOSITORY
+from stacklib.settings import LOOPBACK, REPOSITORY
 
 from demolib import report, shop, writer
 from demolib.airflow_run import DAGS, Airflow, RunResult
@@ -57,9 +57,12 @@ class Demo:
         rate: Transactions a second of the writer, at most.
         drains: How often the drain DAG runs while the writer writes.
         avro: Whether keys and values are Avro, with a schema registry.
+        connect: Whether the jobs run at a Spark Connect server, in place of spark-submit.
     """
 
-    def __init__(self, folder: Path, scale: float, rate: float, drains: int, *, avro: bool = False) -> None:
+    def __init__(
+        self, folder: Path, scale: float, rate: float, drains: int, *, avro: bool = False, connect: bool = False
+    ) -> None:
         self._folder, self._scale, self._rate, self._drains = folder, scale, rate, drains
         self._began = time.monotonic()
         self._say = _say("demo")
@@ -68,7 +71,7 @@ class Demo:
         self._writer_log = folder / "writer.log"
         self.airflow = Airflow(folder / "airflow", _say("air"), dags=DAGS)
         self.info: StackInfo | None = None
-        self._avro = avro
+        self._avro, self._connect = avro, connect
         self._registry: str | None = None
 
     # -- the steps --------------------------------------------------------------------------------------------------
@@ -80,6 +83,8 @@ class Demo:
         info = self.info = ensure_stack(self._folder)
         if self._avro:
             self._registry = registry.start(self._folder / "registry").url
+        if self._connect:
+            spark_connect.start_in_checkout(self._folder / "connect")
         self._say("starting airflow standalone; it comes up while the shop is loaded")
         self.airflow.start(self._connections(info), info.java_home)
         self._load(info)
@@ -130,8 +135,14 @@ class Demo:
         )
         return {
             "mysql_cdc_default": mysql,
-            "spark_cdc": connection("spark", "local[2]", extra={"deploy-mode": "client"}),
+            "spark_cdc": self._spark_connection(),
         }
+
+    def _spark_connection(self) -> str:
+        server = spark_connect.load(self._folder / "connect") if self._connect else None
+        if server is None:
+            return connection("spark", "local[2]", extra={"deploy-mode": "client"})
+        return connection("spark_connect", LOOPBACK, port=server.port)
 
     def _load(self, info: StackInfo) -> None:
         self._say("loading the shop")
@@ -285,6 +296,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", action="store_true", help="leave Airflow, MySQL and Kafka running at the end")
     parser.add_argument("--stop", action="store_true", help="end what a demo with --keep has left, and do nothing else")
     parser.add_argument("--avro", action="store_true", help="write Avro, with a schema registry of its own")
+    parser.add_argument("--connect", action="store_true", help="run the jobs at a Spark Connect server of its own")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the shop; 1 is 200,000 rows")
     parser.add_argument("--rate", type=float, default=200.0, help="transactions a second of the writer, at most")
     parser.add_argument("--drains", type=int, default=4, help="runs of the drain DAG while the writer goes on, from 2")
@@ -325,7 +337,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _adopt_orphans()
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
-    demo = Demo(folder, options.scale, options.rate, options.drains, avro=options.avro)
+    demo = Demo(folder, options.scale, options.rate, options.drains, avro=options.avro, connect=options.connect)
     code, keep = 1, False
     try:
         _lock_folder(folder)

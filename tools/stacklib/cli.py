@@ -49,9 +49,7 @@ def _up(arguments: argparse.Namespace) -> int:
         spark.environment(folder, python)
         spark.start(find_java(), folder, spark.home(python))
     if arguments.connect:
-        python = REPOSITORY / ".venv" / "bin" / "python"
-        options = spark_connect.ServerOptions("local[2]", python)
-        spark_connect.start(find_java(), _folder(arguments) / "connect", spark.home(python), options)
+        spark_connect.start_in_checkout(_folder(arguments) / "connect")
     if arguments.registry:
         registry.start(_folder(arguments) / "registry")
     # A server that an earlier start was asked for, and this one was not, may be down.

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from stacklib import ports, processes
+from stacklib import ports, processes, spark
 from stacklib.errors import say
-from stacklib.java import Java
+from stacklib.java import Java, find_java
 from stacklib.settings import LOOPBACK, REPOSITORY
 
 _START_SECONDS = 90.0
@@ -119,6 +119,19 @@ def start(java: Java, folder: Path, spark_home: Path, options: ServerOptions) ->
     processes.write_private(folder / _RECORD, json.dumps(asdict(server), indent=2) + "\n")
     say("connect", "ready")
     return server
+
+
+def start_in_checkout(folder: Path) -> ConnectServer:
+    """Start a server with two slots, whose tasks run in the checkout's interpreter.
+
+    Args:
+        folder: For everything it writes.
+
+    Raises:
+        StackError: It does not start.
+    """
+    python = REPOSITORY / ".venv" / "bin" / "python"
+    return start(find_java(), folder, spark.home(python), ServerOptions("local[2]", python))
 
 
 def stop(folder: Path, seconds: float = 10.0) -> bool:

@@ -1,0 +1,108 @@
+"""What a driver makes of the address and the settings of a Spark Connect server, without one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, StateError
+from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
+from airflow_provider_mysql_cdc.spark import connect_main
+from airflow_provider_mysql_cdc.spark.connect_errors import connect_error
+from airflow_provider_mysql_cdc.spark.connect_session import server_address, session_ids, with_session_id
+
+URL = "sc://spark.example:15003/;token=secret;use_ssl=True"
+
+
+def test_settings_are_read_once_from_the_inherited_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ConnectSettings(URL, {"spark.mysqlcdc.slots": "4"}, ("/a.tar.gz#a",), ("/b.zip",))
+    assert "secret" not in repr(settings)
+    fd = os.memfd_create("test")
+    os.write(fd, b"x" * 4096)
+    settings.write(fd)
+    monkeypatch.setenv(CONNECT_VARIABLE, str(fd))
+    assert connect_main.inherited_settings() == settings
+    assert CONNECT_VARIABLE not in os.environ and connect_main.inherited_settings() is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+def test_a_file_with_something_else_is_named() -> None:
+    fd = os.memfd_create("test")
+    os.write(fd, b'{"conf": {}}')
+    with pytest.raises(DamagedRecordError, match="settings of Spark Connect"):
+        ConnectSettings.read(fd)
+
+
+def test_the_server_is_named_without_its_token() -> None:
+    assert server_address(URL) == "spark.example:15003"
+    assert server_address("sc://spark.example") == "spark.example:15002"
+
+
+def test_a_session_depends_on_all_that_it_keeps(tmp_path: Path) -> None:
+    archive = tmp_path / "environment.tar.gz"
+    archive.write_bytes(b"one")
+    settings = ConnectSettings(URL, {"a": "1", "b": "2"}, (f"{archive}#environment",))
+    ids = session_ids(settings, "shop")
+    assert len(ids) == len(set(ids)) > 10
+    assert ids == session_ids(ConnectSettings("sc://other", {"b": "2", "a": "1"}, settings.archives), "shop")
+    others = [
+        session_ids(settings, "shop2"),
+        session_ids(ConnectSettings(URL, {"a": "1", "b": "3"}, settings.archives), "shop"),
+    ]
+    archive.write_bytes(b"another")
+    others.append(session_ids(settings, "shop"))
+    assert len({ids[0], *(other[0] for other in others)}) == 4
+    assert session_ids(settings, "") == () == session_ids(ConnectSettings(URL + ";session_id=x"), "shop")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sc://h:1", "sc://h:1/;session_id=i"),
+        ("sc://h:1/", "sc://h:1/;session_id=i"),
+        ("sc://h:1/;token=t", "sc://h:1/;token=t;session_id=i"),
+    ],
+)
+def test_the_id_of_a_session_is_a_parameter_of_the_address(url: str, expected: str) -> None:
+    assert with_session_id(url, "i") == expected and with_session_id(url, None) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "what"),
+    [
+        ("<_InactiveRpcError ... UNAUTHENTICATED Invalid authentication token>", ConfigError, "refuses the client"),
+        ("[INVALID_HANDLE.SESSION_CHANGED] The handle x is invalid.", StateError, "session .* has ended"),
+        ("[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.OPERATION_NOT_FOUND", StateError, "session .* has ended"),
+        ("[OPERATION_CANCELED] Operation has been canceled.", StateError, "has cancelled this job"),
+        ("[RETRIES_EXCEEDED] The maximum number of retries", StateError, "cannot be reached"),
+        ("UNAVAILABLE: failed to connect to all addresses", StateError, "cannot be reached"),
+    ],
+)
+def test_errors_of_server_and_session_are_named(text: str, kind: type[Exception], what: str) -> None:
+    error = connect_error(RuntimeError(text + "\n\nJVM stacktrace:\nat a.b.C"), "spark.example:1")
+    assert type(error) is kind and "JVM" not in str(error) and "spark.example:1" in str(error)
+    with pytest.raises(kind, match=what):
+        raise error
+    assert error.can_retry is (kind is StateError)
+
+
+def test_other_errors_are_not_of_the_server() -> None:
+    assert connect_error(RuntimeError("division by zero"), "h:1") is None
+
+
+@pytest.mark.parametrize(("kind", "parents"), [("connect", 0), ("spark-submit", 1)])
+def test_the_parent_of_a_driver_without_a_jvm_is_no_part_of_it(
+    kind: str, parents: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault that kills the driver must not kill the Airflow task above it."""
+    monkeypatch.setenv("MYSQL_CDC_SPARK_DRIVER", kind)
+    faults.set_current_driver()
+    try:
+        assert faults.driver_pids() == [*[os.getppid()][:parents], os.getpid()]
+    finally:
+        faults.set_driver_pids([])
