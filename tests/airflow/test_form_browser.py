@@ -68,7 +68,7 @@ def test_the_connection_form_has_groups_and_names_for_people(site: Site) -> None
     groups = browser.run("[...document.querySelectorAll('[data-part=item-trigger]')].map(e => e.innerText.trim())")
     assert groups[1:5] == ["Stream", "Kafka", "Captured tables", "Encryption to MySQL"]
     press(site, "Stream")
-    picture(site, "connection")
+    picture(site, "form-connection")
     shown = labels(site)
     assert [label for label in shown if "*" in label] == ["Connection ID *", "Connection Type *"], "those of Airflow"
     assert {"MySQL host (required)", "Topic prefix (required)", "Login mechanism", "Client key (PEM file)"} <= set(
@@ -84,9 +84,17 @@ def test_the_trigger_form_has_stars_only_where_a_value_is_needed(site: Site) -> 
     site.open("/dags/shop_adhoc_snapshot")
     press(site, "Trigger")
     site.browser.wait_for("document.body.innerText.includes('Timeout (minutes)')")
-    picture(site, "trigger-adhoc-snapshot")
+    picture(site, "form-adhoc")
     shown = labels(site)
     assert [label for label in shown if "*" in label] == ["Tables *"]
     assert {"Kind", "Channel", "Chunk size (rows)", "Connector properties"} <= set(shown)
     text = form_text(site)
     assert "incremental: reads while the stream continues" in text and "`" not in text
+
+
+def test_the_form_of_a_verification_has_no_star(site: Site) -> None:
+    site.open("/dags/shop_verify")
+    press(site, "Trigger")
+    site.browser.wait_for("document.body.innerText.includes('Check the history of each key')")
+    picture(site, "form-verify")
+    assert [label for label in labels(site) if "*" in label] == []
