@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.incremental_rig import ask_for, books, check_exact, reads
+from kit.incremental_rig import Writer, ask_for, books, check_exact, reads
 from kit.records import compacted, duplicates, payload
 from kit.signals import send
 from kit.sql import execute, rows
+from kit.table_rig import filled
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import submit_command, submit_env
 
@@ -111,6 +112,44 @@ def test_kill_driver_then_retry_is_exactly_once(
         assert second.returncode == 0, second.stdout + second.stderr[-3000:]
     assert pipeline.settle().complete
     check(pipeline, root, database)
+
+
+@pytest.mark.req("STRM-33", "FAULT-10")
+@pytest.mark.parametrize(
+    ("point", "action", "run"),
+    [
+        ("takeover.after_plan", "kill-driver", PROCESS),
+        ("driver.before_outcome", "kill-driver", SPARK),
+        ("writer.before_commit", "kill-self", SPARK),
+        ("writer.after_commit", "kill-self", SPARK),
+    ],
+    ids=["a plan in force", "a driver between two batches", "a writer with records", "a writer behind its marker"],
+)
+def test_kill_of_a_run_whose_writers_live_is_exactly_once(
+    point: str, action: str, run: Run, pipeline: Pipeline, root: Any, database: str, tmp_path: Path, stack: Any
+) -> None:
+    """Driver or Python worker ends in the third batch; the writers were started for the first one."""
+    pipeline.properties |= {"drain.writers": "1", "poll.interval.ms": "100"}
+    execute(root, *filled(database, "a", count=200))
+    pipeline.snapshot()
+    execute(root, f"UPDATE `{database}`.a SET v = v + 1")
+    writer = Writer(stack, database, ["a"], 200, seed=7)
+    writer.start()
+    fired = tmp_path / "fired"
+    try:
+        fault = {"point": point, "action": action, "nth": 3, "fired": str(fired)}
+        first = run(pipeline, "drain", tmp_path, fault=fault, run_for_s=60)
+    finally:
+        writer.stop()
+    assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
+    assert first.returncode != 0
+    if not pipeline.settle().complete:
+        second = PROCESS(pipeline, "drain", tmp_path)
+        assert second.returncode == 0, second.stdout
+        assert pipeline.settle().complete
+    pipeline.drain()
+    assert duplicates(pipeline.records("a")) == []
+    check_exact(pipeline, root, "a")
 
 
 @pytest.mark.parametrize(

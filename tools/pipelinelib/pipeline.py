@@ -116,10 +116,11 @@ class Pipeline:
         return submit(replace(job.spec, run_for_s=run_for_s), tmp_path, fault=fault, cores=cores)
 
     def in_process(
-        self, kind: str, tmp_path: Path, *, fault: dict[str, Any] | None = None
+        self, kind: str, tmp_path: Path, *, fault: dict[str, Any] | None = None, run_for_s: float = 0
     ) -> subprocess.CompletedProcess[str]:
         """Prepare a job, run it without Spark in a process of its own, and return that (settle is up to the caller)."""
-        child = start_process(self.prepare(kind).spec, tmp_path, fault=fault, slots=self.slots)
+        spec = replace(self.prepare(kind).spec, run_for_s=run_for_s)
+        child = start_process(spec, tmp_path, fault=fault, slots=self.slots)
         output, _ = child.communicate(timeout=300)
         return subprocess.CompletedProcess(child.args, child.returncode, output, "")
 

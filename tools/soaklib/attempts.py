@@ -154,6 +154,8 @@ class Attempts:
         arguments = ["--folder", str(self.folder), "--kind", kind, "--owner", owner, "--result", str(result)]
         arguments += ["--slots", str(self._rng.randrange(1, 4)), *(["--spark", spark] if spark else [])]
         arguments += ["--only", str(only)] if only is not None else []
+        if kind == "drain" and only is None:  # half of them go on, with writers that live from batch to batch
+            arguments += ["--run-for", self._rng.choice(("0", "0", "3", "6"))]
         tag = f"{_TAG}_ATTEMPT={os.getpid()}-{number}"
         env = dict([tag.split("=", maxsplit=1)])
         if fault is not None:

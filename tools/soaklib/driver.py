@@ -131,11 +131,12 @@ def attempt(options: argparse.Namespace) -> dict[str, Any]:
     if options.only not in (None, job.plan.epoch):
         return {"other": job.plan.epoch}
     failed: CdcError | None = None
+    spec = replace(job.spec, run_for_s=options.run_for)
     try:
         if options.spark:
-            _on_spark(job.spec, options.spark, options.slots, folder)
+            _on_spark(spec, options.spark, options.slots, folder)
         else:
-            _on_threads(job.spec, options.slots)
+            _on_threads(spec, options.slots)
     except CdcError as error:
         failed = error
     outcome = settle_offset(cfg, store, _log)
@@ -160,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--result", type=Path, required=True)
     parser.add_argument("--spark", choices=tuple(_MASTERS))
     parser.add_argument("--only", type=int)
+    parser.add_argument("--run-for", type=float, default=0.0)
     options = parser.parse_args(argv)
     # Somebody who waits too long asks where the threads are.
     with contextlib.suppress(AttributeError, ValueError):

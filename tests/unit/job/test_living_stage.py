@@ -100,7 +100,8 @@ def test_an_error_while_nothing_is_to_be_done_costs_nothing() -> None:
 
 
 def test_a_second_copy_of_a_task_gets_what_the_first_one_has_not_done() -> None:
-    stage: LivingStage[Any] = LivingStage(1, lambda: threading.Event().wait(60), NOTHING, single=False)
+    ending = threading.Event()
+    stage: LivingStage[Any] = LivingStage(1, lambda: ending.wait(60), NOTHING, single=False)
     answers: list[Any] = []
     carrying = threading.Thread(target=stage.carry_out, args=(1, (1, "a")), daemon=True)
     carrying.start()
@@ -115,7 +116,12 @@ def test_a_second_copy_of_a_task_gets_what_the_first_one_has_not_done() -> None:
     late.start()
     late.join(0.2)
     assert late.is_alive() and len(answers) == 2, "the copy waits for the next piece, too"
-    threading.Thread(target=stage.carry_out, args=(2, (2, "b")), daemon=True).start()
+    carrying = threading.Thread(target=stage.carry_out, args=(2, (2, "b")), daemon=True)
+    carrying.start()
     for thread in (waiting, late):
         thread.join(30)
     assert answers[2:] == [(2, "b"), (2, "b")]
+    threading.Thread(target=stage.next_work, args=(0, 2), daemon=True).start()
+    carrying.join(30)
+    ending.set()
+    stage.close()
