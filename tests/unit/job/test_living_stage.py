@@ -63,6 +63,7 @@ def test_tasks_that_do_not_run_at_once_end_after_their_only_piece_of_work() -> N
     assert not tasks.stage.alive
 
 
+@pytest.mark.timeout(60)
 def test_an_error_of_a_task_ends_the_work_and_the_tasks() -> None:
     tasks = Tasks(2)
     tasks.stage.carry_out(1, (1, "a"))
