@@ -29,10 +29,10 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "mysql_cdc", "schema_registry", "spark_submit", "spark_connect")],
-        "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental", "verify")],
+        "operators": [_modules("operators", "snapshot", "drain", "fleet", "reset", "signal", "incremental", "verify")],
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "notifications": ["airflow_provider_mysql_cdc.notifications.stream_notifier.MySqlCdcStreamNotifier"],
-        "triggers": [_modules("triggers", "binlog", "incremental", "job", "watch")],
+        "triggers": [_modules("triggers", "binlog", "fleet", "incremental", "job", "watch")],
         "connection-types": [_connection_type(), _registry_type()],
         "extra-links": [
             f"{_PACKAGE}.operators.extra_links.{name}"

@@ -40,6 +40,7 @@
         │   └── ForeignLedgerError  the ledger topic is another stream's or another program's
         ├── DamagedRecordError      a stored record is not of the form it was written in
         ├── NoOffsetError           nothing to start from
+        ├── StreamsFailedError      streams of a fleet failed, each with an error of its own
         └── DifferencesFoundError   a verification found topics that differ from their tables
 """
 
@@ -364,6 +365,12 @@ class NoOffsetError(StateError):
     """There is no offset and the configuration forbids to choose one."""
 
     advice = "Run mysql_cdc_snapshot first, or set snapshot.mode so that a drain may begin without one."
+
+
+class StreamsFailedError(StateError):
+    """Streams of a fleet were not drained; the message has the error of each, and the others are drained."""
+
+    advice = "Do for each stream what the message says about it."
 
 
 class DifferencesFoundError(StateError):

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri, verification_uri
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.operators.airflow_channel import CHANNEL_LOCK
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
@@ -65,7 +66,9 @@ def add_run_events(
 
     if not tally.batches:
         return
-    context["outlet_events"][assets.alias].asset_alias_events.clear()
+    events = context["outlet_events"][assets.alias].asset_alias_events
+    with CHANNEL_LOCK:
+        events[:] = [event for event in events if event.extra.get("stream") != cfg.topic_prefix]
     batch_range = _batch_range(cfg, offset, tally)
     totals = {**batch_range, "counts": dict(tally.counts), "tables": dict(tally.tables)}
     add_asset_event(context, assets.alias, assets.offset, totals)
@@ -139,10 +142,11 @@ def add_asset_event(context: Any, alias: AssetAlias, asset: Asset | str, extra: 
         extra: The event's extra.
     """
     events = context["outlet_events"][alias]
-    if isinstance(asset, Asset):
-        events.add(asset, extra=dict(extra))
-        return
-    try:
-        events.add(Asset.ref(uri=asset), extra=dict(extra))
-    except AirflowRuntimeError:  # no DAG references the asset
-        events.add(Asset(asset), extra=dict(extra))
+    with CHANNEL_LOCK:  # the streams of a fleet add their events to one alias, each in a thread of its own
+        if isinstance(asset, Asset):
+            events.add(asset, extra=dict(extra))
+            return
+        try:
+            events.add(Asset.ref(uri=asset), extra=dict(extra))
+        except AirflowRuntimeError:  # no DAG references the asset
+            events.add(Asset(asset), extra=dict(extra))

@@ -91,12 +91,13 @@ def merge_properties(properties: Properties | Sequence[Properties] | None) -> di
     return merged
 
 
-def task_config(task: Any, properties: Mapping[str, Any]) -> ConnectorConfig:
+def task_config(task: Any, properties: Mapping[str, Any], mysql_cdc_conn_id: str | None = None) -> ConnectorConfig:
     """Return the configuration of a task.
 
     Args:
         task: The operator, with rendered arguments.
         properties: Its properties, merged.
+        mysql_cdc_conn_id: The connection; None uses the task's only one.
 
     Raises:
         ConfigError: A property is wrong or missing, or the run sets a property or an argument that it may not set.
@@ -104,7 +105,8 @@ def task_config(task: Any, properties: Mapping[str, Any]) -> ConnectorConfig:
     from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 
     check_run_arguments(task.arguments_from_run, task.run_arguments)
-    hook = MySqlCdcHook(task.mysql_cdc_conn_id, task.kafka_conn_id, getattr(task, "replica_conn_id", None) or None)
+    conn_id = mysql_cdc_conn_id or task.mysql_cdc_conn_id
+    hook = MySqlCdcHook(conn_id, task.kafka_conn_id, getattr(task, "replica_conn_id", None) or None)
     return hook.get_config(properties, names_from_run=task.names_from_run, run_properties=task.run_properties)
 
 
@@ -166,6 +168,7 @@ def mask_spark_settings(settings: Any) -> None:
 
 REQUIRED_FIELDS = (
     "mysql_cdc_conn_id",
+    "mysql_cdc_conn_ids",
     "spark_conn_id",
     "signal_type",
     "channel",

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,14 +42,14 @@ class DetachedDriver:
     try continues from its markers.
 
     Args:
-        cfg: The connector's configuration.
+        cfgs: The configuration of each stream that the driver works for.
         context: Airflow's context.
         spark: The operator's part.
         handle: Ends the driver when the task is killed.
         log: Takes a line with its arguments.
     """
 
-    cfg: ConnectorConfig
+    cfgs: Sequence[ConnectorConfig]
     context: Any
     spark: SparkJobActions
     handle: DriverHandle
@@ -64,12 +64,12 @@ class DetachedDriver:
         owner, earlier = owner_of(self.context), Submission.from_context(self.context)
         if earlier is not None and earlier.run not in ("", run_key(self.context)):
             self.log("The task was cleared, so the driver that it had started before is ended.")
-            end_earlier_driver(self.cfg, self.context, self.log)
+            end_earlier_driver(self.cfgs, self.context, self.log)
             return
         self.handle.follow(self.context["ti"], earlier)
-        if earlier is not None and not _is_driver_running(self.cfg, owner):
+        if earlier is not None and not _is_driver_running(self.cfgs, owner):
             self._await_start(owner, earlier)
-        if _is_driver_running(self.cfg, owner):
+        if _is_driver_running(self.cfgs, owner):
             self.log("A driver of an earlier try is running. This try follows it and starts none.")
             if earlier is not None:
                 earlier.delete_secret()
@@ -78,14 +78,14 @@ class DetachedDriver:
 
     def _await_start(self, owner: str, earlier: Submission) -> None:
         """Wait for a driver of an earlier try, as long as it may be starting."""
-        from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
+        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import server_time
 
         # The source may be another server by now, whose clock may be slow; the wait still ends.
-        began, age = time.monotonic(), 0.0 if earlier.on_this_host else max(0.0, server_time(self.cfg) - earlier.at)
+        began, age = time.monotonic(), 0.0 if earlier.on_this_host else max(0.0, server_time(self.cfgs) - earlier.at)
         if not earlier.may_start(age):
             return
         self.log("A driver of an earlier try may be starting on %s. This try waits for it.", earlier.host)
-        while earlier.may_start(age + time.monotonic() - began) and not _is_driver_running(self.cfg, owner):
+        while earlier.may_start(age + time.monotonic() - began) and not _is_driver_running(self.cfgs, owner):
             time.sleep(DRIVER_POLL_S)
             self.handle.raise_if_killed()
 
@@ -101,7 +101,7 @@ class DetachedDriver:
         Raises:
             TaskDeferred: The driver works.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.end_run import server_time
+        from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import server_time
 
         hook = self.spark.new_hook()
         with deliver_spec(spec, hook.driver_target) as delivery:
@@ -112,13 +112,13 @@ class DetachedDriver:
                 socket.gethostname(),
                 output_path(spec.id),
                 run=run_key(self.context),
-                at=server_time(self.cfg),
+                at=server_time(self.cfgs),
                 cluster=hook.cluster_driver(spec.id),
             ).save(self.context)
             self.handle.follow(self.context["ti"], submission)
             process = start_driver(hook, self.spark.application, submission.output)
             submission = replace(submission, pid=process.pid).save(self.context)
-            while (exit_code := process.poll()) is None and not _is_driver_running(self.cfg, spec.owner):
+            while (exit_code := process.poll()) is None and not _is_driver_running(self.cfgs, spec.owner):
                 time.sleep(DRIVER_POLL_S)
                 self.handle.raise_if_killed()
         if exit_code is None:
@@ -128,12 +128,16 @@ class DetachedDriver:
 
 
 def follow_again(
-    cfg: ConnectorConfig, owner: str, submission: Submission | None, spark: SparkJobActions, log: Callable[..., None]
+    cfgs: Sequence[ConnectorConfig],
+    owner: str,
+    submission: Submission | None,
+    spark: SparkJobActions,
+    log: Callable[..., None],
 ) -> None:
     """Defer a task again whose driver runs after all: that of a verification holds no lock between two groups.
 
     Args:
-        cfg: The connector's configuration.
+        cfgs: The configuration of each stream that the driver works for.
         owner: ``dag_id/run_id/task_id/map_index``.
         submission: What is known about the driver.
         spark: The operator's part.
@@ -142,23 +146,23 @@ def follow_again(
     Raises:
         TaskDeferred: The driver runs.
     """
-    if _is_driver_running(cfg, owner):
+    if _is_driver_running(cfgs, owner):
         log("The driver compares further tables, so this task follows it on.")
         spark.defer(submission)
 
 
-def end_earlier_driver(cfg: ConnectorConfig, context: Any, log: Callable[..., None]) -> None:
+def end_earlier_driver(cfgs: Sequence[ConnectorConfig], context: Any, log: Callable[..., None]) -> None:
     """End the driver that this task instance has started last, wherever it runs.
 
     Args:
-        cfg: The connector's configuration.
+        cfgs: The configuration of each stream that the driver works for.
         context: Airflow's context.
         log: Takes a line with its arguments.
     """
-    from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run
+    from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import end_runs
 
     try:
-        end_run(cfg, owner_of(context), log)
+        end_runs(cfgs, owner_of(context), log)
     finally:
         if (earlier := Submission.from_context(context)) is not None:
             earlier.kill()
@@ -259,7 +263,7 @@ def start_driver(hook: CdcSparkSubmitHook, application: str, output: str) -> sub
     return process
 
 
-def _is_driver_running(cfg: ConnectorConfig, owner: str) -> bool:
-    from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
+def _is_driver_running(cfgs: Sequence[ConnectorConfig], owner: str) -> bool:
+    from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_running
 
-    return driver_running(cfg, owner)
+    return any_driver_running(cfgs, owner)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.hooks.driver_output import SparkApplication
 
 SECTION = "mysql_cdc"
+PAGE = "/mysql-cdc/"
 PIPELINE_PAGE = "/mysql-cdc/#/pipelines/{conn_id}"
 """Where the page of a pipeline is, below the address of Airflow (``plugins.page_urls``, which imports operators)."""
 RUNBOOK_URL = "https://github.com/airflow-provider-mysql-cdc/airflow-provider-mysql-cdc/blob/main/docs/runbook.md"
@@ -81,10 +82,11 @@ class TaskLinks:
         """Add the link to the pipeline's page, at once.
 
         Args:
-            conn_id: Its connection.
+            conn_id: Its connection; empty leads to all pipelines, where a task has several.
         """
         base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
-        self._push(PipelineLink(), base + PIPELINE_PAGE.format(conn_id=quote(conn_id, safe="")))
+        page = PIPELINE_PAGE.format(conn_id=quote(conn_id, safe="")) if conn_id else PAGE
+        self._push(PipelineLink(), base + page)
 
     def show_application(self, application: SparkApplication) -> None:
         """Add the link to a Spark application, at once.
@@ -132,6 +134,7 @@ class LinkedTaskMixin:
 
     operator_extra_links: Any = (PipelineLink(), RunbookLink())
     mysql_cdc_conn_id: str
+    template_fields: Any
     _links: TaskLinks | None = None
 
     @property
@@ -160,7 +163,7 @@ class LinkedTaskMixin:
         Args:
             arguments: Arguments that are the same for all mapped tasks.
         """
-        if "mysql_cdc_conn_id" not in arguments:
+        if "mysql_cdc_conn_id" not in arguments and "mysql_cdc_conn_id" in cls.template_fields:
             arguments.setdefault("map_index_template", "{{ ti.map_index }} {{ task.mysql_cdc_conn_id }}")
         return super().partial(**arguments)  # type: ignore[misc]
 

@@ -71,7 +71,7 @@ class JobRun:
     spark: SparkJobActions
     handle: DriverHandle
     task_result: TaskResult
-    logger: logging.Logger
+    logger: logging.Logger | logging.LoggerAdapter[logging.Logger]
 
     @property
     def owner(self) -> str:
@@ -100,7 +100,7 @@ class JobRun:
 
         submit = self.submit
         if self.spark.should_defer():
-            detached = DetachedDriver(self.cfg, self.context, self.spark, self.handle, self.log)
+            detached = DetachedDriver([self.cfg], self.context, self.spark, self.handle, self.log)
             detached.follow_earlier()
             submit = detached.submit
         spec = self.plan(plan_job, deadline)

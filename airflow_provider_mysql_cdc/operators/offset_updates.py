@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
+FollowedStream = tuple["ConnectorConfig", "OffsetStore", Log]
 LEDGER_POLL_S = 10.0
 """Seconds between two reads of the ledger."""
 POLL_BACKOFF = 20
@@ -31,8 +32,19 @@ def following_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iter
         store: Airflow's offset store; its accessor may be used in another thread (Airflow's channel has a lock).
         log: Takes one line of text.
     """
+    with following_ledgers([(cfg, store, log)]):
+        yield
+
+
+@contextmanager
+def following_ledgers(streams: Sequence[FollowedStream]) -> Iterator[None]:
+    """Let the stored offset of each stream follow its ledger inside, one after the other.
+
+    Args:
+        streams: What ``following_ledger`` takes, for each stream.
+    """
     end = threading.Event()
-    thread = threading.Thread(target=_follow, args=(cfg, store, log, end), name="cdc-follow", daemon=True)
+    thread = threading.Thread(target=_follow, args=(streams, end), name="cdc-follow", daemon=True)
     thread.start()
     try:
         yield
@@ -41,14 +53,17 @@ def following_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iter
         thread.join(JOIN_TIMEOUT_S)
 
 
-def _follow(cfg: ConnectorConfig, store: OffsetStore, log: Log, end: threading.Event) -> None:
+def _follow(streams: Sequence[FollowedStream], end: threading.Event) -> None:
     from airflow_provider_mysql_cdc.cdc.operate.offset_from_ledger import follow_ledger
 
     pause = LEDGER_POLL_S
     while not end.wait(pause):
         started = time.monotonic()
-        try:
-            follow_ledger(cfg, store, log)
-        except Exception as error:  # also of the store's database; the job must not end because of this thread
-            log(f"The stored offset could not be moved yet: {type(error).__name__}: {error}")
+        for cfg, store, log in streams:
+            if end.is_set():
+                return
+            try:
+                follow_ledger(cfg, store, log)
+            except Exception as error:  # also of the store's database; the job must not end because of this thread
+                log(f"The stored offset could not be moved yet: {type(error).__name__}: {error}")
         pause = max(LEDGER_POLL_S, POLL_BACKOFF * (time.monotonic() - started))

@@ -261,7 +261,7 @@ class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmit
             earlier = replace(earlier, shown=int(event.get("shown", 0)))
             self.links.show_application(earlier.application())
         if self.job_kind.mode == "verify":
-            follow_again(run.cfg, run.owner, earlier, run.spark, self.log.info)
+            follow_again([run.cfg], run.owner, earlier, run.spark, self.log.info)
         id_ = ""
         if earlier is not None:
             id_, self._driver_handle.output_error = earlier.job, earlier.relay_output(self.log.info)
@@ -294,7 +294,7 @@ class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmit
         except TaskDeferralTimeout:
             self.log.info("execution_timeout has passed, so the driver is ended.")
             try:
-                end_earlier_driver(self._config(), context, self.log.info)
+                end_earlier_driver(self._all_configs(), context, self.log.info)
             except CdcError as error:
                 self.log.error("The driver could not be ended and may still run: %s", error)
             raise
@@ -337,6 +337,9 @@ class MySqlCdcSparkOperator(TaskLineageMixin, MaskedPropertiesMixin, SparkSubmit
 
     def _config(self) -> ConnectorConfig:
         return task_config(self, self._properties())
+
+    def _all_configs(self) -> Sequence[ConnectorConfig]:
+        return [self._config()]
 
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(with_registry(self.properties, self.schema_registry_conn_id))

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StreamsFailedError
 
 WIDTH = 120
 """Characters of a line."""
@@ -67,6 +67,8 @@ def short_text(error: CdcError) -> str:
     Args:
         error: The error.
     """
+    if isinstance(error, StreamsFailedError):  # a line for each stream, of any number of streams
+        return f"{type(error).__name__}: {error.what}. {error.retry_hint()}\n{error.why}"
     parts = (
         f"{type(error).__name__}: {_cut(error.what, 'what')}. {error.retry_hint().replace(' ', _NO_BREAK)}",
         error.where and f"Where: {_cut(error.where, 'where')}",

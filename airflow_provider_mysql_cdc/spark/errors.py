@@ -88,6 +88,15 @@ def application_error(error: BaseException, stopped: bool = False) -> CdcError |
     )
 
 
+def named_job_error(error: BaseException) -> CdcError | None:
+    """Return the named error that a job ended with; None when it has no name.
+
+    Args:
+        error: The exception of the job.
+    """
+    return named_error(error) or application_error(error)
+
+
 # SparkContext validates its settings before it connects to a cluster.
 _SETTINGS_REFUSED = re.compile(r"IllegalArgumentException: ([^\n]{1,300})|(\[INVALID_SPARK_CONFIG[^\n]{1,300})")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE, YARN_CR
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.connect_main import connect_runner, inherited_settings
 from airflow_provider_mysql_cdc.spark.driver_log import reduce_log, silence_stop
-from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, settings_error
+from airflow_provider_mysql_cdc.spark.errors import named_job_error, settings_error
 from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
 
@@ -29,6 +30,7 @@ SHUFFLE_MEMORY = "64m"
 buckets there are (pyspark.RDD.partitionBy)."""
 
 JobFunction = Callable[[JobSpec, TaskRunner, Log], Any]
+ErrorReport = Callable[[JobSpec, Log, Callable[[BaseException], CdcError | None]], AbstractContextManager[None]]
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 
 
@@ -37,7 +39,7 @@ def log(line: str) -> None:
     print(f"[mysql-cdc] {line}", flush=True)
 
 
-def main(run: JobFunction, arguments: list[str] | None = None) -> None:
+def main(run: JobFunction, arguments: list[str] | None = None, *, reporting: ErrorReport = reporting_job_error) -> None:
     """Run a job on Spark and exit.
 
     The error that the job ends with goes to the ledger, to the driver's output, and into the exit code, because the
@@ -46,6 +48,7 @@ def main(run: JobFunction, arguments: list[str] | None = None) -> None:
     Args:
         run: ``run_drain`` or ``run_snapshot``.
         arguments: Command line; one argument, the spec file.
+        reporting: Writes the error that the job ends with into the ledger.
     """
     connect = inherited_settings()
     os.environ["MYSQL_CDC_SPARK_DRIVER"] = "spark-submit" if connect is None else "connect"
@@ -54,7 +57,7 @@ def main(run: JobFunction, arguments: list[str] | None = None) -> None:
     try:
         # In cluster modes the path is relative to the folder that the driver is started in, where the file is shipped.
         spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]), spec_key)
-        with reporting_job_error(spec, log, lambda error: named_error(error) or application_error(error)):
+        with reporting(spec, log, named_job_error):
             if connect is None:
                 _on_spark(run, spec)
             else:

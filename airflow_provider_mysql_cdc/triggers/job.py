@@ -104,6 +104,9 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
                 self.owner,
             )
             return
+        self._end()
+
+    def _end(self) -> None:
         from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run
 
         if self.submission:

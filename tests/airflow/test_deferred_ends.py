@@ -105,7 +105,7 @@ def follow_earlier(given: dict[str, Any], followed: list[Any] | None = None) -> 
     """Look for a driver of an earlier try as the operator does; one that would be followed is noted."""
     task, seen = operator(), [] if followed is None else followed
     spark = SimpleNamespace(defer=seen.append)
-    found = detached_driver.DetachedDriver(None, given, spark, task._driver_handle, task.log.info)  # type: ignore[arg-type]
+    found = detached_driver.DetachedDriver([None], given, spark, task._driver_handle, task.log.info)  # type: ignore[list-item]
     found.follow_earlier()
 
 

@@ -35,6 +35,7 @@ CORE_MAY["signals"] = BELOW_JOBS | {"job", "signals"}
 CORE_MAY["snapshot"] = BELOW_JOBS | {"job", "signals", "snapshot"}
 CORE_MAY["drain"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain"}
 CORE_MAY["incremental"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental"}
+CORE_MAY["fleet"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "fleet"}
 CORE_MAY["verify"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "verify"}
 CORE_MAY["operate"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "verify", "operate"}
 

@@ -1,0 +1,129 @@
+"""The driver of a fleet: the unchanged drain driver of each stream in a thread of its own, on one task runner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
+from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
+from airflow_provider_mysql_cdc.cdc.fleet.stream_runner import StreamRunner
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error, unexpected_error, write_job_error
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.log import Log
+
+ToNamedError = Callable[[BaseException], CdcError | None]
+"""Returns the named error that caused another one, or None when there is none."""
+StreamJob = Callable[[JobSpec, TaskRunner, Log], Any]
+
+
+def run_fleet(
+    spec: JobSpec, runner: TaskRunner, log: Log, to_named_error: ToNamedError, run_stream: StreamJob = run_drain
+) -> int:
+    """Drain all streams at the same time; return how many of them were drained without an error.
+
+    Each stream ends as in a job of its own: its error is in its own ledger, and ends no other stream. The job itself
+    fails only where it cannot begin.
+
+    Args:
+        spec: The job (``fleet_job``).
+        runner: Runs the tasks of all streams.
+        log: Takes one line of text.
+        to_named_error: Names the error that a stream ends with.
+        run_stream: Runs the job of one stream.
+
+    Raises:
+        DamagedRecordError: The spec is not that of a fleet.
+    """
+    streams = fleet_streams(spec)
+    slots, lock = SharedSlots(runner.slots()), threading.Lock()
+    drained: list[str] = []
+
+    def write(line: str) -> None:
+        with lock:  # lines of different streams come at the same time
+            log(line)
+
+    def run_one(stream: JobSpec) -> None:
+        prefix = stream_name(stream)
+        stream_log = partial(_prefixed, write, prefix)
+        try:
+            with reporting_job_error(stream, stream_log, to_named_error):
+                run_stream(stream, StreamRunner(runner, slots), stream_log)
+            drained.append(prefix)
+        except CdcError as error:
+            stream_log(" ".join(f"{type(error).__name__}: {error.message()}".split()))
+
+    in_threads(run_one, streams)
+    write(f"{len(drained)} of {len(streams)} streams were drained")
+    return len(drained)
+
+
+def stream_name(stream: JobSpec) -> str:
+    """Return what a stream is called in the log: its topic.prefix.
+
+    Args:
+        stream: Its spec.
+    """
+    return str(stream.properties.get(F.TOPIC_PREFIX.name, "?"))
+
+
+@contextmanager
+def reporting_fleet_error(spec: JobSpec, log: Log, to_named_error: ToNamedError) -> Iterator[None]:
+    """Write an error with which the job cannot begin into the ledger of each stream, and raise it as a named error.
+
+    Args:
+        spec: The job (``fleet_job``).
+        log: Takes one line of text.
+        to_named_error: Names the error.
+
+    Raises:
+        CdcError: The error.
+    """
+    try:
+        yield
+    except Exception as error:
+        streams: list[JobSpec] = []
+        with suppress(DamagedRecordError):  # then no ledger is known
+            streams = fleet_streams(spec)
+        named = to_named_error(error) or _unexpected(error, streams or [spec])
+        in_threads(lambda stream: write_job_error(stream, named, log), streams)
+        if named is error:
+            raise
+        raise named from None
+
+
+def in_threads(work: Callable[[JobSpec], None], streams: Sequence[JobSpec]) -> None:
+    """Do the same for all streams, each in a thread of its own, and wait for all.
+
+    Args:
+        work: Takes a stream; it raises nothing.
+        streams: The streams.
+    """
+    threads = [
+        threading.Thread(target=work, args=(stream,), name=f"cdc-{stream_name(stream)}", daemon=True)
+        for stream in streams
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _unexpected(error: Exception, streams: Sequence[JobSpec]) -> CdcError:
+    """Return the named error for an unexpected one, without the secrets of any stream."""
+    text = f"{type(error).__name__}: {error}"
+    for stream in streams:
+        text = scrub(text, stream.properties)
+    return unexpected_error(RuntimeError(text), streams[0])
+
+
+def _prefixed(write: Log, prefix: str, line: str) -> None:
+    write(f"{prefix}: {line}")

@@ -1,0 +1,140 @@
+"""Slots of one Spark application, shared by the streams of a fleet."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots, SlotRequest, SlotUse, grant
+from airflow_provider_mysql_cdc.cdc.fleet.stream_runner import StreamRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle, ThreadRunner
+
+WAIT_S = 60
+
+
+def granted(use: SlotUse, *requests: SlotRequest) -> list[int]:
+    """Return what each request gets; an ordinary one wants a number, a barrier stage a request of its own."""
+    grant(list(requests), use)
+    return [request.granted for request in requests]
+
+
+def ordinary(wanted: int) -> SlotRequest:
+    return SlotRequest(wanted, barrier=False)
+
+
+def barrier(wanted: int) -> SlotRequest:
+    return SlotRequest(wanted, barrier=True)
+
+
+def test_free_slots_are_parted_among_those_that_wait() -> None:
+    assert granted(SlotUse(4), ordinary(1)) == [1]
+    assert granted(SlotUse(4), ordinary(8)) == [4]
+    assert granted(SlotUse(4), ordinary(8), ordinary(8)) == [2, 2]
+    assert granted(SlotUse(4), ordinary(8), ordinary(1), ordinary(1)) == [1, 1, 1]
+    assert granted(SlotUse(2), ordinary(1), ordinary(1), ordinary(1)) == [1, 1, 0], "the oldest ones first"
+
+
+def test_barrier_stages_leave_half_of_the_slots_to_drains() -> None:
+    assert granted(SlotUse(4), barrier(2), barrier(1), ordinary(4)) == [2, 0, 2]
+    assert granted(SlotUse(4, barrier=2), barrier(2), ordinary(1)) == [0, 1], "nothing is kept for what is not its turn"
+
+
+def test_free_slots_are_kept_for_a_barrier_stage_that_waits_for_drains() -> None:
+    assert granted(SlotUse(4, ordinary=3), barrier(2), ordinary(1)) == [0, 0]
+    assert granted(SlotUse(4, ordinary=2), barrier(2), ordinary(1)) == [2, 0]
+    assert granted(SlotUse(4, ordinary=3), ordinary(1), barrier(2)) == [1, 0], "an older request does not wait for it"
+
+
+def test_one_slot_is_shared_in_turn() -> None:
+    assert SlotUse(1).barrier_limit == 1
+    assert granted(SlotUse(1), ordinary(1), barrier(1), ordinary(1)) == [1, 0, 0]
+    assert granted(SlotUse(1), barrier(1), ordinary(1)) == [1, 0]
+
+
+def test_a_barrier_stage_that_can_never_start_is_refused() -> None:
+    with pytest.raises(ValueError, match="never"), SharedSlots(4).lend(3, barrier=True):
+        pass
+
+
+class Meter:
+    """Run tasks in threads, and count those that run at once; each waits until it is let go."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.running = self.most = 0
+        self.goes_on = threading.Event()
+
+    def task(self, index: int, arguments: int) -> int:
+        with self._lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        assert self.goes_on.wait(WAIT_S)
+        with self._lock:
+            self.running -= 1
+        return arguments + index
+
+
+def in_thread(work: Any) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_no_more_tasks_run_at_once_than_there_are_slots() -> None:
+    meter, slots = Meter(), SharedSlots(3)
+    results: dict[int, list[int]] = {}
+
+    def stream(number: int, count: int) -> None:
+        runner = StreamRunner(ThreadRunner(), slots)
+        results[number] = runner.run(meter.task, count, number * 100, barrier=False)
+
+    meter.goes_on.set()
+    threads = [in_thread(lambda n=n: stream(n, 1 + n % 5)) for n in range(12)]
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert meter.most <= 3
+    assert results == {n: [n * 100 + i for i in range(1 + n % 5)] for n in range(12)}, "results come in order"
+
+
+def test_a_slow_stream_keeps_its_slots_and_no_others() -> None:
+    slow, quick, slots = Meter(), Meter(), SharedSlots(2)
+    quick.goes_on.set()
+    held = in_thread(lambda: StreamRunner(ThreadRunner(), slots).run(slow.task, 1, 0, barrier=False))
+    for _ in range(20):
+        assert StreamRunner(ThreadRunner(), slots).run(quick.task, 1, 0, barrier=False) == [0]
+    assert slow.most == 1 and held.is_alive()
+    slow.goes_on.set()
+    held.join(WAIT_S)
+
+
+def test_a_snapshot_gets_half_of_the_slots_and_drains_go_on_beside_it() -> None:
+    slots = SharedSlots(4)
+    runner = StreamRunner(ThreadRunner(), slots)
+    assert (runner.slots(), runner.slots(16)) == (2, 2)
+    snapshot, quick = Meter(), Meter()
+    quick.goes_on.set()
+    held = in_thread(lambda: runner.run(snapshot.task, runner.slots(), 0, barrier=True))
+    for _ in range(20):
+        assert runner.run(quick.task, 2, 0, barrier=False) == [0, 1]
+    assert snapshot.most == 2 and held.is_alive()
+    snapshot.goes_on.set()
+    held.join(WAIT_S)
+
+
+def test_slots_come_back_when_a_stage_fails() -> None:
+    slots = SharedSlots(2)
+    runner = StreamRunner(ThreadRunner(), slots)
+
+    def fail(index: int, arguments: int) -> int:
+        raise LookupError("lost")
+
+    for is_barrier in (False, True, False, True):
+        with pytest.raises(LookupError):
+            runner.run(fail, 1, 0, barrier=is_barrier)
+    quick = Meter()
+    quick.goes_on.set()
+    assert runner.run(quick.task, 5, 0, barrier=False) == [0, 1, 2, 3, 4]
+    shuffled = runner.run_shuffled(lambda index, _: iter([(index, b"x")]), 1, 0, Shuffle(1, list))
+    assert shuffled == [[b"x"]]
