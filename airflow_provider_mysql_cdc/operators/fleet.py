@@ -113,8 +113,8 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         try:
             with self.naming_errors():
                 self._read_arguments(context)
-                fleet = self._fleet(context)
                 self._check_spark()
+                fleet = self._fleet(context)
                 with self._publishing_metrics(fleet):
                     return self._end(context, fleet, fleet.drain(parse_seconds(self.run_for), self._keep))
         except AirflowTaskTimeout:
@@ -122,15 +122,12 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
             raise
 
     @remembers_outcome
-    def resume(
-        self, context: Any, event: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]] | None = None
-    ) -> dict[str, Any]:
+    def resume(self, context: Any, event: Mapping[str, Any]) -> dict[str, Any]:
         """Settle each stream when the driver has ended.
 
         Args:
             context: Airflow's context.
-            event: The trigger's event.
-            kept: What is known of the streams that were not in the job.
+            event: The trigger's event, with what is known of the streams that were not in the job.
 
         Returns:
             As ``execute``.
@@ -138,7 +135,7 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         with self.naming_errors():
             if event["status"] == "failed":
                 raise from_json(event["error"])
-            self._kept, fleet = kept or {}, self._fleet(context)
+            self._kept, fleet = event.get("kept") or {}, self._fleet(context)
             with self._publishing_metrics(fleet):
                 return self._end(context, fleet, self._settle(context, fleet, event))
 
@@ -254,6 +251,7 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         self.defer(
             trigger=MySqlCdcFleetTrigger(
                 mysql_cdc_conn_ids=conn_ids,
+                kept=self._kept,
                 owner=owner_of(context),
                 submission=submission.to_json() if submission is not None else None,
                 kafka_conn_id=self.kafka_conn_id or None,
@@ -261,7 +259,6 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
                 poll_interval=max(float(self.poll_interval), 0.1),
             ),
             method_name="resume",
-            kwargs={"kept": dict(self._kept)},
             timeout=self.execution_timeout,
         )
 

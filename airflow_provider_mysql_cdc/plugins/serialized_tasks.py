@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 CONN_ARGUMENT = "mysql_cdc_conn_id"
+CONNS_ARGUMENT = "mysql_cdc_conn_ids"
 REGISTRY_ARGUMENT = "schema_registry_conn_id"
 TEMPLATE_MARK = "{{"
 KINDS = {
     "MySqlCdcDrainOperator": "drain",
+    "MySqlCdcFleetDrainOperator": "drain",
     "MySqlCdcSnapshotOperator": "snapshot",
     "MySqlCdcIncrementalSnapshotOperator": "adhoc_snapshot",
     "MySqlCdcVerifyOperator": "verify",
@@ -78,18 +81,16 @@ def pipeline_tasks(dag_id: str, data: Mapping[str, Any]) -> tuple[PipelineTask, 
 def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[PipelineTask]:
     mapped = bool(task.get("_is_mapped"))
     arguments = {**task, **task["partial_kwargs"]} if mapped else task
-    conn_id = arguments.get(CONN_ARGUMENT)
-    if not isinstance(conn_id, str) or not conn_id:
-        return
     kind = KINDS.get(str(task.get("task_type")), "other")
     layers = _layers(arguments.get("properties"))
-    for chosen in _values(conn_id, params):
+    named = [(text, conn_id) for text in _named(arguments) for conn_id in _values(text, params)]
+    for text, conn_id in named:
         yield PipelineTask(
-            chosen,
+            conn_id,
             dag_id,
             str(task.get("task_id")),
             MAPPED_KINDS.get(kind, kind) if mapped else kind,
-            chosen_by_run=TEMPLATE_MARK in conn_id,
+            chosen_by_run=TEMPLATE_MARK in text,
             kafka_conn_id=_value(arguments.get("kafka_conn_id"), params),
             registry_conn_id=_value(arguments.get(REGISTRY_ARGUMENT), params),
             offset_conn_id=_value(arguments.get("offset_conn_id"), params),
@@ -98,6 +99,15 @@ def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> I
             variables="var.json" in str(arguments.get("properties")),
             form=tuple(params),
         )
+
+
+def _named(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the connections that an operator names: one, or those of a fleet, as a list or its JSON text."""
+    conn_ids = arguments.get(CONNS_ARGUMENT) or [arguments.get(CONN_ARGUMENT)]
+    if isinstance(conn_ids, str):
+        with suppress(ValueError):  # a template, whose result no stored DAG has
+            conn_ids = json.loads(conn_ids)
+    return [name for name in conn_ids if isinstance(name, str) and name] if isinstance(conn_ids, list) else []
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
@@ -21,12 +22,16 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
 
     Args:
         mysql_cdc_conn_ids: Connections of type ``mysql_cdc``.
+        kept: What the task has to know again when it continues; the event has it.
         kwargs: As for ``MySqlCdcJobTrigger``, without ``mysql_cdc_conn_id``.
     """
 
-    def __init__(self, *, mysql_cdc_conn_ids: Sequence[str], **kwargs: Any) -> None:
+    def __init__(
+        self, *, mysql_cdc_conn_ids: Sequence[str], kept: Mapping[str, Any] = MappingProxyType({}), **kwargs: Any
+    ) -> None:
         kwargs["mysql_cdc_conn_id"] = ""
         super().__init__(**kwargs)
+        self.kept = dict(kept)
         self.mysql_cdc_conn_ids = list(mysql_cdc_conn_ids)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -37,7 +42,12 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
 
     def extra_arguments(self) -> dict[str, Any]:
         """Return the arguments that only this kind of trigger has."""
-        return {"mysql_cdc_conn_ids": self.mysql_cdc_conn_ids, **super().extra_arguments()}
+        return {"mysql_cdc_conn_ids": self.mysql_cdc_conn_ids, "kept": self.kept, **super().extra_arguments()}
+
+    def evaluate(self, result: int | None) -> dict[str, Any] | None:
+        """Return the event when the driver has ended."""
+        event = super().evaluate(result)
+        return None if event is None else {**event, "kept": self.kept}
 
     def poll_scope(self) -> tuple[str, ...]:
         """Return the run and the streams whose locks are polled."""

@@ -58,6 +58,18 @@ def test_mapped_tasks_have_their_arguments_elsewhere_and_are_a_backfill() -> Non
     assert (found.conn_id, found.kind, found.properties) == ("mysql_shop", "backfill", {"topic.prefix": "shop"})
 
 
+@pytest.mark.parametrize("conn_ids", [["mysql_eu", "mysql_us"], '["mysql_eu", "mysql_us"]'])
+def test_each_stream_of_a_fleet_is_a_pipeline_of_its_own(conn_ids: Any) -> None:
+    task = {"task_id": "drain", "task_type": "MySqlCdcFleetDrainOperator", "mysql_cdc_conn_ids": conn_ids}
+    found = pipeline_tasks("fleet", stored(task))
+    assert [(task.conn_id, task.kind, task.chosen_by_run) for task in found] == [
+        ("mysql_eu", "drain", False),
+        ("mysql_us", "drain", False),
+    ]
+    task["mysql_cdc_conn_ids"] = "{{ ti.xcom_pull('shards') }}"
+    assert pipeline_tasks("fleet", stored(task)) == (), "known only when it runs"
+
+
 def test_a_form_offers_its_default_or_all_that_it_allows() -> None:
     task = {
         "task_type": "MySqlCdcDrainOperator",
