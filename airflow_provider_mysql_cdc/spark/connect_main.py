@@ -35,16 +35,19 @@ def connect_runner(settings: ConnectSettings, stream: str, log: Log, exit_code: 
     Raises:
         CdcError: The server cannot be used.
     """
-
-    def end(*_: Any) -> None:
-        raise SystemExit(exit_code)
-
-    signal.signal(signal.SIGTERM, end)
     session = ConnectSession(settings, stream)
     try:
         _refuse_speculation(session)
         log(f"Spark application {session.setting('spark.app.id') or 'unknown'}, Spark Connect server {session.server}")
-        yield ConnectRunner(session, log)
+        runner = ConnectRunner(session, log)
+
+        def end(*_: Any) -> None:
+            # At once: whoever asks kills this process some seconds later, and the job may wait for its writers' end.
+            runner.interrupt()
+            raise SystemExit(exit_code)
+
+        signal.signal(signal.SIGTERM, end)
+        yield runner
     finally:
         session.close()
 

@@ -72,6 +72,12 @@ class ConnectRunner:
         # Spark has no barrier stages where executors come and go (SPARK-24942); a local master has none such.
         self._dynamic_allocation = dynamic and not self._local
         self._slots_awaited = False
+        self._running: dict[str, Any] = {}
+
+    def interrupt(self) -> None:
+        """End all operations, because the driver is about to end; the calls that wait for them end with an error."""
+        for tag, spark in list(self._running.items()):
+            self._session.interrupt(spark, tag)
 
     def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once on the registered executors, at least one.
@@ -176,6 +182,7 @@ class ConnectRunner:
 
         client.register_progress_handler(on_progress)
         client.add_tag(tag)
+        self._running[tag] = spark
         try:
             with self._named_errors(progress), warn_while_starving(running, self._warn_starving):
                 table = operation(spark).toArrow()
@@ -183,6 +190,7 @@ class ConnectRunner:
             self._session.interrupt(spark, tag)
             raise
         finally:
+            del self._running[tag]
             client.remove_tag(tag)
             client.remove_progress_handler(on_progress)
         numbers, results = (column.to_pylist() for column in table.columns)

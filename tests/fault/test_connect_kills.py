@@ -103,6 +103,7 @@ def test_the_next_attempt_is_exact(
     with start_connect(spec, tmp_path, f"{held.server.address};session_id={session}") as driver:
         try:
             attempt = Attempt(held.server, driver, session, held.holder())
+            logged = len(held.server.log())
             act(attempt)
             output, _ = driver.communicate(timeout=120)
         finally:
@@ -110,6 +111,8 @@ def test_the_next_attempt_is_exact(
     assert driver.returncode == code, output
     assert says == "" or any(text in output for text in says.split("|")), output
 
+    if end == "the client is asked to end":
+        assert "Asked to cancel jobs with tag" in held.server.log()[logged:]
     done = over_connect(pipeline.prepare("drain").spec, tmp_path, held.server.address)
     assert done.returncode == 0, done.stdout
     lives_on = bool(command(attempt.task))

@@ -75,6 +75,10 @@ class RunningServer:
         assert identity is not None
         return identity.pid
 
+    def log(self) -> str:
+        """Return what it has logged."""
+        return (self.folder / "log").read_text(errors="replace")
+
     def tasks(self) -> list[int]:
         """Return the process ids of its Python workers, without the daemons that they are forked from."""
         daemons = [pid for pid in descendants(self.pid) if b"pyspark.daemon" in command(pid)]
