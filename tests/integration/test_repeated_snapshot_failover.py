@@ -9,10 +9,11 @@ from kit.records import compacted
 from kit.replication import Pair
 from kit.sql import execute, rows
 from kit.table_rig import FLAT, changes, filled
+from kit.tcp_proxy import tcp_proxy
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ServerChangedError
 
 
 @pytest.fixture
@@ -70,3 +71,30 @@ def test_the_primary_dies_while_a_snapshot_is_taken_again(
         have = {r["id"]: r["v"] for r in compacted(pipeline.records(table)).values() if r is not None and "id" in r}
         assert have == dict(rows(pair.primary.root, f"SELECT id, v FROM `{database}`.{table}")), table
     assert pipeline.verify().equal
+
+
+def test_a_switchover_between_the_tables_and_the_view_of_a_snapshot_again_is_one_to_retry(
+    pair: Pair, properties: dict[str, str], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tcp_proxy("127.0.0.1", pair.primary.server.port) as proxy:
+        mysql = {"database.hostname": "127.0.0.1", "database.port": str(proxy.port)}
+        pipeline = Pipeline(properties | pair.primary.server.properties() | mysql | FLAT)
+        assert pipeline.snapshot().complete
+        passed: list[str] = []
+        reach = faults.fault_point
+
+        def switch_at(point: str, index: int | None = None) -> None:
+            reach(point, index)
+            if point == "plan.after_store" and not passed:
+                passed.append(point)
+                pair.switch()
+                proxy.lead_new_to("127.0.0.1", pair.primary.server.port)
+
+        monkeypatch.setattr(faults, "fault_point", switch_at)
+        with pytest.raises(ServerChangedError, match="on which the snapshot was planned") as caught:
+            pipeline.snapshot(again=True)
+        assert passed and caught.value.can_retry
+        assert pipeline.snapshot(again=True).complete
+        execute(pair.primary.root, f"USE `{database}`", *changes("aa"))
+        pipeline.drain()
+        assert pipeline.verify().equal
