@@ -18,7 +18,6 @@ from airflow_provider_mysql_cdc.operators.airflow_channel import LockedAccessor
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
 from airflow_provider_mysql_cdc.operators.common import (
     owner_of,
-    parse_seconds,
     run_key,
     task_config,
     trigger_properties,
@@ -66,8 +65,8 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         mysql_cdc_conn_ids: Connections of type ``mysql_cdc``, a list or its JSON text; at most ``MAX_STREAMS``.
             (templated)
         skip_when_nothing_new: Whether a task that finds no new events in any stream is skipped. (templated)
-        kwargs: As for ``MySqlCdcSparkOperator``, without ``mysql_cdc_conn_id``; they hold for every stream. The name of
-            a ``metrics_file`` contains ``{stream}``.
+        kwargs: As for ``MySqlCdcSparkOperator``, without ``mysql_cdc_conn_id`` and ``run_for``; they hold for every
+            stream. The name of a ``metrics_file`` contains ``{stream}``.
 
     Raises:
         TypeError: An argument has no effect.
@@ -76,13 +75,14 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
     """
 
     template_fields: Sequence[str] = (
-        *(name for name in MySqlCdcSparkOperator.template_fields if name != "mysql_cdc_conn_id"),
+        *(name for name in MySqlCdcSparkOperator.template_fields if name not in ("mysql_cdc_conn_id", "run_for")),
         "mysql_cdc_conn_ids",
         "skip_when_nothing_new",
     )
     rejected_arguments: ClassVar[Mapping[str, str]] = {
         **MySqlCdcSparkOperator.rejected_arguments,
         "mysql_cdc_conn_id": "mysql_cdc_conn_ids names the connections",
+        "run_for": "a writer that lives for the whole run keeps its slot from the other streams; schedule the DAG",
     }
     job_kind = JobKind("fleet", "drain_fleet.py", lambda task, run: {})
 
@@ -116,7 +116,7 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
                 self._check_spark()
                 fleet = self._fleet(context)
                 with self._publishing_metrics(fleet):
-                    return self._end(context, fleet, fleet.drain(parse_seconds(self.run_for), self._keep))
+                    return self._end(context, fleet, fleet.drain(self._keep))
         except AirflowTaskTimeout:
             self._driver_handle.timed_out = True  # Airflow calls on_kill next
             raise

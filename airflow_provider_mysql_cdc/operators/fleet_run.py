@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -65,11 +64,10 @@ class FleetStream:
         """
         return StreamOutcome(self.name, self.conn_id, state, result or {}, error)
 
-    def plan(self, run_for_s: float, job: str) -> JobSpec | StreamOutcome:
+    def plan(self, job: str) -> JobSpec | StreamOutcome:
         """Plan its job from its stored offset; return its outcome where there is none.
 
         Args:
-            run_for_s: Seconds for which it drains; then there is a job also where nothing is new yet.
             job: The submission's id, the same for all streams.
 
         Raises:
@@ -79,16 +77,7 @@ class FleetStream:
         from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 
         run, reasons = self.run, list["IdleReason"]()
-        prepared = prepare_drain(
-            run.cfg,
-            run.store,
-            run.owner,
-            run.log,
-            run_for_s=run_for_s,
-            even_empty=run_for_s > 0,
-            give_way=True,
-            on_idle=reasons.append,
-        )
+        prepared = prepare_drain(run.cfg, run.store, run.owner, run.log, give_way=True, on_idle=reasons.append)
         if prepared is not None:
             return replace(prepared.spec, run=run_key(run.context), id=job)
         record_idle(run.store, run.log)
@@ -156,11 +145,10 @@ class FleetRun:
         """The configuration of each stream."""
         return [stream.run.cfg for stream in self.streams]
 
-    def drain(self, run_for_s: float, keep: Callable[[Mapping[str, Any]], None]) -> list[StreamOutcome]:
+    def drain(self, keep: Callable[[Mapping[str, Any]], None]) -> list[StreamOutcome]:
         """Plan, run one Spark application, and settle.
 
         Args:
-            run_for_s: Seconds for which each stream is drained.
             keep: Takes what ``resume`` needs where the task is deferred.
 
         Returns:
@@ -178,8 +166,8 @@ class FleetRun:
             keep({})
             detached = DetachedDriver(self.cfgs, first.context, first.spark, first.handle, first.log)
             detached.follow_earlier()
-        job, deadline = secrets.token_hex(8), time.monotonic() + run_for_s
-        plans = self._each(self.streams, lambda stream: stream.plan(max(0.0, deadline - time.monotonic()), job))
+        job = secrets.token_hex(8)
+        plans = self._each(self.streams, lambda stream: stream.plan(job))
         first.handle.raise_if_killed()
         ended = [plan for plan in plans.values() if isinstance(plan, StreamOutcome)]
         jobs = [(stream, spec) for stream in self.streams if not isinstance(spec := plans[stream.name], StreamOutcome)]

@@ -86,7 +86,7 @@ def test_one_application_gets_all_streams_and_no_secret_leaves_its_file(
     fakes: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     submit, _ = fakes
-    run = drain("fleet_whole", run_for=90, mysql_cdc_conn_ids='["mysql_north", "mysql_south"]')
+    run = drain("fleet_whole", mysql_cdc_conn_ids='["mysql_north", "mysql_south"]')
     (ti,) = run.get_task_instances()
     assert run.state == "success"
     result = ti.xcom_pull(task_ids="drain")
@@ -98,7 +98,7 @@ def test_one_application_gets_all_streams_and_no_secret_leaves_its_file(
     assert [(s.properties["topic.prefix"], s.mode, s.owner) for s in specs] == [
         (name, "drain", f"fleet_whole/{run.run_id}/drain/-1") for name in ("north", "south")
     ]
-    assert all(60 < spec.run_for_s <= 90 and spec.run.endswith("#0") for spec in specs)
+    assert all(spec.run_for_s == 0 and spec.run.endswith("#0") for spec in specs)
     assert {spec.id for spec in specs} == {record["spec"]["id"]}, "a deferred task knows one id"
     assert record["argv"][-2].endswith("spark_jobs/drain_fleet.py")
     log = "".join(capfd.readouterr())
@@ -188,6 +188,8 @@ def test_a_connection_that_is_not_there_fails_its_stream_alone(fakes: Any) -> No
 def test_arguments_of_a_single_stream_are_refused() -> None:
     with pytest.raises(TypeError, match="mysql_cdc_conn_ids"):
         MySqlCdcFleetDrainOperator(task_id="t", mysql_cdc_conn_ids=["a"], mysql_cdc_conn_id="b")
+    with pytest.raises(TypeError, match="run_for"):
+        MySqlCdcFleetDrainOperator(task_id="t", mysql_cdc_conn_ids=["a"], run_for=60)
     with pytest.raises(TypeError, match="stream"):
         MySqlCdcFleetDrainOperator(task_id="t", mysql_cdc_conn_ids=["a"], metrics_file="/tmp/a.prom")
 
