@@ -180,7 +180,13 @@ def test_the_chunks_of_a_running_snapshot_are_shown(
 
 
 def test_an_ad_hoc_snapshot_says_how_far_it_is_and_follows_signals_of_its_own_dag(
-    api: TestClient, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    api: TestClient,
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stack: Any,
 ) -> None:
     """Sixteen rows are a key range here, and the second one is held before its commit."""
     made = cdc_pipeline("shop", mysql_cdc_conn_id="mysql_cdc_default")
@@ -202,6 +208,12 @@ def test_an_ad_hoc_snapshot_says_how_far_it_is_and_follows_signals_of_its_own_da
     assert report["scans_paused"] and report["scans_seconds_left"] is None
     assert [scan["seconds_left"] for scan in report["scans"]] == [None, None]
     assert all(50 <= scan["estimate"] <= 200 for scan in report["scans"]), "of information_schema"
+    with monkeypatch.context() as two_servers:
+        host = pipeline.properties["database.hostname"]
+        define_connections(two_servers, pipeline.properties | {"database.hostname": f"{host}:1,{host}"}, stack)
+        assert [scan["estimate"] for scan in shown(api)["reading"]["report"]["scans"]] == [
+            scan["estimate"] for scan in report["scans"]
+        ], "of the server that answers"
 
     assert signal("stop-snapshot", tables=[tables[1]]) == ["waiting", "aborted"]
     go, fired = tmp_path / "go", tmp_path / "fired"

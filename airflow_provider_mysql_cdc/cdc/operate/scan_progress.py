@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
+from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of, offset_of_ledger
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import estimated_rows
 
 MAX_ESTIMATED = 100
@@ -75,6 +76,7 @@ def read_scan_progress(cfg: ConnectorConfig, ledger: LedgerState, now_ms: int) -
     active, written = incremental.active_scans, incremental.written_rows()
     if not active:
         return {"by_number": {}, "seconds_left": None}
+    cfg = at_server_of(cfg, offset_of_ledger(ledger))
     with connect(cfg.connection_settings()) as conn:
         estimates = {scan.number: _estimate(conn, scan) for scan in active[:MAX_ESTIMATED]}
     found = {scan.number: _progress(scan, written[scan.number], estimates.get(scan.number), now_ms) for scan in active}
