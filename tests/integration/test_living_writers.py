@@ -7,12 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kit.records import compacted, duplicates, payload
 from kit.signals import send
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid
+from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import WRITERS_KEY
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
@@ -196,3 +200,33 @@ def test_a_record_that_needs_smaller_batches_lets_the_writers_live(
     assert run.stages == ["writer_task"]
     assert refused and len(run.dumps) == 2
     assert len(pipeline.records("a")) == 30 + 3 * 30
+
+
+def test_other_writers_follow_where_the_driver_fences_them_to_read_the_ledger(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open transaction hides the end of the ledger, as while a broker is late with its marker."""
+    run, change = LivingRun(pipeline, monkeypatch), changing(root, database)
+    prefix, servers = pipeline.properties["topic.prefix"], pipeline.properties["kafka.bootstrap.servers"]
+    other = Producer({"bootstrap.servers": servers, "transactional.id": f"of another program on {prefix}"})
+
+    def hide() -> None:
+        other.init_transactions(30)
+        other.begin_transaction()
+        other.produce(pipeline.cfg.ledger_topic, key=WRITERS_KEY.encode(), value=encode({"count": 2}))
+        other.flush(30)
+        change()
+
+    fence = Ledger._fence
+
+    def show(ledger: Ledger, writers: Any) -> None:
+        fence(ledger, writers)
+        if len(run.epochs) == 3 and not shown:
+            shown.append(True)
+            other.abort_transaction(30)
+
+    shown: list[bool] = []
+    monkeypatch.setattr(Ledger, "_fence", show)
+    run.run(change, change, hide, change)
+    assert shown and run.stages == ["writer_task"] * 2 and len(run.epochs) == 4
+    check(pipeline, root, database, "a")

@@ -29,7 +29,7 @@ class MemoryLedger:
 
     def __init__(self, kafka: MemoryKafka, topic: str, prefix: str = "") -> None:
         self.topic = topic
-        self._kafka, self._prefix = kafka, prefix or topic
+        self._kafka, self._prefix, self.fences = kafka, prefix or topic, 0
 
     def __enter__(self) -> MemoryLedger:
         return self
@@ -87,6 +87,7 @@ class MemoryLedger:
 
     def fence(self, writers: Iterable[int | str]) -> None:
         """Fence writers; twin of ``fence.fence``."""
+        self.fences += 1
         for writer in writers:
             MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
 

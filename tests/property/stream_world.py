@@ -312,6 +312,7 @@ class StagedLedger(MemoryLedger):
         return super().peek()
 
     def fence(self, writers: Iterable[int | str]) -> None:
+        self.fences += 1
         for writer in writers:
             self._world.writer(config(0, 1), writer).init()
 

@@ -97,6 +97,7 @@ class Ledger:
         self._topic_settings = topic_settings or {}
         self._consumer = ConsumerCache()
         self._cache, self._open = LedgerCache(), False
+        self.fences = 0
 
     def __enter__(self) -> Ledger:
         self._consumer.__enter__()
@@ -309,6 +310,7 @@ class Ledger:
             writer.commit([SideRecord(self.topic, key.encode(), value) for key, value in records.items()])
 
     def _fence(self, writers: Iterable[int | str]) -> None:
+        self.fences += 1
         fence(self._settings, self._prefix, writers, transaction_timeout_ms=self._timeout_ms)
 
     def _open_planner(self) -> TransactionalWriter:

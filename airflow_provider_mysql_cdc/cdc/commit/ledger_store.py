@@ -18,6 +18,8 @@ class LedgerStore(Protocol):
     """The ledger topic."""
 
     topic: str
+    fences: int
+    """How often writers were fenced by way of this object."""
 
     def ensure(self) -> None:
         """Create the topic when it is missing; otherwise check it."""

@@ -21,7 +21,9 @@ A writer joins in the same way (``join_plan``): compare, take over the id, compa
 Step 4 is left out where the writers of the batch before live on (``after``). This driver put that batch in force, and
 fenced every writer then or at one of the batches before. Since then each id belongs to the writer that took it over
 for this driver, or to nobody: whoever takes one over later finds this plan, or fences the planner first. A writer that
-lives on has no open transaction, as its marker says that it is done, and whoever takes over its id ends it.
+lives on has no open transaction, as its marker says that it is done, and whoever takes over its id ends it. Where this
+driver itself has fenced writers since, to read a ledger whose end an open transaction hid, step 4 is done, and the
+writers of the batch before end (``LedgerStore.fences``).
 """
 
 from __future__ import annotations
@@ -102,6 +104,7 @@ def begin_epoch(
     """
     if plan.omitted_topics is not None:
         raise StateError("a plan without its topics cannot be carried out", where=f"epoch {plan.epoch} of {plan.owner}")
+    fences = ledger.fences
     current = read_as_planner(ledger, expect_plan=_expects_predecessor(plan)) or LedgerState()
     _require_next_plan(plan, current)
     current_plan = current.plan
@@ -116,7 +119,7 @@ def begin_epoch(
     side_records = extra_records(current) if callable(extra_records) else extra_records
     planner.commit([*side_records, *(SideRecord(ledger.topic, key.encode(), value) for key, value in records.items())])
     fault_point("takeover.after_plan")
-    if after is None or not _is_attempt(current_plan, after):
+    if after is None or ledger.fences > fences or not _is_attempt(current_plan, after):
         fence(ids)
     state = ledger.read() or LedgerState()
     state.require_plan(attempt_plan)

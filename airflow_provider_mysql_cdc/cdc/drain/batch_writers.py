@@ -5,7 +5,8 @@ the tasks of one stage write one batch after the other (``job.living_stage``), a
 
 * the batches follow one another, planned by this driver, on the same server;
 * they have as many writers, which all run at once;
-* they begin with the same table structures, and the server's variables are the same.
+* they begin with the same table structures, and the server's variables are the same;
+* the job has fenced no writers since.
 
 Otherwise the tasks end, and those of another stage begin, as for a batch alone. So they do when a task fails, and
 before the job runs other tasks, which may need the same slots and use the same transactional ids.
@@ -74,10 +75,20 @@ class BatchWriters:
         cfg: The connector's configuration.
         runner: Runs the tasks.
         schema_ids: Ids of schemas for the tasks.
+        fences: Returns how often the job has fenced writers, those of its own among them.
         single: Whether the run has one batch.
     """
 
-    def __init__(self, cfg: ConnectorConfig, runner: TaskRunner, schema_ids: SchemaIds, *, single: bool) -> None:
+    def __init__(
+        self,
+        cfg: ConnectorConfig,
+        runner: TaskRunner,
+        schema_ids: SchemaIds,
+        fences: Callable[[], int],
+        *,
+        single: bool,
+    ) -> None:
+        self._fences, self._fences_before = fences, 0
         self._stages, self._runner, self._single = StageRunner(cfg, runner, schema_ids), runner, single
         self._stage: LivingStage[NextBatch] | None = None
         self._inputs: DrainInputs | None = None
@@ -91,7 +102,8 @@ class BatchWriters:
             plan: The next batch.
         """
         written, stage = self._written, self._stage
-        if written is not None and stage is not None and stage.alive and _follows(plan, written):
+        unfenced = self._fences() == self._fences_before
+        if written is not None and stage is not None and stage.alive and unfenced and _follows(plan, written):
             return written
         self.close()
         return None
@@ -114,6 +126,7 @@ class BatchWriters:
         stage, first = self._stage, self._inputs
         assert stage is not None and first is not None and self._reports is not None
         self._stage = self._written = None
+        self._fences_before = self._fences()
         self._reports.progress, self._reports.refusals = progress, refusals
         batch = NextBatch(plan.epoch, None if plan is first.plan else plan, inputs.run_id, inputs.heartbeat_due_s)
         stage.carry_out(plan.epoch, batch)

@@ -149,7 +149,9 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner, attempts) as lock,
         contextlib.closing(DriverConnection(cfg, lock.require, log)) as source,
         JobLedger(cfg, spec.run or taskless_run_id()) as job,
-        contextlib.closing(BatchWriters(cfg, runner, job.schema_ids, single=not spec.run_for_s)) as writers,
+        contextlib.closing(
+            BatchWriters(cfg, runner, job.schema_ids, lambda: job.fences, single=not spec.run_for_s)
+        ) as writers,
     ):
         other_runner = SucceedingRunner(runner, writers.close)
         heartbeats = Heartbeats(cfg, lambda: source.conn, job, lock.require)

@@ -85,6 +85,11 @@ class JobLedger:
             self.schema_ids.close()
             self._writer.close()
 
+    @property
+    def fences(self) -> int:
+        """Return how often this job has fenced writers."""
+        return self._ledger.fences
+
     def read(self, *, chunks: bool = True) -> LedgerState:
         """Read the ledger as read_committed consumers see it.
 

@@ -123,6 +123,23 @@ def test_writers_are_fenced_where_another_attempt_has_begun_meanwhile(ledger: Me
         live.commit([Marker(2, 0, START, END, ResumePosition(END)).record(TOPIC)])
 
 
+def test_writers_are_fenced_where_the_driver_has_fenced_them_to_read_the_ledger(
+    ledger: MemoryLedger, kafka: MemoryKafka
+) -> None:
+    """Between that fence and the plan another copy of a writer may have taken the id over for the batch before."""
+    first = ledger.begin(plan(writers=2)).plan_in_force()
+    live = [writer(kafka, index) for index in range(2)]
+    for index, one in enumerate(live):
+        join_plan(ledger, first, one, index)
+        one.commit([Marker(1, index, START, END, ResumePosition(END), done=True).record(TOPIC)])
+    live[1].produce(TOPIC, b"hides what comes after", b"{}", 0)
+    fenced: list[int] = []
+    following = plan(2, END, END.with_position(END.file, 900, END.gtids), writers=2)
+    begin_epoch(ledger, ledger.planner(), following, fenced.extend, after=first)
+    assert ledger.fences == 2, "when the plan was put in force, and when the ledger was read"
+    assert fenced == [0, 1]
+
+
 def test_a_driver_that_was_taken_over_between_its_plan_and_its_fences_finds_out(ledger: MemoryLedger) -> None:
     with pytest.raises(FencedError):
         begin_epoch(ledger, ledger.planner(), plan(), lambda _: ledger.begin(plan()))

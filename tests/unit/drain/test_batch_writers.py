@@ -81,9 +81,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
     return made
 
 
-def writers(*, single: bool = False, runner: Any = None) -> BatchWriters:
+def writers(*, single: bool = False, runner: Any = None, fences: Callable[[], int] = lambda: 7) -> BatchWriters:
     ids: Any = SimpleNamespace(handler=lambda: TaskHandler("schema", lambda task, request: {}))
-    return BatchWriters(CFG, runner or ThreadRunner(4), ids, single=single)
+    return BatchWriters(CFG, runner or ThreadRunner(4), ids, fences, single=single)
 
 
 def batch(epoch: int, writers: int = 2) -> BatchPlan:
@@ -153,6 +153,22 @@ def test_other_writers_write_a_batch_that_begins_with_something_else(written: Wr
     living.close()
     assert written.tasks_of(1, 2) == 4
     assert written.tasks_of(2, 3) == (4 if inputs.commit_before_refusal else 2)
+
+
+@pytest.mark.parametrize("again_in_begin", [False, True], ids=["before the plan", "with the plan"])
+def test_other_writers_write_a_batch_where_the_job_has_fenced_writers(written: Written, again_in_begin: bool) -> None:
+    """A driver does so where an open transaction hides the end of the ledger; those that live could not commit."""
+    fences = 1
+    living = writers(fences=lambda: fences)
+    write(living, batch(1))
+    if again_in_begin:
+        assert living.batch_before(batch(2)) is not None
+    fences += 1
+    assert again_in_begin or living.batch_before(batch(2)) is None
+    write(living, batch(2))
+    write(living, batch(3))
+    living.close()
+    assert written.tasks_of(1, 2) == 4 and written.tasks_of(2, 3) == 2
 
 
 def test_a_plan_of_very_many_topics_is_not_sent_as_one_line(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
