@@ -13,6 +13,7 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit import ledger_cache as ledger_values
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
+from airflow_provider_mysql_cdc.cdc.drain import drain_task, kept_writer
 from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.sink import adaptive_linger as pace
@@ -59,7 +60,8 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
         again.append(found is not None)
         return found
 
-    monkeypatch.setattr(one_batch, "join_plan", counted)
+    for module in (kept_writer, one_batch):
+        monkeypatch.setattr(module, "join_plan", counted)
     monkeypatch.setattr(ledger_values, "_read_newer", told)
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete
@@ -123,12 +125,12 @@ def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
 ) -> None:
     """Spark takes an executor for lost and starts its task again; the first copy lives, and replaces its client."""
     joins: list[int] = []
-    join, write = one_batch.join_plan, one_batch.write_batch
+    join, write, write_next = one_batch.join_plan, one_batch.write_batch, one_batch.write_next_batch
     given: list[Any] = []
 
-    def both(cfg: Any, index: int, sink: Any, channel: Any, plan: Any, inputs: Any, touched: Any = None) -> Any:
-        given[:] = [cfg, index, channel, plan, inputs]
-        return write(cfg, index, sink, channel, plan, inputs, touched)
+    def both(writer: Any, plan: Any, inputs: Any) -> Any:
+        given[:] = [writer.cfg, writer.index, writer.channel, plan, inputs]
+        return write_next(writer, plan, inputs)
 
     def second_copy_first(book: Any, plan: Any, sink: Any, index: int) -> Any:
         joins.append(index)
@@ -139,11 +141,13 @@ def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
                 write(cfg, index, other, channel, planned, inputs)
         return join(book, plan, sink, index)
 
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.drain_driver.write_batch", both)
-    monkeypatch.setattr(one_batch, "join_plan", second_copy_first)
+    monkeypatch.setattr(drain_task, "write_next_batch", both)
+    for module in (kept_writer, one_batch):
+        monkeypatch.setattr(module, "join_plan", second_copy_first)
     with pytest.raises(CdcError, match="another copy of this writer"):
         pipeline.drain()
-    monkeypatch.setattr(one_batch, "join_plan", join)
+    for module in (kept_writer, one_batch):
+        monkeypatch.setattr(module, "join_plan", join)
     pipeline.settle()
     require_each_once(pipeline)
     if (outcome := pipeline.drain()) is not None:
