@@ -106,11 +106,12 @@ class LivingRun:
 
 @pytest.fixture
 def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
-    made = Pipeline(properties | MORE)
+    made = Pipeline(properties | MORE | {"table.exclude.list": f"{database}[.]zz_not_captured"})
     execute(
         root,
         f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)",
         f"INSERT INTO `{database}`.a VALUES {','.join(f'({n}, 0)' for n in range(30))}",
+        f"CREATE TABLE `{database}`.zz_not_captured (id INT)",
     )
     made.snapshot()
     return made

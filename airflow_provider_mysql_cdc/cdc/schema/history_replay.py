@@ -117,7 +117,7 @@ class Replay:
         if (table_id := record.uncaptured_table(self.captures)) is not None:
             self._unread[table_id] = UnparsedTable(record.ddl, record.context)
             return True
-        self._state, self._unread = self._state.with_unparsed(self._unread), {}
+        self._take_in_unread()
         try:
             self._state = record.apply_to(self._state, self.captures)
         except DdlParseError as error:
@@ -136,8 +136,16 @@ class Replay:
         return self._statements
 
     def structures(self) -> SchemaState:
-        """Return the structures at the offset, from the records that were added."""
-        return self._state.with_unparsed(self._unread)
+        """Return the structures at the offset, from the records that were added.
+
+        As long as no record changes them they are the same object, also of a replay that continues from this one:
+        writers live from batch to batch as long as it is (``drain.batch_writers``).
+        """
+        self._take_in_unread()
+        return self._state
+
+    def _take_in_unread(self) -> None:
+        self._state, self._unread = self._state.with_unparsed(self._unread), {}
 
     def continue_to(self, target: Replay) -> Replay:
         """Return a replay that continues from this one to a later offset; this one does not change.
@@ -145,7 +153,8 @@ class Replay:
         Args:
             target: A replay for the later offset, without records yet.
         """
-        continued = replace(target, empty=self.empty, _unread=dict(self._unread), _statements=self._statements)
+        self._take_in_unread()
+        continued = replace(target, empty=self.empty, _unread={}, _statements=self._statements)
         continued._state, continued._selection = self._state, self._selection.continue_to(target._selection)
         return continued
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,11 @@ def record(pos: int, ddl: str, epoch: int = 1, *, snapshot: bool = False, server
 
 def create(n: int, epoch: int = 1) -> HistoryRecord:
     return record(100 * n, f"CREATE TABLE t{n} (id INT PRIMARY KEY)", epoch)
+
+
+def uncaptured(table: str) -> HistoryRecord:
+    change = {"type": "CREATE", "id": f'"d"."{table}"'}
+    return replace(record(50, f"CREATE TABLE `{table}` (id INT)", snapshot=True), table_changes=(change,))
 
 
 class Topic:
@@ -103,6 +109,24 @@ def test_after_a_statement_that_is_not_understood_all_is_read_again() -> None:
     topic.records[1] = create(2)
     assert len(topic.at(kept, 200, 4).tables) == 2
     assert topic.read == 2
+
+
+@pytest.mark.parametrize("waiting", [False, True], ids=["nothing waits", "a record waits"])
+def test_unchanged_structures_are_the_same_object_behind_tables_that_are_not_captured(*, waiting: bool) -> None:
+    """Writers live from batch to batch as long as they are; most servers have tables that a stream does not capture."""
+    kept, topic = HistoryCache(), Topic([uncaptured("other"), create(1), uncaptured("last"), *[create(9)] * waiting])
+
+    def at(pos: int, epoch: int) -> SchemaState:
+        end, captures = TopicEnd(topic.id, len(topic.records)), lambda table: table.table.startswith("t")
+        return kept.structures(end, topic.since, Replay(place(pos), epoch, captures=captures))
+
+    first = at(100, 2)
+    assert [*map(str, first.tables)] == ["d.t1"] and {str(t) for t in first.unparsed} == {"d.other", "d.last"}
+    assert all(at(100 + n, 2 + n) is first for n in range(1, 4))
+    topic.records.append(create(2, 5))
+    changed = at(200, 6)
+    assert {str(t) for t in changed.tables} == {"d.t1", "d.t2"}
+    assert [str(t) for t in first.tables] == ["d.t1"] and at(210, 7).unparsed == first.unparsed
 
 
 def any_record(rng: random.Random, epoch: int, near: int) -> HistoryRecord:
