@@ -219,7 +219,7 @@ except ModuleNotFoundError as error:
 def test_the_operators_work_where_openlineage_is_not_installed() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("6 No module named 'airflow.providers.openlineage")
+    assert done.stdout.splitlines()[-1].startswith("7 No module named 'airflow.providers.openlineage")
 
 
 class _Report(BaseOperator):  # type: ignore[misc]
