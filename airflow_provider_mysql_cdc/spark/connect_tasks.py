@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from airflow_provider_mysql_cdc import __version__
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, TaskResultT
-from airflow_provider_mysql_cdc.spark.task_errors import marked_error, require_version
+from airflow_provider_mysql_cdc.spark.task_errors import marking_errors, require_version
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,9 @@ class ResultFunction(Generic[ArgumentsT, TaskResultT]):
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield a batch with one row for each index."""
         for index in _indexes(batches):
-            try:
+            with marking_errors():
                 require_version(self.version)
                 result = self.task(index, self.arguments)
-            except CdcError as error:
-                raise marked_error(error) from error
             yield _batch("task", "int64", index, "result", pickle.dumps(result))
 
 
@@ -59,12 +56,10 @@ class BlockFunction(Generic[ArgumentsT]):
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield a batch for each block: a block has up to 64 KB."""
         for index in _indexes(batches):
-            try:
+            with marking_errors():
                 require_version(self.version)
                 for bucket, block in self.task(index, self.arguments):
                     yield _batch("bucket", "int32", bucket, "block", block)
-            except CdcError as error:
-                raise marked_error(error) from error
 
 
 @dataclass(frozen=True)
@@ -81,10 +76,8 @@ class BucketFunction(Generic[BucketResultT]):
         """Yield a batch with one row for each bucket that has blocks."""
         rows = (row for batch in batches for row in zip(*map(_values, batch.columns), strict=True))
         for bucket, blocks in itertools.groupby(rows, key=lambda row: row[0]):
-            try:
+            with marking_errors():
                 result = self.reduce(block for _, block in blocks)
-            except CdcError as error:
-                raise marked_error(error) from error
             yield _batch("task", "int64", bucket, "result", pickle.dumps(result))
 
 

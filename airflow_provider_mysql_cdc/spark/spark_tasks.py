@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.spark.executor_failures import (
 )
 from airflow_provider_mysql_cdc.spark.registered_slots import DEFAULT_REGISTRATION_WAIT_S, wait_for_slots
 from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
-from airflow_provider_mysql_cdc.spark.task_errors import marked_error, require_version
+from airflow_provider_mysql_cdc.spark.task_errors import marking_errors, require_version
 
 REGISTRATION_WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 RESOURCE_SETTINGS = (
@@ -222,12 +222,9 @@ def _partition_function(
 
     def run(indexes: Iterator[int]) -> Iterator[TaskResultT]:
         for index in indexes:
-            try:
+            with marking_errors():
                 require_version(version)
                 yield task(index, shared.value)
-            except CdcError as error:
-                # Spark returns an exception to the driver as text only.
-                raise marked_error(error) from error
 
     return run
 
@@ -239,11 +236,9 @@ def _block_function(
 
     def run(indexes: Iterator[int]) -> Iterator[Block]:
         for index in indexes:
-            try:
+            with marking_errors():
                 require_version(version)
                 yield from task(index, shared.value)
-            except CdcError as error:
-                raise marked_error(error) from error
 
     return run
 
@@ -256,9 +251,7 @@ def _bucket_function(
     reduce: Callable[[Iterable[bytes]], BucketResultT],
 ) -> Callable[[Iterator[Block]], Iterator[BucketResultT]]:
     def run(blocks: Iterator[Block]) -> Iterator[BucketResultT]:
-        try:
+        with marking_errors():
             yield reduce(block for _, block in blocks)
-        except CdcError as error:
-            raise marked_error(error) from error
 
     return run

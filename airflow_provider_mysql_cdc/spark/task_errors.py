@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK
 
 
-def marked_error(error: CdcError) -> RuntimeError:
-    """Return the exception with which a task ends: Spark passes its text to the driver, and nothing else.
+@contextmanager
+def marking_errors() -> Iterator[None]:
+    """End a task with the text of a named error: Spark passes it to the driver, and nothing else of an exception.
 
-    Args:
-        error: The named error; ``errors.named_error`` finds it in the text.
+    Raises:
+        RuntimeError: A named error was raised inside; ``errors.named_error`` finds it in the text.
     """
-    return RuntimeError(ERROR_MARK + json.dumps(error.to_json()))
+    try:
+        yield
+    except CdcError as error:
+        raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
 
 
 def require_version(driver: str) -> None:
