@@ -24,7 +24,7 @@ SCHEME = "sc://"
 CONNECTION_TYPES = (SparkConnectHook.conn_type, "spark")
 SESSION_PYTHON = "spark.sql.execution.pyspark.python"
 """Setting of a session that chooses the interpreter of its tasks."""
-_CLIENT_MODULES = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status")
+_CLIENT_MODULES = ("pyspark", "pyarrow", "grpc", "grpc_status")
 # Of the Airflow worker's environment: they choose another server, and the interpreter of another Spark's executors.
 _OTHER_SPARK = ("SPARK_REMOTE", "PYSPARK_PYTHON")
 _REFUSED = {

@@ -12,6 +12,8 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.spark.connect_errors import missing_client
+from airflow_provider_mysql_cdc.spark.connect_parts import import_arrow_alone
 from airflow_provider_mysql_cdc.spark.connect_runner import ConnectRunner
 from airflow_provider_mysql_cdc.spark.connect_session import ConnectSession
 
@@ -35,6 +37,10 @@ def connect_runner(settings: ConnectSettings, stream: str, log: Log, exit_code: 
     Raises:
         CdcError: The server cannot be used.
     """
+    try:
+        import_arrow_alone()
+    except ImportError as error:
+        raise missing_client(error) from error
     session = ConnectSession(settings, stream)
     try:
         _refuse_speculation(session)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pickle
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ArgumentsT, Block, BucketResultT, Shuffle, TaskResultT
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
 from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, too_few_slots
+from airflow_provider_mysql_cdc.spark.connect_plans import BLOCK, RESULT, PlanMessages
 from airflow_provider_mysql_cdc.spark.connect_session import OWN_PREFIX, ConnectSession
 from airflow_provider_mysql_cdc.spark.connect_tasks import (
     BlockFunction,
@@ -72,12 +73,13 @@ class ConnectRunner:
         # Spark has no barrier stages where executors come and go (SPARK-24942); a local master has none such.
         self._dynamic_allocation = dynamic and not self._local
         self._slots_awaited = False
-        self._running: dict[str, Any] = {}
+        self._running: dict[str, ConnectClient] = {}
 
     def interrupt(self) -> None:
         """End all operations, because the driver is about to end; the calls that wait for them end with an error."""
-        for tag, spark in list(self._running.items()):
-            self._session.interrupt(spark, tag)
+        for tag, client in list(self._running.items()):
+            with suppress(Exception):  # a server that is gone is not waited for
+                client.interrupt(tag)
 
     def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once on the registered executors, at least one.
@@ -100,7 +102,8 @@ class ConnectRunner:
 
     def _current_slots(self) -> int:
         with self._named_errors(StageProgress()):
-            plan = str(self._session.spark.range(0, 1 << 20)._explain_string())
+            client = self._session.client
+            plan = client.explain(client.plans.numbers(1 << 20))
         match = _SPLITS.search(plan)
         cores_of_a_task = int(self._session.setting("spark.task.cpus") or 1)
         return max(1, int(match[1]) // cores_of_a_task) if match else 1
@@ -122,7 +125,7 @@ class ConnectRunner:
         barrier = barrier and not self._dynamic_allocation
         function = ResultFunction(task, arguments)
         results = self._collect(
-            lambda spark: _indexes(spark, count).mapInArrow(function, _result_schema(), barrier=barrier),
+            lambda plans: plans.tasks(count, function, RESULT, barrier=barrier),
             count if barrier else 0,
         )
         if sorted(results) != list(range(count)):
@@ -154,47 +157,40 @@ class ConnectRunner:
         """
         barrier, function = not self._dynamic_allocation, BlockFunction(task, arguments)
 
-        def operation(spark: Any) -> Any:
-            blocks = _indexes(spark, count).mapInArrow(function, _block_schema(), barrier=barrier)
-            return _by_bucket(blocks, shuffle.buckets).mapInArrow(BucketFunction(shuffle.reduce), _result_schema())
+        def operation(plans: PlanMessages) -> Any:
+            blocks = plans.tasks(count, function, BLOCK, barrier=barrier)
+            return plans.buckets(blocks, shuffle.buckets, BucketFunction(shuffle.reduce))
 
         results = self._collect(operation, count if barrier else 0)
         # A bucket without a block has no row, and so no call.
         return [results[b] if b in results else shuffle.reduce(iter(())) for b in range(shuffle.buckets)]
 
-    def _collect(self, operation: Callable[[Any], Any], barrier_tasks: int) -> dict[int, Any]:
+    def _collect(self, operation: Callable[[PlanMessages], Any], barrier_tasks: int) -> dict[int, Any]:
         """Run an operation on a session; return the results of its tasks by their numbers."""
-        progress, spark = StageProgress(), self._session.spark
-        client, tag = spark.client, f"mysql-cdc-{uuid.uuid4().hex}"
-        thread = threading.get_ident()
+        progress, client = StageProgress(), self._session.client
+        tag = f"mysql-cdc-{uuid.uuid4().hex}"
 
-        def on_progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
-            # The client calls the handlers of all threads in the one whose operation it is.
-            if threading.get_ident() == thread:
-                progress.stages, progress.running = progress.stages or bool(list(stages or ())), inflight_tasks
+        def on_progress(stages: bool, running: int) -> None:
+            progress.stages, progress.running = progress.stages or stages, running
 
         def running() -> int | None:
             waited_s = time.monotonic() - progress.started
             if barrier_tasks and not progress.stages and waited_s > BARRIER_START_S:
                 progress.error = too_few_slots(barrier_tasks, waited_s, self._session.server)
-                client.interrupt_tag(tag)
+                client.interrupt(tag)
             return progress.running
 
-        client.register_progress_handler(on_progress)
-        client.add_tag(tag)
-        self._running[tag] = spark
+        self._running[tag] = client
         try:
             with self._named_errors(progress), warn_while_starving(running, self._warn_starving):
-                table = operation(spark).toArrow()
+                rows = client.execute(operation(client.plans), tag, on_progress)
         except BaseException:
-            self._session.interrupt(spark, tag)
+            with suppress(Exception):
+                client.interrupt(tag)
             raise
         finally:
             del self._running[tag]
-            client.remove_tag(tag)
-            client.remove_progress_handler(on_progress)
-        numbers, results = (column.to_pylist() for column in table.columns)
-        return {number: pickle.loads(result) for number, result in zip(numbers, results, strict=True)}
+        return {number: pickle.loads(result) for number, result in rows}
 
     @contextmanager
     def _named_errors(self, progress: StageProgress) -> Iterator[None]:
@@ -227,29 +223,3 @@ def _positive(text: str, name: str) -> int:
     if text.isdecimal() and int(text):
         return int(text)
     raise ConfigError("a setting is not a positive number", where=name, why=repr(text), remedy="use 1 or more")
-
-
-def _indexes(spark: Any, count: int) -> Any:
-    """Return a frame with one partition for each task, which holds the task's index."""
-    return spark.range(0, count, 1, count)
-
-
-def _by_bucket(blocks: Any, buckets: int) -> Any:
-    """Return the blocks with those of a bucket in one partition, one after the other."""
-    if hasattr(blocks, "repartitionById"):  # since 4.1
-        return blocks.repartitionById(buckets, blocks["bucket"])
-    return blocks.repartition(buckets, "bucket").sortWithinPartitions("bucket")
-
-
-def _result_schema() -> Any:
-    """Return the columns of what a task returns, as ``connect_tasks`` builds them; text would ask the server."""
-    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
-
-    return StructType([StructField("task", LongType()), StructField("result", BinaryType())])
-
-
-def _block_schema() -> Any:
-    """Return the columns of what a task hands to the tasks of the buckets."""
-    from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
-
-    return StructType([StructField("bucket", IntegerType()), StructField("block", BinaryType())])

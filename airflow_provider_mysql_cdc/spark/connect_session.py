@@ -14,17 +14,17 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
+from airflow_provider_mysql_cdc.spark.connect_client import ConnectClient
 from airflow_provider_mysql_cdc.spark.connect_errors import connect_error, is_session_lost, missing_client
+from airflow_provider_mysql_cdc.spark.connect_parts import ConnectParts, load_parts
 
-DEFAULT_PORT = 15002
 OWN_PREFIX = "spark.mysqlcdc."
 """Prefix of settings that only this provider reads."""
 DRIVER_SETTINGS = ("spark.driver.host", "spark.driver.bindAddress")
@@ -38,13 +38,18 @@ _SESSION_CONF = {
     # A block has up to 64 KB; Spark hands a task of a bucket so many at once, by default 10,000.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
-# A connection that is cut is tried again for 45 s; pyspark's client would do so for ten minutes.
-_RETRIES = {"max_retries": 11, "backoff_multiplier": 4.0, "initial_backoff": 50, "max_backoff": 5000}
 _READY = OWN_PREFIX + "ready"
 """Setting of a session that is set up; Spark keeps names that it does not know."""
 MAX_GENERATIONS = 100
 """Ended sessions of a stream that are passed over; a server remembers them for some hours."""
-_LAST_CALLS_RETRIES = {"max_retries": 1, "backoff_multiplier": 4.0, "initial_backoff": 50, "max_backoff": 50}
+_READ_AT_ONCE = (
+    "spark.master",
+    "spark.app.id",
+    "spark.speculation",
+    "spark.dynamicAllocation.enabled",
+    "spark.task.cpus",
+)
+"""Settings of the server that every job reads."""
 
 
 class ConnectSession:
@@ -61,20 +66,23 @@ class ConnectSession:
 
     def __init__(self, settings: ConnectSettings, stream: str = "") -> None:
         self._settings = settings
-        self._ids = session_ids(settings, stream)
+        self._address = ServerAddress.parse(settings.url)
+        self._ids = session_ids(settings, stream, self._address.session)
         self._lock = threading.Lock()
-        self.server = server_address(settings.url)
-        self._spark = self._open()
+        self.server = str(self._address)
+        self._parts = _parts()
+        self._read: dict[str, str] = {}
+        self._client = self._open()
         self._used = time.monotonic()
 
     @property
-    def spark(self) -> Any:
-        """Return the session for the next operation; a new one when the server has ended it meanwhile."""
+    def client(self) -> ConnectClient:
+        """Return the client for the next operation; that of a new session when the server has ended it meanwhile."""
         with self._lock:
             if time.monotonic() - self._used > IDLE_CHECK_S and not self._usable():
-                self._spark = self._open()
+                self._client = self._open()
             self._used = time.monotonic()
-            return self._spark
+            return self._client
 
     def setting(self, name: str) -> str | None:
         """Return a setting of the job's connection, else of the server.
@@ -84,8 +92,9 @@ class ConnectSession:
         """
         if name.startswith(OWN_PREFIX) or name in DRIVER_SETTINGS:
             return self._settings.conf.get(name)
-        value = self._spark.conf.get(name, None)
-        return None if value is None else str(value)
+        if name not in _READ_AT_ONCE:
+            self._read |= self._client.settings(name)
+        return self._read.get(name)
 
     def local_host(self) -> str:
         """Return the address of this host on the network of the server."""
@@ -97,49 +106,29 @@ class ConnectSession:
                 return "127.0.0.1"
             return str(probe.getsockname()[0])
 
-    def interrupt(self, spark: Any, tag: str) -> None:
-        """End the operations with a tag; a server that is gone is not waited for.
-
-        Args:
-            spark: The session that they were started in.
-            tag: Their tag.
-        """
-        self._try_once(spark, lambda: spark.client.interrupt_tag(tag))
-
     def close(self) -> None:
         """Leave the session to the stream's next job; one of its own is ended."""
-        spark = self._spark
-        if not self._ids:
-            self._try_once(spark, spark.client.release_session)
         with suppress(Exception):
-            spark.client.close()
-
-    def _try_once(self, spark: Any, call: Callable[[], Any]) -> None:
-        from pyspark.sql.connect.client.retries import DefaultPolicy
-
-        policies = spark.client.get_retry_policies()
-        spark.client.set_retry_policies([DefaultPolicy(**_LAST_CALLS_RETRIES)])
+            if not self._ids:
+                self._client.release_session()
         with suppress(Exception):
-            call()
-        spark.client.set_retry_policies(policies)
+            self._client.close()
 
     def _usable(self) -> bool:
         try:
-            self._spark.conf.get("spark.master", None)
+            self._client.settings("spark.master")
         except Exception as error:
             if connect_error(error, self.server) is None:
                 raise
             return False
         return True
 
-    def _open(self) -> Any:
+    def _open(self) -> ConnectClient:
         """Return the first session of the stream that has not ended; it is opened by its first call."""
         ids: list[str | None] = [*self._ids] if self._ids else [None]
         for id_ in ids:
             try:
                 return self._set_up(id_)
-            except ImportError as error:
-                raise missing_client(error) from error
             except CdcError:
                 raise
             except Exception as error:
@@ -150,36 +139,29 @@ class ConnectSession:
                 raise named from None
         raise AssertionError("there is at least one id")
 
-    def _set_up(self, id_: str | None) -> Any:
-        from pyspark.sql.connect.client.retries import DefaultPolicy
-        from pyspark.sql.connect.session import SparkSession
-
-        # Not through the builder, whose first call has no limit of ours.
-        spark = SparkSession(with_session_id(self._settings.url, id_))
-        spark.release_session_on_close = False  # it would also be ended when this object is forgotten
-        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
-        if spark.conf.get(_READY, "") == "true":
-            return spark
+    def _set_up(self, id_: str | None) -> ConnectClient:
+        client = ConnectClient(self._parts, self._address, id_ or self._address.session or str(uuid.uuid4()))
+        self._read = client.settings(_READY, *_READ_AT_ONCE)
+        if self._read.get(_READY) == "true":
+            return client
         for name, value in {**_SESSION_CONF, **self._settings.conf}.items():
             if not name.startswith(OWN_PREFIX) and name not in DRIVER_SETTINGS:
-                self._set(spark, name, value)
-        if self._settings.py_files:
-            spark.addArtifacts(*self._settings.py_files, pyfile=True)
-        if self._settings.archives:
-            spark.addArtifacts(*self._settings.archives, archive=True)
-        spark.conf.set(_READY, "true")
-        return spark
+                self._set(client, name, value)
+        client.add_artifacts(self._settings.py_files, archives=False)
+        client.add_artifacts(self._settings.archives, archives=True)
+        client.set_setting(_READY, "true")
+        return client
 
-    def _set(self, spark: Any, name: str, value: str) -> None:
+    def _set(self, client: ConnectClient, name: str, value: str) -> None:
         """Set a setting of the session.
 
         Raises:
             ConfigError: It is one of the server, which a session cannot change.
         """
         try:
-            spark.conf.set(name, value)
+            client.set_setting(name, value)
         except Exception as error:
-            if "CANNOT_MODIFY" not in str(error):
+            if "CANNOT_MODIFY" not in f"{error} {getattr(error, '_condition', '')}":
                 raise
             raise ConfigError(
                 "a job on a Spark Connect server cannot have this setting",
@@ -189,44 +171,35 @@ class ConnectSession:
             ) from None
 
 
-def server_address(url: str) -> str:
-    """Return host and port of a server, without the token.
+def _parts() -> ConnectParts:
+    """Return pyspark's modules.
 
-    Args:
-        url: ``sc://host:port/;...``.
+    Raises:
+        ConfigError: A package of the client is missing.
     """
-    parts = urlsplit(url)
-    return f"{parts.hostname or ''}:{parts.port or DEFAULT_PORT}"
+    try:
+        return load_parts()
+    except ImportError as error:
+        raise missing_client(error) from error
 
 
-def session_ids(settings: ConnectSettings, stream: str) -> tuple[str, ...]:
+def session_ids(settings: ConnectSettings, stream: str, chosen: str | None = None) -> tuple[str, ...]:
     """Return the ids of a stream's sessions, in the order in which they are tried; none for a session of its own.
 
     They depend on all that a session keeps: another version, setting or file leads to another session.
 
     Args:
-        settings: The server; an id in its address is the user's choice.
+        settings: The server.
         stream: Name of the stream.
+        chosen: The id in the server's address, which is the user's choice.
     """
-    if not stream or "session_id=" in settings.url:
+    if not stream or chosen is not None:
         return ()
     files = [_identity(path) for path in (*settings.archives, *settings.py_files)]
     kept = json.dumps([__version__, stream, sorted(settings.conf.items()), files])
     digest = hashlib.sha256(kept.encode()).digest()
     base = uuid.UUID(bytes=digest[:16], version=5)
     return tuple(str(uuid.uuid5(base, str(generation))) for generation in range(MAX_GENERATIONS))
-
-
-def with_session_id(url: str, id_: str | None) -> str:
-    """Return an address with a session's id.
-
-    Args:
-        url: The address.
-        id_: The id; None for one that the client makes.
-    """
-    if id_ is None:
-        return url
-    return f"{url if '/;' in url else url.rstrip('/') + '/'};session_id={id_}"
 
 
 def _identity(path: str) -> list[Any]:

@@ -17,6 +17,32 @@ from airflow_provider_mysql_cdc.spark.task_errors import marking_errors, require
 
 
 @dataclass(frozen=True)
+class ColumnTypes:
+    """Name the columns that a function yields; a task reads it as pyspark's type, which the driver does not import.
+
+    Args:
+        columns: Name and type of each: ``long``, ``integer`` or ``binary``.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names."""
+        return tuple(name for name, _ in self.columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _struct_type, (self.columns,)
+
+
+def _struct_type(columns: tuple[tuple[str, str], ...]) -> Any:
+    from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+    types = {"long": LongType, "integer": IntegerType, "binary": BinaryType}
+    return StructType([StructField(name, types[kind]()) for name, kind in columns])
+
+
+@dataclass(frozen=True)
 class ResultFunction(Generic[ArgumentsT, TaskResultT]):
     """Call a task for the indexes of a partition, and return its pickled results.
 

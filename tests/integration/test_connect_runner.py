@@ -16,7 +16,7 @@ from kit.spark_cluster import parent
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
-from airflow_provider_mysql_cdc.spark import connect_runner, connect_session, starvation
+from airflow_provider_mysql_cdc.spark import connect_client, connect_runner, connect_session, starvation
 from airflow_provider_mysql_cdc.spark.connect_runner import ConnectRunner
 from airflow_provider_mysql_cdc.spark.connect_session import ConnectSession
 
@@ -118,13 +118,13 @@ def test_a_session_that_the_server_has_ended_is_replaced_between_two_jobs(
 ) -> None:
     session = open_session()
     runner = ConnectRunner(session)
-    first = session.spark.session_id
-    session.spark.client.release_session()
+    first = session.client.session_id
+    session.client.release_session()
     with pytest.raises(StateError, match="the session at the Spark Connect server has ended"):
         runner.run(sample_tasks.echo, 1, {"value": 1}, barrier=False)
     monkeypatch.setattr(connect_session, "IDLE_CHECK_S", -1.0)
     assert len(runner.run(sample_tasks.echo, 1, {"value": 1}, barrier=False)) == 1
-    assert session.spark.session_id != first
+    assert session.client.session_id != first
 
 
 def test_the_jobs_of_a_stream_share_a_session_and_its_python_workers(open_session: Open, tmp_path: Path) -> None:
@@ -134,15 +134,15 @@ def test_the_jobs_of_a_stream_share_a_session_and_its_python_workers(open_sessio
     for conf in ({}, {}, {"spark_sql_shuffle_partitions": "3"}):
         session = open_session(stream=stream, **conf)
         worker = ConnectRunner(session).run(sample_tasks.echo, 1, {"value": 1}, barrier=False)[0][2]
-        found.append((session.spark.session_id, parent(worker)))
+        found.append((session.client.session_id, parent(worker)))
         session.close()
     assert found[0] == found[1], "the second job has another session, or another daemon"
     assert found[2][0] != found[0][0] and found[2][1] != found[0][1], "another setting needs another session"
     ended = open_session(stream=stream)
-    ended.spark.client.release_session()
+    ended.client.release_session()
     again = open_session(stream=stream)
-    assert again.spark.session_id not in {id_ for id_, _ in found}
-    assert again.spark.session_id == open_session(stream=stream).spark.session_id
+    assert again.client.session_id not in {id_ for id_, _ in found}
+    assert again.client.session_id == open_session(stream=stream).client.session_id
 
 
 def test_what_a_server_does_not_take_is_named(
@@ -153,7 +153,7 @@ def test_what_a_server_does_not_take_is_named(
         ({"url": connect_server.address.replace(connect_server.token, "another")}, ConfigError, "refuses the client"),
         ({"url": "sc://localhost:9"}, StateError, "cannot be reached"),
     ):
-        monkeypatch.setitem(connect_session._RETRIES, "max_retries", 2)
+        monkeypatch.setitem(connect_client.RETRIES, "max_retries", 2)
         with pytest.raises(error, match=what) as failure:
             open_session(**conf)
         assert isinstance(failure.value, CdcError) and "another" not in failure.value.message()

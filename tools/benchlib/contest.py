@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
+from benchlib.connect_sides import ProviderOverConnect
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
 from benchlib.earlier_sides import EarlierCommit
 from benchlib.flink_sides import FlinkDrain
@@ -49,6 +50,7 @@ RUNNERS = {
     "incremental": WorkloadRunners(ProviderIncremental, {DEBEZIUM.name: DebeziumIncremental}),
     "run_for": WorkloadRunners(ProviderSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
     "each_minute": WorkloadRunners(ProviderEachMinute, {}),
+    "connect_each_minute": WorkloadRunners(ProviderOverConnect, {DEBEZIUM.name: DebeziumSteadyLoad}),
 }
 
 

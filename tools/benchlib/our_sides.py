@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -54,10 +54,13 @@ class Jobs:
     Args:
         entry: What is measured.
         found: The pipeline.
+        run_spec: Runs a job and returns what its processes used; None for spark-submit.
     """
 
-    def __init__(self, entry: WorkloadRun, found: Pipeline) -> None:
-        self._entry, self._pipeline = entry, found
+    def __init__(
+        self, entry: WorkloadRun, found: Pipeline, run_spec: Callable[[Any], list[Sample]] | None = None
+    ) -> None:
+        self._entry, self._pipeline, self._run_spec = entry, found, run_spec or self._submit
         self._samples: list[Sample] = []
         self._beside_s = 0.0
         self._counts: dict[str, int] = {}
@@ -73,8 +76,7 @@ class Jobs:
         job = self._pipeline.prepare("snapshot" if self._entry.workload.snapshot else "drain")
         spec: Any = replace(job.spec, run_for_s=run_for_s)
         self._beside_s += time.process_time() - begun
-        ground, native, share = self._entry.ground, self._entry.side.native, self._entry.workload.share
-        self._samples += run_job(spec, ground.cores, native=native, share=share)[0]
+        self.add(self._run_spec(spec))
         begun = time.process_time()
         outcome = self._pipeline.settle()
         if not outcome.complete:
@@ -83,6 +85,18 @@ class Jobs:
             self._counts[topic] = self._counts.get(topic, 0) + count
         self._native_rows += outcome.tally.native.rows if outcome.tally else 0
         self._beside_s += time.process_time() - begun
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Count what processes have used.
+
+        Args:
+            samples: Samples of them.
+        """
+        self._samples += samples
+
+    def _submit(self, spec: Any) -> list[Sample]:
+        ground, native, share = self._entry.ground, self._entry.side.native, self._entry.workload.share
+        return run_job(spec, ground.cores, native=native, share=share)[0]
 
     def run(self, lag_s: Mapping[str, float] | None = None) -> Run:
         """Return what all jobs cost.

@@ -44,6 +44,7 @@ class Figures:
         parts_s: CPU seconds a million records by what used them (``PARTS``), means of the runs.
         writer_s: Median of the CPU seconds a million records of the busiest Python worker, its start counted; 0 where
             it is not known.
+        drain: CPU and wall seconds of a drain (``cpu_s``, ``wall_s``), where each began at a time of its own.
     """
 
     runs: int
@@ -59,6 +60,7 @@ class Figures:
     lag_s: Mapping[str, float] = field(default_factory=dict)
     parts_s: Mapping[str, float] = field(default_factory=dict)
     writer_s: float = 0.0
+    drain: Mapping[str, float] = field(default_factory=dict)
 
 
 def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
@@ -92,7 +94,15 @@ def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
         lag_s={name: median(run.lag_s[name] for run in runs if run.lag_s) for name in runs[0].lag_s},
         parts_s={part: mean(_part(run, kinds) / run.records * 1e6 for run in runs) for part, kinds in PARTS.items()},
         writer_s=median(run.used.busiest_s.get(_WORKER, 0.0) / run.records * 1e6 for run in runs),
+        drain=_drain([run for run in runs if run.drains]),
     )
+
+
+def _drain(runs: Sequence[Run]) -> dict[str, float]:
+    if not runs:
+        return {}
+    costs = [run.cpu_s / run.drains["count"] for run in runs]
+    return {"cpu_s": median(costs), "wall_s": median(run.drains["wall_s"] for run in runs)}
 
 
 def _part(run: Run, kinds: Sequence[str]) -> float:

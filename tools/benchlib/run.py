@@ -24,6 +24,8 @@ class Run(Costs):
         native_rows: Rows that the native kernel has decoded.
         lag_s: Seconds from a commit to the reader of its event, by name of the share (``p50``); empty without a steady
             load.
+        drains: Number of the drains that each began at a time of its own (``count``), and the median of their wall time
+            from planning to settling (``wall_s``); empty for others.
     """
 
     workload: str
@@ -34,6 +36,7 @@ class Run(Costs):
     load: float = 0.0
     native_rows: int = 0
     lag_s: Mapping[str, float] = field(default_factory=dict)
+    drains: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def peak_mb(self) -> float:
@@ -49,7 +52,8 @@ class Run(Costs):
             **self.costs(),
             "native_rows": self.native_rows,
         }
-        return {**found, "lag_s": dict(self.lag_s)} if self.lag_s else found
+        beside = {"lag_s": self.lag_s, "drains": self.drains}
+        return {**found, **{name: dict(values) for name, values in beside.items() if values}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Run:
@@ -65,4 +69,14 @@ class Run(Costs):
         used = Usage(float(data["wall_s"]), cpu_s, cpu_by_kind, peak_mb, busiest_s=busiest)
         load, rows = float(data["load1"]), int(data["native_rows"])
         records, lag_s = int(data["records"]), dict(data.get("lag_s", {}))
-        return cls(str(data["workload"]), str(data["side"]), records, used, beside_s, load, rows, lag_s)
+        return cls(
+            str(data["workload"]),
+            str(data["side"]),
+            records,
+            used,
+            beside_s,
+            load,
+            rows,
+            lag_s,
+            dict(data.get("drains", {})),
+        )

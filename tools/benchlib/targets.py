@@ -225,6 +225,47 @@ class LinearScaling:
         return TargetVerdict("linear, greatest difference", max(costs) / min(costs) - 1, self.limit)
 
 
+@dataclass(frozen=True, slots=True)
+class SteadyShare:
+    """Want at most some share of the CPU time that the peer takes for the same steady load in the same time.
+
+    Args:
+        workload: Where.
+        limit: The share.
+    """
+
+    workload: str
+    limit: float
+
+    def judge(self, lines: Lines) -> TargetVerdict | None:
+        """Return the result."""
+        line = lines.get(self.workload)
+        value = line.ratio(line.best) if line is not None and line.best is not None else None
+        return None if value is None else TargetVerdict(f"{self.workload}, share of CPU", value, self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainCost:
+    """Want a drain that begins at a time of its own to take at most some seconds.
+
+    Args:
+        workload: Where.
+        limit: The seconds.
+        what: ``cpu_s`` of all processes, or ``wall_s``.
+    """
+
+    workload: str
+    limit: float
+    what: str
+
+    def judge(self, lines: Lines) -> TargetVerdict | None:
+        """Return the result."""
+        line = lines.get(self.workload)
+        if line is None or line.best is None or not (drain := line.sides[line.best].drain):
+            return None
+        return TargetVerdict(f"{self.workload}, {self.what} of a drain", drain[self.what], self.limit)
+
+
 _COMPARED = ("narrow", "narrow-schemas", "wide", "snapshot")
 _SHARED = ("tables", "hot")
 TARGETS: tuple[Target, ...] = (
@@ -247,6 +288,9 @@ TARGETS: tuple[Target, ...] = (
     *(Throughput(name, 4.0) for name in _COMPARED),
     LinearScaling([f"linear-{n}m" for n in (1, 2, 4, 8)], 0.10),
     *(WorkloadRatio(f"{name}-cores-2", f"{name}-cores-1", 1.6, wall=True) for name in _SHARED),
+    DrainCost("connect-each-minute", 1.3, "cpu_s"),
+    DrainCost("connect-each-minute", 3.0, "wall_s"),
+    SteadyShare("connect-each-minute", 1.0),
     *(WriterSpeedup(f"{name}-writers-2", f"{name}-writers-1", 1.6) for name in _SHARED),
 )
 

@@ -178,6 +178,13 @@ _ALL = (
         peer=None,
         seconds=300.0,
     ),
+    replace(
+        _LAG,
+        name="connect-each-minute",
+        about="the same changes; a drain each minute over Spark Connect",
+        kind="connect_each_minute",
+        seconds=600.0,
+    ),
     # Flink CDC 3.5 asks for the position by SHOW MASTER STATUS, which MySQL 8.4 no longer knows.
     Workload("flink-narrow", f"as narrow, on MySQL {_OLD_MYSQL}", NARROW, _M, peer=FLINK.name, mysql=_OLD_MYSQL),
 )

@@ -12,8 +12,9 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordErro
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
 from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 from airflow_provider_mysql_cdc.spark import connect_main
+from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
 from airflow_provider_mysql_cdc.spark.connect_errors import connect_error
-from airflow_provider_mysql_cdc.spark.connect_session import server_address, session_ids, with_session_id
+from airflow_provider_mysql_cdc.spark.connect_session import session_ids
 
 URL = "sc://spark.example:15003/;token=secret;use_ssl=True"
 
@@ -39,8 +40,10 @@ def test_a_file_with_something_else_is_named() -> None:
 
 
 def test_the_server_is_named_without_its_token() -> None:
-    assert server_address(URL) == "spark.example:15003"
-    assert server_address("sc://spark.example") == "spark.example:15002"
+    address = ServerAddress.parse(URL)
+    assert str(address) == "spark.example:15003" and "secret" not in repr(address)
+    assert str(ServerAddress.parse("sc://spark.example")) == "spark.example:15002"
+    assert str(ServerAddress.parse("sc://[::1]:7/")) == "[::1]:7"
 
 
 def test_a_session_depends_on_all_that_it_keeps(tmp_path: Path) -> None:
@@ -57,19 +60,7 @@ def test_a_session_depends_on_all_that_it_keeps(tmp_path: Path) -> None:
     archive.write_bytes(b"another")
     others.append(session_ids(settings, "shop"))
     assert len({ids[0], *(other[0] for other in others)}) == 4
-    assert session_ids(settings, "") == () == session_ids(ConnectSettings(URL + ";session_id=x"), "shop")
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("sc://h:1", "sc://h:1/;session_id=i"),
-        ("sc://h:1/", "sc://h:1/;session_id=i"),
-        ("sc://h:1/;token=t", "sc://h:1/;token=t;session_id=i"),
-    ],
-)
-def test_the_id_of_a_session_is_a_parameter_of_the_address(url: str, expected: str) -> None:
-    assert with_session_id(url, "i") == expected and with_session_id(url, None) == url
+    assert session_ids(settings, "") == () == session_ids(settings, "shop", "an id of the user")
 
 
 @pytest.mark.parametrize(

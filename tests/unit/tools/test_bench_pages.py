@@ -17,7 +17,7 @@ ABOUT = about(["--quick"], "9.7.4")
 
 
 def run(workload: str, side: str, cpu_s: float, records: int = 1_000_000) -> Run:
-    lag_s = {"p50": 1.25, "p95": 2.5, "max": 3.0} if workload.startswith("lag") else {}
+    lag_s = {"p50": 1.25, "p95": 2.5, "max": 3.0} if workload.startswith(("lag", "connect")) else {}
     return Run(workload, side, records, Usage(10.0, cpu_s, {"java": cpu_s}, {"java": 200}), load=1.5, lag_s=lag_s)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from benchlib.process_tree import Usage
 from benchlib.result import WorkloadLine, figures, lines, summary
@@ -33,7 +35,10 @@ def test_runs_that_wrote_different_numbers_of_records_are_not_compared() -> None
     beside_changes = figures([run(OURS, 1.0, 99), run(OURS, 1.0, 100), run(OURS, 1.0, 100)], None)
     assert beside_changes.records == 100
     steady = [Run("lag", OURS, n, Usage(60.0, 1.0), lag_s={"p50": n / 10}) for n in (10, 20, 30)]
-    assert figures(steady, None).lag_s == {"p50": 2.0}
+    assert figures(steady, None).lag_s == {"p50": 2.0} and figures(steady, None).drain == {}
+    drains = {"count": 10.0, "wall_s": 2.5}
+    each = replace(steady[0], used=Usage(600.0, 11.0), beside_s=1.0, drains=drains)
+    assert figures([each], None).drain == {"cpu_s": 1.2, "wall_s": 2.5} and Run.from_json(each.to_json()) == each
 
 
 def compared() -> list[WorkloadLine]:

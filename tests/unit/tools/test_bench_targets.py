@@ -12,8 +12,10 @@ from benchlib.targets import (
     TARGETS,
     CpuRegression,
     CpuShare,
+    DrainCost,
     LinearScaling,
     MemoryShare,
+    SteadyShare,
     Target,
     Throughput,
     WorkloadRatio,
@@ -94,6 +96,18 @@ def test_one_workload_is_held_against_another() -> None:
     slow = WorkloadRatio("a", "b", 1.6, wall=True).judge(found)
     assert slow is not None and slow.missed and slow.text == "a against b, times 1.5 (< 1.6)"
     assert WorkloadRatio("a", "c", 1.0).judge(found) is None
+
+
+def test_a_drain_over_connect_is_held_against_its_limits_and_debezium() -> None:
+    lag_s, drain = {"p50": 1.0}, {"cpu_s": 1.2, "wall_s": 3.1}
+    ours, theirs = (replace(side(1.0), busy=busy, lag_s=lag_s) for busy in (0.02, 0.05))
+    found = {"a": line("a", python=replace(ours, drain=drain), debezium=theirs)}
+    judged = [target.judge(found) for target in (DrainCost("a", 1.3, "cpu_s"), DrainCost("a", 3.0, "wall_s"))]
+    assert [verdict and verdict.missed for verdict in judged] == [False, True]
+    share = SteadyShare("a", 0.39).judge(found)
+    assert share is not None and share.missed and share.value == pytest.approx(0.4)
+    assert DrainCost("a", 1.3, "cpu_s").judge({"a": line("a", python=ours)}) is None
+    assert SteadyShare("a", 1.0).judge({"a": line("a", python=ours)}) is None
 
 
 def test_several_writers_are_to_use_less_each() -> None:
