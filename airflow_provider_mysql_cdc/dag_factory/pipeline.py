@@ -95,6 +95,7 @@ def cdc_pipeline(
     Raises:
         ConfigError: An argument is unknown or wrong; the text names the pipeline and the argument.
     """
+    _check_texts(name, {"name": name, "mysql_cdc_conn_id": mysql_cdc_conn_id, "spark_conn_id": spark_conn_id})
     _check_names(name, "dags", dags, KINDS)
     _check_names(name, "backfill", backfill, BACKFILL_SETTINGS)
     if own := sorted(OWN_DAG_ARGUMENTS & dag_arguments.keys()):
@@ -133,6 +134,22 @@ def cdc_pipeline(
         "reset_offset": lambda: reset_offset_dag(stream),
     }
     return {dag.dag_id: dag for dag in (makers[kind]() for kind in dict.fromkeys(dags))}
+
+
+def _check_texts(pipeline: Any, given: Mapping[str, Any]) -> None:
+    """Refuse what is no text, or empty.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for argument, value in given.items():
+        if not isinstance(value, str) or not value:
+            raise ConfigError(
+                f"{argument} is not a text that has a letter",
+                where=f"pipeline {pipeline}: {argument}",
+                why=f"it is {value!r}",
+                remedy="write it in quotes, and not empty",
+            )
 
 
 def _check_names(pipeline: str, argument: str, given: Any, known: Any) -> None:

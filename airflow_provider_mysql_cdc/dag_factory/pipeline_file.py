@@ -44,25 +44,61 @@ def pipelines_from_file(path: str | Path) -> dict[str, DAG]:
     made: dict[str, DAG] = {}
     for name, given in pipelines.items():
         where = f"{path}: pipelines.{name}"
+        if not isinstance(name, str):
+            raise ConfigError(
+                "the name of a pipeline is not a text",
+                where=where,
+                why=f"YAML reads it as a {type(name).__name__}",
+                remedy="write it in quotes",
+            )
         arguments = _merged(defaults, _arguments(given, where))
         if not arguments.get("mysql_cdc_conn_id"):
             raise ConfigError(
                 "the pipeline names no MySQL CDC connection", where=where, remedy="add mysql_cdc_conn_id: <connection>"
             )
         try:
-            made |= cdc_pipeline(str(name), **arguments)
+            own = cdc_pipeline(name, **arguments)
         except ConfigError as error:
             raise ConfigError(error.what, where=f"{path}: {error.where}", why=error.why, remedy=error.remedy) from error
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 "the pipeline cannot be made", where=where, why=str(error), remedy="correct its arguments"
             ) from error
+        if twice := sorted(made.keys() & own.keys()):
+            raise ConfigError(
+                "two pipelines have a DAG of the same id",
+                where=f"{where}: {', '.join(twice)}",
+                why="one of the two would take the place of the other",
+                remedy="give one of the pipelines another name, or leave that DAG out (dags)",
+            )
+        made |= own
     return made
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Read YAML as ``safe_load`` does, and refuse a key that a mapping has twice: the first value would be lost."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Return a mapping as it stands in the file.
+
+        Args:
+            anchor: Its name there, for aliases.
+
+        Raises:
+            ComposerError: A key stands in it twice; the text names the line.
+        """
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.composer.ComposerError(None, None, f"{key.value!r} is there twice", key.start_mark)
+            seen.add(key.value)
+        return node
 
 
 def _load(path: str | Path) -> Any:
     try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        return yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeys)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(
             "the file of pipelines cannot be read", where=str(path), why=str(error), remedy="correct the file"

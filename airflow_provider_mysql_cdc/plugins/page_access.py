@@ -100,6 +100,18 @@ def checked_pipeline(pipeline: VisiblePipeline, user: GetUserDep, session: Sessi
 CheckedPipeline = Annotated[Pipeline, Depends(checked_pipeline)]
 
 
+def working_dags(pipeline: Pipeline, session: Any) -> tuple[str, ...]:
+    """Return all DAGs that work for a pipeline, also those that are hidden from the user.
+
+    What jobs have ended with stands in the ledger, whichever DAG's log it comes from.
+
+    Args:
+        pipeline: The pipeline, as the user may see it.
+        session: Of the metadata database.
+    """
+    return readable_pipelines(CATALOG, session, None).get(pipeline.conn_id, pipeline).dag_ids
+
+
 def dag_rights(user: Any, session: Any, dag_ids: Iterable[str]) -> dict[str, dict[str, bool]]:
     """Return what the user may do with DAGs, by id: read runs and logs, start and end runs, and pause the DAG.
 

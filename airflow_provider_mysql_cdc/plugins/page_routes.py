@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.plugins.page_access import (
     VisiblePipelines,
     dag_rights,
     may_check,
+    working_dags,
 )
 from airflow_provider_mysql_cdc.plugins.page_actions import pipeline_actions
 from airflow_provider_mysql_cdc.plugins.pipeline_details import read_preflight, read_snapshot_map
@@ -87,7 +88,7 @@ def read_status(pipeline: VisiblePipeline) -> dict[str, Any]:
 @router.get("/api/pipeline")
 def show_pipeline(pipeline: VisiblePipeline, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Return everything about a pipeline except its tables."""
-    rights = dag_rights(user, session, pipeline.dag_ids)
+    rights = dag_rights(user, session, working_dags(pipeline, session))
     dags = pipeline_runs.dag_rows(session, pipeline.dag_ids)
     readable = [dag_id for dag_id in pipeline.dag_ids if rights[dag_id]["runs"]]
     runs = pipeline_runs.runs(session, readable)

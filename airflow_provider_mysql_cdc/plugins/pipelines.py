@@ -65,21 +65,22 @@ class DagCatalog:
     _by_hash: dict[tuple[str, str], tuple[PipelineTask, ...]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tasks(self, session: Any, dag_ids: Collection[str]) -> list[PipelineTask]:
+    def tasks(self, session: Any, dag_ids: Collection[str] | None) -> list[PipelineTask]:
         """Return the tasks that work for pipelines, of some DAGs.
 
         Args:
             session: Of the metadata database.
-            dag_ids: The DAGs.
+            dag_ids: The DAGs; None for all.
         """
         with self._lock:
             stored = {(dag_id, dag_hash): id_ for id_, dag_id, dag_hash in _latest(session)}
             self._by_hash = {key: tasks for key, tasks in self._by_hash.items() if key in stored}
-            missing = [key for key in stored if key[0] in dag_ids and key not in self._by_hash]
+            chosen = [key for key in stored if dag_ids is None or key[0] in dag_ids]
+            missing = [key for key in chosen if key not in self._by_hash]
             for start in range(0, len(missing), DAGS_IN_ONE_QUERY):
                 keys = missing[start : start + DAGS_IN_ONE_QUERY]
                 self._by_hash |= dict.fromkeys(keys, ()) | self._read(session, [stored[key] for key in keys])
-            return [task for key in stored if key[0] in dag_ids for task in self._by_hash[key]]
+            return [task for key in chosen for task in self._by_hash[key]]
 
     def _read(self, session: Any, ids: list[Any]) -> dict[tuple[str, str], tuple[PipelineTask, ...]]:
         from airflow.models.serialized_dag import SerializedDagModel
@@ -123,13 +124,13 @@ def _latest(session: Any) -> list[tuple[Any, str, str]]:
     return [(row[0], str(row[1]), str(row[2])) for row in session.execute(query)]
 
 
-def readable_pipelines(catalog: DagCatalog, session: Any, dag_ids: Collection[str]) -> dict[str, Pipeline]:
+def readable_pipelines(catalog: DagCatalog, session: Any, dag_ids: Collection[str] | None) -> dict[str, Pipeline]:
     """Return the pipelines of DAGs, without tasks whose team may not use the connection.
 
     Args:
         catalog: What the stored DAGs say.
         session: Of the metadata database.
-        dag_ids: The DAGs, those that a user may read.
+        dag_ids: The DAGs, those that a user may read; None for all.
     """
     tasks = catalog.tasks(session, dag_ids)
     if tasks and _multi_team():

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.due_drain import DrainRequest, StreamState
     from airflow_provider_mysql_cdc.cdc.operate.lag import Thresholds
 
-LAST_REQUEST = "last_request"
-"""Key of the asset's state that holds the last request for a drain, so that a new triggerer process knows it."""
+LAST_REQUEST = "last_request/"
+"""Key, before the connection, of the asset's state that holds the last request for a drain, so that a new triggerer
+process knows it. One asset may have watchers of several streams, for a fleet: a request of one says nothing of the
+others."""
 
 MAX_PAUSE_S = 300.0
 """Longest time between two polls that fail, in seconds."""
@@ -140,13 +142,17 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
             pause = min(pause * 2, max(MAX_PAUSE_S, self.poll_interval))
             await asyncio.sleep(pause)
 
+    @property
+    def _request_key(self) -> str:
+        return LAST_REQUEST + self.mysql_cdc_conn_id
+
     async def _load(self) -> None:
         from airflow_provider_mysql_cdc.cdc.operate.due_drain import DrainRequest
 
         if self.asset_state_store is None:
             return
         try:
-            stored = await self.asset_state_store.aget(LAST_REQUEST, None)
+            stored = await self.asset_state_store.aget(self._request_key, None)
             self._last = None if stored is None else DrainRequest.from_json(stored)
         except Exception as error:
             self.log.warning("The last request cannot be read, so it may be made again: %s", type(error).__name__)
@@ -155,6 +161,6 @@ class MySqlBinlogWatchTrigger(MySqlCdcTrigger, BaseEventTrigger):  # type: ignor
         if self.asset_state_store is None or self._last is None:
             return
         try:
-            await self.asset_state_store.aset(LAST_REQUEST, self._last.to_json())
+            await self.asset_state_store.aset(self._request_key, self._last.to_json())
         except Exception as error:
             self.log.warning("The request is not stored, so a new triggerer makes it again: %s", type(error).__name__)

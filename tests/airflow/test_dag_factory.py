@@ -199,6 +199,9 @@ def test_a_file_holds_pipelines_and_what_they_share(tmp_path: Path) -> None:
     assert south.properties[0] == {"decimal.handling.mode": "double", "tombstones.on.delete": False}
 
 
+ONE = "{mysql_cdc_conn_id: m, dags: [snapshot, adhoc_snapshot]}"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -209,6 +212,13 @@ def test_a_file_holds_pipelines_and_what_they_share(tmp_path: Path) -> None:
         ("pipelines: {north: {mysql_cdc_conn_id: m, tables: {a: b}}}", ["pipeline north: tables"]),
         ("pipelines: {north: {mysql_cdc_conn_id: m, dags: [x]}}", ["pipeline north: dags"]),
         ("pipelines: {'no rth': {mysql_cdc_conn_id: m}}", ["pipelines.no rth"]),
+        (f"pipelines: {{a: {ONE}, a: {ONE}}}", ["'a' is there twice", "line 1"]),
+        (f"pipelines: {{1: {ONE}, '1': {ONE}}}", ["'1' is there twice"]),
+        (f"pipelines: {{a: {ONE}, a_adhoc: {ONE}}}", ["pipelines.a_adhoc: a_adhoc_snapshot", "the same id"]),
+        (f"pipelines: {{on: {ONE}}}", ["pipelines.True", "YAML reads it as a bool", "quotes"]),
+        (f"pipelines: {{'': {ONE}}}", ["pipeline : name", "it is ''"]),
+        (f"pipelines: {{{'x' * 101}: {{mysql_cdc_conn_id: m}}}}", ["pipelines.xxx", "cannot be longer than"]),
+        ("pipelines: {a: {mysql_cdc_conn_id: 3}}", ["pipeline a: mysql_cdc_conn_id", "it is 3"]),
         ("pipeline: {}", ["did you mean pipelines?"]),
         ("pipelines: {", ["cannot be read"]),
     ],
@@ -223,6 +233,14 @@ def test_a_wrong_file_is_one_import_error_that_names_file_and_place(tmp_path: Pa
     (error,) = processed(tmp_path).import_errors.values()
     for part in [str(tmp_path / "pipelines.yaml"), *said]:
         assert part in error
+
+
+def test_anchors_of_a_file_may_be_merged_and_overridden(tmp_path: Path) -> None:
+    file = tmp_path / "pipelines.yaml"
+    merged = "{<<: &base {mysql_cdc_conn_id: m, dags: [drain]}, dags: [verify]}"
+    text = f"pipelines:\n  a: &a {merged}\n  b: {{<<: *a, dags: [snapshot]}}\n  c: *base\n"
+    file.write_text(text)
+    assert set(pipelines_from_file(file)) == {"a_verify", "b_snapshot", "c_drain"}
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -332,3 +332,26 @@ def test_texts_of_logs_are_for_those_who_may_read_logs(api: TestClient, monkeypa
     )
     text = str(read(api, path.format("")))
     assert "SECRET" not in text and "a/b/c" not in text and "unread" in text and "'epoch': 3" in text
+
+
+def test_a_person_who_may_read_one_dag_gets_no_texts_of_the_logs_of_the_others(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors stand in the ledger whichever DAG had them; runs, events and buttons are of the DAG that he may read."""
+    error = {"type": "DdlParseError", "what": "unread", "where": "", "why": "SECRET", "owner": "shop_drain/b/c"}
+    report = {"unread": {}, "state": "failed", "report": {"errors": [error], "scans": [], "requests": []}}
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: PipelineReading(report)))
+    only, manager = "shop_send_signal", type(get_auth_manager())
+    allows = manager.is_authorized_dag
+    monkeypatch.setattr(manager, "get_authorized_dag_ids", lambda self, **_: {only})
+    monkeypatch.setattr(
+        manager,
+        "is_authorized_dag",
+        lambda self, *, details=None, **more: (
+            (details is None or details.id in (None, only)) and allows(self, details=details, **more)
+        ),
+    )
+    page = read(api, "/mysql-cdc/api/pipeline?conn_id=mysql_shop", USER)
+    assert [dag["dag_id"] for dag in page["dags"]] == [only]
+    assert [entry["dag_id"] for entry in page["actions"]["trigger"]] == [only] and page["actions"]["pause"] == []
+    assert "unread" in str(page) and "SECRET" not in str(page) and "shop_drain" not in str(page)

@@ -40,9 +40,9 @@ def stream(drained: int, end: int) -> StreamState:
     return StreamState(DrainedOffset(at(drained), 0), binlog)
 
 
-def made(state: MemoryState | None, looks: list[Any]) -> MySqlBinlogWatchTrigger:
+def made(state: MemoryState | None, looks: list[Any], conn_id: str = "shop") -> MySqlBinlogWatchTrigger:
     """Return a trigger that finds these states and errors one after the other, then the last one for ever."""
-    trigger = MySqlBinlogWatchTrigger(mysql_cdc_conn_id="shop", poll_interval=0.01)
+    trigger = MySqlBinlogWatchTrigger(mysql_cdc_conn_id=conn_id, poll_interval=0.01)
     trigger.asset_state_store = state  # type: ignore[assignment]
 
     def read() -> StreamState:
@@ -84,7 +84,7 @@ def test_each_change_is_one_event_and_the_asset_keeps_the_last_one() -> None:
     found = events(made(state, looks), lambda: len(looks) == 1)
     assert [event["end"]["pos"] for event in found] == [200, 300]
     assert found[0]["lag"]["bytes"] == 100
-    assert DrainRequest.from_json(state.kept[LAST_REQUEST]).end.pos == 300
+    assert DrainRequest.from_json(state.kept[LAST_REQUEST + "shop"]).end.pos == 300
 
 
 def test_a_new_triggerer_does_not_ask_again() -> None:
@@ -93,6 +93,13 @@ def test_a_new_triggerer_does_not_ask_again() -> None:
     assert len(events(made(state, looks), lambda: bool(state.kept))) == 1
     looks = [stream(100, 200), stream(100, 200)]
     assert events(made(state, looks), lambda: len(looks) == 1) == []
+
+
+def test_streams_that_one_asset_watches_do_not_take_each_other_s_requests_for_their_own() -> None:
+    """Of one server: the end that another stream asked for would look like work that this one has asked for."""
+    state = MemoryState()
+    assert len(events(made(state, [stream(100, 200)], "north"), lambda: bool(state.kept))) == 1
+    assert len(events(made(state, [stream(100, 200)], "south"), lambda: len(state.kept) == 2)) == 1
 
 
 def test_an_error_is_a_warning_and_the_watch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
