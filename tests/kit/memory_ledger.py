@@ -80,6 +80,10 @@ class MemoryLedger:
         records = self._kafka.committed(self.topic)
         return self._own_state(records)
 
+    def current_id(self) -> str | None:
+        """Return the topic's id; see ``Ledger.current_id``."""
+        return self._kafka.topic_ids.get(self.topic)
+
     def _own_state(self, records: Iterable[TopicRecord], topic_id: str | None = None) -> LedgerState:
         state = build_ledger_state(LedgerValues().with_records(records).values, topic_id)
         require_own_prefix(self.topic, self._prefix, state)
@@ -97,9 +101,10 @@ class MemoryLedger:
         planner: RecordWriter | None = None,
         extra_records: ExtraRecords = (),
         after: BatchPlan | None = None,
+        latest: LedgerState | None = None,
     ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``."""
-        return begin_epoch(self, planner or self.planner(), plan, self.fence, extra_records, after)
+        return begin_epoch(self, planner or self.planner(), plan, self.fence, extra_records, after, latest)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write other keys in one transaction."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from benchlib.debezium import DebeziumIncrementalSnapshot
 from benchlib.figures import invalid_reasons
 from benchlib.ground import WorkloadRun
-from benchlib.lag import RATE, LagReader
+from benchlib.lag import LagReader
 from benchlib.ours import RATE as CHANGES
 from benchlib.run import Run
 from benchlib.source import DATABASE, TABLE, changing_rows
@@ -126,11 +126,11 @@ class DebeziumSteadyLoad:
         Args:
             number: Which run.
         """
-        entry, found = self._entry, stream(self._entry, number)
+        entry, found, workload = self._entry, stream(self._entry, number), self._entry.workload
         found.store_position()
         with ExitStack() as both:
-            both.enter_context(changing_rows(entry.ground.source, entry.workload.rows, RATE))
+            both.enter_context(changing_rows(entry.ground.source, workload.rows, workload.rate, workload.a_transaction))
             lag = both.enter_context(LagReader(entry.ground.kafka, f"{found.prefix}.{DATABASE}.{TABLE}"))
-            end = time.monotonic() + entry.workload.seconds
+            end = time.monotonic() + workload.seconds
             measured = found.until(lambda: time.monotonic() >= end)
         return found.finish_run(measured, lag.seconds())

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from benchlib import ours
 from benchlib.figures import invalid_reasons
 from benchlib.ground import WorkloadRun
-from benchlib.lag import RATE, LagReader
+from benchlib.lag import LagReader
 from benchlib.process_tree import Sample, usage
 from benchlib.run import Run
 from benchlib.source import TABLE, changing_rows
@@ -250,13 +250,13 @@ class ProviderSteadyLoad:
         Raises:
             RuntimeError: It failed.
         """
-        entry, found = self._entry, pipeline(self._entry, number)
+        entry, found, workload = self._entry, pipeline(self._entry, number), self._entry.workload
         found.snapshot()
         jobs = Jobs(entry, found)
         with ExitStack() as both:
-            both.enter_context(changing_rows(entry.ground.source, entry.workload.rows, RATE))
+            both.enter_context(changing_rows(entry.ground.source, workload.rows, workload.rate, workload.a_transaction))
             lag = both.enter_context(LagReader(entry.ground.kafka, found.table_topic(TABLE)))
-            self.follow(jobs, entry.workload.seconds)
+            self.follow(jobs, workload.seconds)
         delete_topics(found)
         return jobs.run(lag.seconds())
 

@@ -106,17 +106,18 @@ def signal_table(who: str) -> str:
 
 
 @contextmanager
-def changing_rows(source: MySqlSource, rows: int, rate: float) -> Iterator[None]:
-    """Change rows of the table, one in a transaction, in a process of its own.
+def changing_rows(source: MySqlSource, rows: int, rate: float, a_transaction: int = 1) -> Iterator[None]:
+    """Change rows of the table in a process of its own.
 
     Args:
         source: The server.
         rows: Keys are drawn up to this.
-        rate: Transactions a second.
+        rate: Changes a second.
+        a_transaction: Rows that a transaction changes, of keys that follow one another.
     """
     context = multiprocessing.get_context("spawn")
     writes, ending = context.Event(), context.Event()
-    process = context.Process(target=_write, args=(source, rows, rate, writes, ending), daemon=True)
+    process = context.Process(target=_write, args=(source, rows, rate, a_transaction, writes, ending), daemon=True)
     process.start()
     try:
         if not writes.wait(60):
@@ -129,13 +130,15 @@ def changing_rows(source: MySqlSource, rows: int, rate: float) -> Iterator[None]
         process.join(30)
 
 
-def _write(source: MySqlSource, rows: int, rate: float, writes: Any, ending: Any) -> None:
+def _write(source: MySqlSource, rows: int, rate: float, each: int, writes: Any, ending: Any) -> None:
     with source.connect() as conn, conn.cursor() as cursor:
         # Never the changes of an earlier run: MySQL logs no update that leaves a row as it is.
         draw, begun, done = random.Random(time.time_ns()), time.monotonic(), 0
         while not ending.is_set():
-            values = (draw.choice(_STATUS), draw.randint(0, 999_999) / 100, _time(draw), draw.randint(1, rows))
-            cursor.execute(f"UPDATE {DATABASE}.{TABLE} SET status=%s, amount=%s, updated_at=%s WHERE id=%s", values)
-            done += 1
+            first = draw.randint(1, max(1, rows - each + 1))
+            values = draw.choice(_STATUS), draw.randint(0, 999_999) / 100, _time(draw), first, first + each - 1
+            changed = "status=%s, amount=%s, updated_at=%s"
+            cursor.execute(f"UPDATE {DATABASE}.{TABLE} SET {changed} WHERE id BETWEEN %s AND %s", values)
+            done += each
             writes.set()
             time.sleep(max(0.0, begun + done / rate - time.monotonic()))

@@ -226,6 +226,28 @@ class LinearScaling:
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """Want a reader of a steady load to be at most some seconds behind the commits.
+
+    Args:
+        workload: Where.
+        share: Of which share of all events (``lag.SHARES``).
+        limit: Seconds.
+    """
+
+    workload: str
+    share: str
+    limit: float
+
+    def judge(self, lines: Lines) -> TargetVerdict | None:
+        """Return the result."""
+        line = lines.get(self.workload)
+        if line is None or line.best is None or self.share not in line.sides[line.best].lag_s:
+            return None
+        return TargetVerdict(f"{self.workload} lag {self.share}", line.sides[line.best].lag_s[self.share], self.limit)
+
+
+@dataclass(frozen=True, slots=True)
 class SteadyShare:
     """Want at most some share of the CPU time that the peer takes for the same steady load in the same time.
 
@@ -291,6 +313,10 @@ TARGETS: tuple[Target, ...] = (
     DrainCost("connect-each-minute", 1.3, "cpu_s"),
     DrainCost("connect-each-minute", 3.0, "wall_s"),
     SteadyShare("connect-each-minute", 1.0),
+    SteadyShare("lag-run-for", 0.8),
+    SteadyShare("lag-run-for-5000", 0.4),
+    Lag("lag-run-for", "p50", 0.3),
+    Lag("lag-run-for", "p95", 0.6),
     *(WriterSpeedup(f"{name}-writers-2", f"{name}-writers-1", 1.6) for name in _SHARED),
 )
 

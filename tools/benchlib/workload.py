@@ -24,7 +24,7 @@ class Workload:
         rows: Rows of all tables at scale 1.
         quick: Rows in a quick bench; 0 when it is not part of one.
         kind: How it is measured (``contest.RUNNERS``).
-        a_transaction: Rows of a transaction; 0 for all rows in one.
+        a_transaction: Rows of a transaction, also of a steady load; 0 for all rows in one.
         tables: Number of tables that share the rows.
         form: Form of keys and values.
         compressed: Whether transactions are compressed in the binlog.
@@ -32,6 +32,7 @@ class Workload:
         mysql: Version of the server that it needs; None for the bench's own.
         ours: Further properties of this provider.
         seconds: How long a steady load lasts; 0 for rows that are there before.
+        rate: Changes a second of a steady load.
         least: Fewest rows at any scale.
         share: Speed of the processor that each writer has for itself, as a share of a whole one; 0 where all share all.
     """
@@ -50,6 +51,7 @@ class Workload:
     mysql: str | None = None
     ours: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    rate: float = 200.0
     least: int = LEAST_ROWS
     share: float = 0.0
 
@@ -109,7 +111,13 @@ _OLD_MYSQL = "8.0.15"
 _SLOW = 0.2
 _SNAPSHOT = Workload("snapshot", "7 columns, integer key, read by a snapshot", NARROW, 5 * _M, 5 * _M, "snapshot")
 _LAG = Workload(
-    "lag-run-for", "200 changes a second, one a transaction; one job with run_for", NARROW, 10_000, kind="run_for"
+    "lag-run-for",
+    "200 changes a second, one a transaction; one job with run_for",
+    NARROW,
+    10_000,
+    kind="run_for",
+    a_transaction=1,
+    seconds=600.0,
 )
 
 
@@ -169,7 +177,14 @@ _ALL = (
     *(_tables(count) for count in (10, 100, 1_000, 10_000)),
     *(_writers(tables, writers, share) for tables in (1, 10) for share in (0.0, _SLOW) for writers in (1, 2)),
     *(_linear(millions) for millions in (1, 2, 4, 8)),
-    replace(_LAG, seconds=300.0),
+    _LAG,
+    replace(
+        _LAG,
+        name="lag-run-for-5000",
+        about="5,000 changes a second, 50 a transaction; one job with run_for",
+        a_transaction=50,
+        rate=5_000.0,
+    ),
     replace(
         _LAG,
         name="lag-each-minute",

@@ -36,7 +36,20 @@ def current_offset(conn: Any) -> BinlogOffset:
         SourceSettingError: Binary logging is off.
         SourceError: What the server says otherwise.
     """
-    rows = binlog_status(conn)
+    return stated_offset(conn, binlog_status(conn))
+
+
+def stated_offset(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogOffset:
+    """Return the end of the server's binlog as it was when the server stated it; see ``current_offset``.
+
+    Args:
+        conn: The open connection over which ``binlog_status`` was asked.
+        rows: What it returned.
+
+    Raises:
+        SourceSettingError: Binary logging is off.
+        SourceError: What the server says otherwise.
+    """
     uuid, gtid_mode = fetch_all(conn, "SELECT @@server_uuid, @@GLOBAL.gtid_mode")[0]
     if not rows:
         raise SourceSettingError(
@@ -230,9 +243,11 @@ def readable_start(settings: ConnectionSettings, start: BinlogOffset) -> BinlogO
 
 def _require_executed_gtids(conn: Any, offset: BinlogOffset) -> None:
     """Refuse an offset with transactions that the server never executed: names and positions of files come again."""
-    if not offset.gtids or fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0] == "OFF":
+    if not offset.gtids:
         return
-    if fetch_all(conn, "SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (offset.gtids,))[0][0]:
+    query = "SELECT @@GLOBAL.gtid_mode, GTID_SUBSET(%s, @@GLOBAL.gtid_executed)"
+    mode, executed = fetch_all(conn, query, (offset.gtids,))[0]
+    if mode == "OFF" or executed:
         return
     # A transaction is sent to replicas before it counts as executed; semi-synchronous replication stretches that.
     timed_out = fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (offset.gtids, _EXECUTED_WAIT_S))[0][0]

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.ledger_owner import claim_ledger, require_own_prefix, require_own_records
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ReadBefore, build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
@@ -96,7 +96,7 @@ class Ledger:
         self._timeout_ms = transaction_timeout_ms
         self._topic_settings = topic_settings or {}
         self._consumer = ConsumerCache()
-        self._cache, self._open = LedgerCache(), False
+        self._cache, self._read_before, self._open = LedgerCache(), ReadBefore(), False
         self.fences = 0
 
     def __enter__(self) -> Ledger:
@@ -107,6 +107,7 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self._open = False
         self._cache.clear()
+        self._read_before.clear()
         self._consumer.__exit__()
 
     def _admin(self) -> AdminClient:
@@ -213,6 +214,7 @@ class Ledger:
             info.id or topic_id(self._admin(), self.topic),
             lambda key: f"topic {self.topic}, key {key}, offset {ledger_values.offsets[key]}",
             chunks=chunks,
+            read_before=self._read_before if self._open else None,
         )
         require_own_prefix(self.topic, self._prefix, state)
         return state
@@ -236,9 +238,19 @@ class Ledger:
             return LedgerState()
         ledger_values = self._read_values(60.0, info, stable=True)
         require_own_records(self.topic, ledger_values)
-        state = build_ledger_state(ledger_values.values, chunks=chunks)
+        read_before = self._read_before if self._open else None
+        state = build_ledger_state(ledger_values.values, chunks=chunks, read_before=read_before)
         require_own_prefix(self.topic, self._prefix, state)
         return state
+
+    def current_id(self) -> str | None:
+        """Return Kafka's id of the topic as it is now; None without a topic, and where the brokers know no ids.
+
+        Raises:
+            SinkConnectionError: Kafka does not answer.
+        """
+        info = self._topic_info()
+        return None if info is None else info.id
 
     def _topic_info(self) -> TopicInfo | None:
         return existing_topics(self._admin(), [self.topic]).get(self.topic)
@@ -285,6 +297,7 @@ class Ledger:
         planner: RecordWriter | None = None,
         extra_records: ExtraRecords = (),
         after: BatchPlan | None = None,
+        latest: LedgerState | None = None,
     ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``.
 
@@ -293,12 +306,13 @@ class Ledger:
             planner: An initialised writer with the id ``<prefix>.plan``; None creates one.
             extra_records: Records that become visible with the plan, in one transaction.
             after: The batch before, where its writers live on.
+            latest: The ledger since this planner's last record, if it is known.
         """
         if planner is not None:
             prefixed_plan = replace(plan, prefix=self._prefix)
-            return begin_epoch(self, planner, prefixed_plan, self._fence, extra_records, after)
+            return begin_epoch(self, planner, prefixed_plan, self._fence, extra_records, after, latest)
         with self._open_planner() as own_planner:
-            return self.begin(plan, own_planner, extra_records, after)
+            return self.begin(plan, own_planner, extra_records, after, latest)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write further keys in one transaction.

@@ -39,6 +39,7 @@ def build_ledger_state(
     *,
     chunks: bool = True,
     require_parts: bool = True,
+    read_before: ReadBefore | None = None,
 ) -> LedgerState:
     """Build the state from the last value of each key; None is a deleted key.
 
@@ -48,6 +49,7 @@ def build_ledger_state(
         where: Returns the location of a key's record, for errors.
         chunks: Whether to include the chunks of a snapshot.
         require_parts: Whether to include the topics of a plan in parts; before a commit, a part may be missing.
+        read_before: Keeps what the records were read as; None keeps nothing.
 
     Raises:
         DamagedRecordError: This package has not written a record.
@@ -58,7 +60,7 @@ def build_ledger_state(
         if value is not None and key.startswith(VERIFY_TABLE_PREFIX)
     }
     topics, other_records = _split_topics(records, where)
-    parsed = _ParsedRecords()
+    parsed = _ParsedRecords(ReadBefore() if read_before is None else read_before)
     for key, value in other_records:
         if chunks or not key.startswith(CHUNK_PREFIX):
             with record_location(where(key)):
@@ -83,10 +85,65 @@ def build_ledger_state(
     )
 
 
-class _ParsedRecords:
-    """Collect the records, except for those of topics and the plan's header."""
+MAX_READ_BEFORE = 10_000
+"""Records whose content is kept at most."""
+
+
+class ReadBefore:
+    """Keep what records were read as, by key: most are the same when a ledger is read again a moment later.
+
+    Whoever gets such a value changes nothing in it. Records of chunks are not kept, as there may be very many.
+    """
 
     def __init__(self) -> None:
+        self._read: dict[str, tuple[bytes, Any]] = {}
+
+    def read(self, key: str, value: bytes) -> Any:
+        """Return a record's content, from its value if that is not the one that was read last.
+
+        Args:
+            key: Its key.
+            value: Its value.
+
+        Raises:
+            DamagedRecordError: A member is missing or of another type.
+        """
+        before = self._read.get(key)
+        if before is not None and before[0] == value:
+            return before[1]
+        content = _read_record(key, value)
+        if not key.startswith(CHUNK_PREFIX):
+            if len(self._read) >= MAX_READ_BEFORE:
+                self._read.clear()
+            self._read[key] = value, content
+        return content
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._read.clear()
+
+
+def _read_record(key: str, value: bytes) -> Any:
+    """Return the content of a record that is no part of a plan."""
+    data = decode(value)
+    if key.startswith(WRITER_PREFIX):
+        return Marker.from_json(data)
+    if key.startswith(SCHEMA_KEY_PREFIX):
+        return RecordedSchemaId.from_json(data)
+    if key != WRITERS_KEY:
+        check_record(key, Members(data))
+    return data
+
+
+class _ParsedRecords:
+    """Collect the records, except for those of topics and the plan's header.
+
+    Args:
+        read_before: What records were read as.
+    """
+
+    def __init__(self, read_before: ReadBefore) -> None:
+        self._read_before = read_before
         self.values: dict[str, dict[str, Any]] = {}
         self.parts: dict[int, bytes] = {}
         self.markers: list[Marker] = []
@@ -104,16 +161,15 @@ class _ParsedRecords:
         if key.startswith(PART_PREFIX):
             self.parts[part_number(key)] = value
             return
-        data = decode(value)
+        content = self._read_before.read(key, value)
         if key.startswith(WRITER_PREFIX):
-            self.markers.append(Marker.from_json(data))
+            self.markers.append(content)
         elif key.startswith(SCHEMA_KEY_PREFIX):
-            self.schemas[key[len(SCHEMA_KEY_PREFIX) :]] = RecordedSchemaId.from_json(data)
+            self.schemas[key[len(SCHEMA_KEY_PREFIX) :]] = content
         elif key == WRITERS_KEY:
-            self.writer_count = Members(data).integer("count", high=MAX_WRITERS)
+            self.writer_count = Members(content).integer("count", high=MAX_WRITERS)
         else:
-            check_record(key, Members(data))
-            self.values[key] = data
+            self.values[key] = content
 
 
 def _read_plan(

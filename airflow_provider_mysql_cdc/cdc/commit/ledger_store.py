@@ -41,6 +41,9 @@ class LedgerStore(Protocol):
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; never waits for one."""
 
+    def current_id(self) -> str | None:
+        """Return Kafka's id of the topic; None without a topic, and where the brokers know no ids."""
+
     def begin(
         self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
     ) -> LedgerState:

@@ -22,7 +22,7 @@ PART_BYTES = 150_000
 MAX_PARTS = 100_000
 _PlanValues = tuple[bytes, tuple[tuple[int, bytes], ...]]
 _LAST_PLAN: dict[_PlanValues, BatchPlan] = {}
-"""The last plan in parts: a job reads the ledger several times, and decoding 10,000 topics takes 50 ms."""
+"""The last plan: a job reads the ledger several times, and decoding 10,000 topics takes 50 ms."""
 
 
 def plan_records(plan: BatchPlan, old_parts: int = 0) -> dict[str, bytes | None]:
@@ -88,9 +88,8 @@ def decode_plan(header: bytes, parts: Mapping[int, bytes], where: Callable[[str]
                 decoded_parts[n] = decode(value)
         with record_location(where(PLAN_KEY)):
             plan = assemble_plan(decode(header), decoded_parts)
-        if parts:
-            _LAST_PLAN.clear()
-            _LAST_PLAN[key] = plan
+        _LAST_PLAN.clear()
+        _LAST_PLAN[key] = plan
     return plan
 
 

@@ -18,6 +18,10 @@ force, and commit.
 
 A writer joins in the same way (``join_plan``): compare, take over the id, compare again.
 
+Where this driver put the batch before in force, it knows the ledger as it left it (``latest``), and step 2 compares
+that: whoever writes another plan takes over the planner's id first, and then step 3 fails. Signals and the like that
+others have written are found in step 5. A topic that was made anew meanwhile has another id, and is read.
+
 Step 4 is left out where the writers of the batch before live on (``after``). This driver put that batch in force, and
 fenced every writer then or at one of the batches before. Since then each id belongs to the writer that took it over
 for this driver, or to nobody: whoever takes one over later finds this plan, or fences the planner first. A writer that
@@ -80,6 +84,7 @@ def begin_epoch(
     fence: Callable[[Iterable[int]], None],
     extra_records: ExtraRecords = (),
     after: BatchPlan | None = None,
+    latest: LedgerState | None = None,
 ) -> LedgerState:
     """Put a plan in force, and return the ledger once no other attempt can write to it.
 
@@ -91,6 +96,8 @@ def begin_epoch(
         extra_records: Records that become visible with the plan, in one transaction; or a function that returns them
             for the ledger as it is before.
         after: The batch before, as this driver put it in force, where its writers live on; None fences all writers.
+        latest: The ledger as it is since the last record of this driver, which needs no second reading before the plan
+            where ``after`` is that plan; None reads it.
 
     Returns:
         The ledger; its plan has the id of the new attempt, and is the plan to pass to writers.
@@ -105,7 +112,10 @@ def begin_epoch(
     if plan.omitted_topics is not None:
         raise StateError("a plan without its topics cannot be carried out", where=f"epoch {plan.epoch} of {plan.owner}")
     fences = ledger.fences
-    current = read_as_planner(ledger, expect_plan=_expects_predecessor(plan)) or LedgerState()
+    known = None if latest is None or after is None or not _is_attempt(latest.plan, after) else latest
+    if known is None or known.topic_id is None or known.topic_id != ledger.current_id():
+        known = read_as_planner(ledger, expect_plan=_expects_predecessor(plan))
+    current = known or LedgerState()
     _require_next_plan(plan, current)
     current_plan = current.plan
     # A plan keeps the pins and the timestamp under which it was started; a driver that starts late may have others.

@@ -78,10 +78,10 @@ DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
 POLL_INTERVAL_MS: Field[int] = Field(
     "poll.interval.ms",
     parse_value.integer(1, parse_value.INT32_MAX),
-    500,
-    "Milliseconds from the start of one batch of a `run_for` to the start of the next: events that arrive in "
-    "between are "
-    "one batch. The next batch starts at once after one that took longer, or after chunks of an incremental snapshot.",
+    300,
+    "Milliseconds from the start of one batch of a `run_for` to the start of the next, at least: events that arrive in "
+    "between are one batch. The next batch starts at once after one that took longer, after chunks of an incremental "
+    "snapshot, and when a source that was quiet for longer has something new. Debezium's default is 500.",
     Group.DRAIN,
     refs=("CFG-33", "STRM-33"),
     pin_scope=PinScope.NOTHING,

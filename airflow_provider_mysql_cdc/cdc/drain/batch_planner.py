@@ -10,7 +10,14 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_complete, with_fingerprint
-from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, check_available, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import (
+    binary_logs,
+    binlog_status,
+    bytes_between,
+    check_available,
+    current_offset,
+    stated_offset,
+)
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -19,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
     compare_offsets,
@@ -30,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 
 
-def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
+def choose_end(conn: Any, start: BinlogOffset, max_bytes: int, reached: BinlogOffset | None = None) -> BinlogOffset:
     """Return the batch's end: the server's current position, or the end of an earlier file.
 
     Transactions never span binlog files, so the end of a file is a transaction boundary.
@@ -39,11 +47,12 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
         conn: An open connection to the source.
         start: The batch's start, which the server still has.
         max_bytes: ``max.batch.bytes``; 0 means no limit.
+        reached: The server's position if it was read a moment ago; None reads it.
 
     Raises:
         SourceSettingError: The server's binlog goes on under another base name, and ``start`` is where it changed.
     """
-    current = last_offset_of_base(conn, start)
+    current = last_offset_of_base(conn, start, reached)
     if max_bytes <= 0:
         return current
     first_number, total = file_number(start.file), 0
@@ -58,7 +67,7 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
     return current
 
 
-def last_offset_of_base(conn: Any, start: BinlogOffset) -> BinlogOffset:
+def last_offset_of_base(conn: Any, start: BinlogOffset, reached: BinlogOffset | None = None) -> BinlogOffset:
     """Return the end of the server's binlog, or of its last file before ``log_bin`` was changed behind an offset.
 
     The files of the new base name are numbered from 1 again, while the index may still list the former ones. A server
@@ -67,11 +76,12 @@ def last_offset_of_base(conn: Any, start: BinlogOffset) -> BinlogOffset:
     Args:
         conn: An open connection to the source.
         start: The offset.
+        reached: The server's position if it was read a moment ago; None reads it.
 
     Raises:
         SourceSettingError: Everything before the change was read.
     """
-    current = current_offset(conn)
+    current = reached or current_offset(conn)
     if same_base(start.file, current.file):
         return current
     logs = binary_logs(conn)
@@ -92,18 +102,22 @@ def last_offset_of_base(conn: Any, start: BinlogOffset) -> BinlogOffset:
     )
 
 
-def nothing_new(conn: Any, start: BinlogOffset) -> bool:
-    """Return whether the server's binlog ends at the position that a stream has reached; one query, no new connection.
+def new_end(conn: Any, start: BinlogOffset) -> BinlogOffset | None:
+    """Return the end of the server's binlog, or None if it is the position that a stream has reached.
 
-    A file that was replaced by another one of the same name and length is not noticed here; ``plan_drain`` notices it.
+    As long as there is nothing new it takes one query. Another server, or a file that was replaced by another one of
+    the same name and length, is not noticed then; ``plan_drain`` notices it.
 
     Args:
         conn: An open connection to the source.
         start: The committed offset.
     """
-    end = current_offset(conn)
-    gtids = end.gtids if start.gtids is not None else None
-    return (end.file, end.pos, end.server_uuid, gtids) == (start.file, start.pos, start.server_uuid, start.gtids)
+    rows = binlog_status(conn)
+    if rows:
+        gtids = None if start.gtids is None else str(GtidSet.parse(rows[0]["Executed_Gtid_Set"]))
+        if (rows[0]["File"], int(rows[0]["Position"]), gtids) == (start.file, start.pos, start.gtids):
+            return None
+    return stated_offset(conn, rows)
 
 
 def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
@@ -121,6 +135,7 @@ def plan_drain(
     weights: Mapping[str, int],
     prepared: tuple[PreparedXa, ...] = (),
     *,
+    reached: BinlogOffset | None = None,
     even_empty: bool = False,
     continued_from: BinlogOffset | None = None,
 ) -> BatchPlan | None:
@@ -134,6 +149,7 @@ def plan_drain(
         owner: The run (``dag_id/run_id/task_id/map_index``).
         weights: Records per topic in earlier batches.
         prepared: XA transactions that were prepared and not decided when the last batch ended.
+        reached: The end of the server's binlog if it was read a moment ago; None reads it.
         even_empty: Whether to plan a batch even when nothing was logged, because the job has other work.
         continued_from: The committed offset, where ``start`` is its place in another server's binlog.
 
@@ -141,7 +157,7 @@ def plan_drain(
         BinlogPurgedError: The start is no longer on the server.
     """
     # The file's fingerprint is read after the end, so that it is also that of the end's file.
-    end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
+    end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES], reached)
     start = check_available(conn, cfg.connection_settings(), start)
     if compare_offsets(end, start) <= 0:
         if not even_empty:

@@ -70,10 +70,10 @@ def server_variables(conn: Any) -> dict[str, int]:
     """
     names = ("lower_case_table_names", "explicit_defaults_for_timestamp")
     with conn.cursor() as cursor:
-        cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in names))
-        values = {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
-        cursor.execute("SELECT @@version")
-        version = [int(number) for number in re.findall(r"\d+", str(cursor.fetchone()[0]))[:3]]
+        cursor.execute("SELECT @@version, " + ", ".join(f"@@global.{name}" for name in names))
+        version_text, *found = cursor.fetchone()
+    values = {name: int(value) for name, value in zip(names, found, strict=True)}
+    version = [int(number) for number in re.findall(r"\d+", str(version_text))[:3]]
     default = utf8mb4_collation(conn)
     values["before_8"] = int(version < [8])
     values["utf8mb4_after_collate"] = default if version <= _LAST_CHARSET_CLAUSE_WINS else 0

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch_planner import nothing_new, plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import new_end, plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
     StartedBatch,
     WriterInputs,
@@ -104,6 +104,8 @@ class PlannedBatch:
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for other work, and of the start's binlog file where nothing new was logged."""
 _PAUSE_S = 1.0
+_LOOK_S = 0.1
+"""Seconds between two looks at a source with nothing new; each is one query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +328,19 @@ def _next_plan(
                 check_due, work_pending = time.monotonic() - checked_at >= CHECK_INTERVAL_S, False
                 if check_due:
                     checked_at, work_pending = time.monotonic(), other_work.is_pending(cfg, job.read())
-                if check_due or not nothing_new(source.conn, start):
+                reached = new_end(source.conn, start)
+                if check_due or reached is not None:
+                    prepared = ledger.prepared()
                     next_plan = plan_drain(
-                        cfg, source.conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=work_pending
+                        cfg,
+                        source.conn,
+                        start,
+                        epoch,
+                        spec.owner,
+                        counts,
+                        prepared,
+                        reached=reached,
+                        even_empty=work_pending,
                     )
                     if next_plan is not None:
                         return next_plan
@@ -336,6 +348,6 @@ def _next_plan(
             if not source.renew_if_broken(ledger.end):
                 raise
             continue
-        pause_s = min(_PAUSE_S, cfg[F.POLL_INTERVAL_MS] / 1000)
+        pause_s = min(_LOOK_S, cfg[F.POLL_INTERVAL_MS] / 1000)
         time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     return None

@@ -134,7 +134,7 @@ class JobLedger:
         Raises:
             OffsetConflictError: The ledger holds another plan.
         """
-        self._last_state = None
+        latest, self._last_state = self._last_state, None
         headed_records = self._converted(extra_records, {})
         with self._write_lock:
             state = self._ledger.begin(
@@ -146,6 +146,7 @@ class JobLedger:
                     *self._begin_tally(found),
                 ],
                 after,
+                latest,
             )
         self.schema_ids.begin(state)
         return state

@@ -11,12 +11,13 @@ from kit.store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
 from airflow_provider_mysql_cdc.cdc.commit import topic_records as known_topics
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ReadBefore, build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model import stored_record as stored
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 
 NAMES = [f"shop.database.orders_of_customers_in_region_{n:06}" for n in range(3_000)]
 PLAN = BatchPlan(1, "drain", START, END, 1, dict.fromkeys(NAMES, 1), dict.fromkeys(NAMES, (0,)))
@@ -50,6 +51,18 @@ def test_what_is_read_again_is_parsed_once(parsed: list[bytes]) -> None:
     again = build_ledger_state({key: value and bytes(bytearray(value)) for key, value in records.items()})
     assert again == first and again.plan == PLAN and again.topics[NAMES[7]].id == "id 7"
     assert len(parsed) <= 2
+
+
+def test_a_record_that_has_changed_is_read_again() -> None:
+    def marker(pos: int) -> dict[str, bytes | None]:
+        reached = ResumePosition(END.with_position(END.file, pos, END.gtids))
+        return {"writer/0": Marker(1, 0, START, END, reached).record("ledger")[2]}
+
+    read_before = ReadBefore()
+    first = build_ledger_state({**marker(500), "note": encode({"id": "a"})}, read_before=read_before)
+    again = build_ledger_state({**marker(600), "note": encode({"id": "a"})}, read_before=read_before)
+    assert [found.markers[0].reached.offset.pos for found in (first, again)] == [500, 600]
+    assert again.other_records["note"] is first.other_records["note"]
 
 
 def test_another_record_has_another_meaning(parsed: list[bytes]) -> None:

@@ -140,6 +140,37 @@ def test_writers_are_fenced_where_the_driver_has_fenced_them_to_read_the_ledger(
     assert fenced == [0, 1]
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_driver_that_goes_on_compares_its_plan_with_the_ledger_as_it_left_it(
+    ledger: MemoryLedger, kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch, made_anew: bool
+) -> None:
+    """It reads the ledger once a batch less, unless the topic is another one meanwhile."""
+    first = ledger.begin(plan(writers=1)).plan_in_force()
+    live = writer(kafka, 0)
+    join_plan(ledger, first, live, 0)
+    live.commit([Marker(1, 0, START, END, ResumePosition(END), done=True).record(TOPIC)])
+    latest, planner, reads = ledger.read(), ledger.planner(), list[bool]()
+    read = ledger.read
+    monkeypatch.setattr(ledger, "read", lambda *a, **k: reads.append(True) or read(*a, **k))
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.commit.ledger_presence.MISSING_TIMEOUT_S", 0.0)
+    end = END.with_position(END.file, 900, END.gtids)
+    if made_anew:
+        kafka.delete(TOPIC)
+        kafka.create(TOPIC)
+        with pytest.raises(LedgerMissingError):
+            begin_epoch(ledger, planner, plan(2, END, end, writers=1), list, after=first, latest=latest)
+        return
+    state = begin_epoch(ledger, planner, plan(2, END, end, writers=1), list, after=first, latest=latest)
+    assert (state.plan_in_force().epoch, reads) == (2, [True])
+
+
+def test_a_ledger_of_before_another_attempt_is_not_believed(ledger: MemoryLedger) -> None:
+    first = ledger.begin(plan(writers=1)).plan_in_force()
+    latest = replace(ledger.read() or LedgerState(), plan=plan(7, END, writers=1))
+    with pytest.raises(OffsetConflictError):
+        begin_epoch(ledger, ledger.planner(), plan(8, END, writers=1), list, after=first, latest=latest)
+
+
 def test_a_driver_that_was_taken_over_between_its_plan_and_its_fences_finds_out(ledger: MemoryLedger) -> None:
     with pytest.raises(FencedError):
         begin_epoch(ledger, ledger.planner(), plan(), lambda _: ledger.begin(plan()))

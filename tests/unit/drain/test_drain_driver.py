@@ -144,7 +144,7 @@ def batches_of(
             looks.append(clock.now - 100.0)
         return None if nothing_new() else plan(epoch)
 
-    def nothing_new(*_: Any) -> bool:
+    def nothing_new() -> bool:
         return clock.now - 100.0 < first_new
 
     lock = SimpleNamespace(require=lambda: None)
@@ -156,7 +156,7 @@ def batches_of(
     monkeypatch.setattr(drain_driver, "time", clock)
     monkeypatch.setattr(drain_driver, "_complete_batch", batch)
     monkeypatch.setattr(drain_driver, "plan_drain", plan_next)
-    monkeypatch.setattr(drain_driver, "nothing_new", nothing_new)
+    monkeypatch.setattr(drain_driver, "new_end", lambda *_: None if nothing_new() else END)
     cfg = config(**{name.replace("_", "."): value for name, value in properties.items()})
     spec = JobSpec("drain", cfg.properties(), plan().to_json(), "dag/run/task/-1", 10)
     other = drain_driver.OtherWork(lambda behind: {"t": read} if read else {}, lambda *_: False)
@@ -169,7 +169,7 @@ def batches_of(
 def test_what_is_new_within_an_interval_is_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that took longer than the interval, or that other work was done behind, is followed at once."""
     each, end = batches_of(monkeypatch, 0.25)
-    assert each == [n * 0.5 for n in range(20)] and end == 10.0
+    assert [round(at, 6) for at in each] == [round(n * 0.3, 6) for n in range(34)] and round(end, 6) == 10.15
     each, end = batches_of(monkeypatch, 0.25, poll_interval_ms="4000")
     assert each == [0.0, 4.0, 8.0] and end == 10.0
     each, _ = batches_of(monkeypatch, 2.0)
@@ -179,13 +179,13 @@ def test_what_is_new_within_an_interval_is_one_batch(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.req("STRM-33")
-def test_nothing_new_is_looked_for_once_an_interval_and_no_less_than_each_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    each, _ = batches_of(monkeypatch, 0.25, first_new=3.1)
-    assert each[:2] == [0.0, 3.5]
-    each, _ = batches_of(monkeypatch, 0.25, first_new=6.1, poll_interval_ms="5000")
-    assert each[:2] == [0.0, 7.0]
+def test_a_change_of_a_quiet_source_is_drained_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the interval is: that only keeps batches apart."""
+    for interval_ms in ("500", "5000"):
+        each, _ = batches_of(monkeypatch, 0.25, first_new=6.14, poll_interval_ms=interval_ms)
+        assert each[0] == 0.0 and 6.14 <= each[1] <= 6.24, interval_ms
+    each, _ = batches_of(monkeypatch, 0.25, first_new=0.3, poll_interval_ms="5000")
+    assert each[:2] == [0.0, 5.0]
 
 
 @pytest.mark.req("STRM-33", "FAULT-11")
@@ -193,10 +193,10 @@ def test_a_quiet_stream_looks_at_its_binlog_file_each_few_seconds(monkeypatch: p
     """That takes a connection of its own; whether anything is new one look over the connection there is can tell."""
     looks: list[float] = []
     each, end = batches_of(monkeypatch, 0.0, first_new=60.0, looks=looks)
-    assert (each, end, looks) == ([0.0], 10.0, [5.0])
+    assert (each, round(end, 6), [round(at) for at in looks]) == ([0.0], 10.0, [5])
     looks.clear()
-    each, _ = batches_of(monkeypatch, 0.0, first_new=7.2, looks=looks)
-    assert (each[:2], looks[:2]) == ([0.0, 7.5], [5.0, 7.5])
+    each, _ = batches_of(monkeypatch, 0.0, first_new=7.25, looks=looks)
+    assert [round(at, 6) for at in (*each[:2], *looks[:2])] == [0.0, 7.3, 5.1, 7.3]
 
 
 @pytest.mark.parametrize("epoch, done", [(1, False), (7, True)], ids=["not done", "of another batch"])

@@ -36,7 +36,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def fetch_all(conn: Any, sql: str, given: Any = ()) -> list[tuple[Any, ...]]:
         if "SLEEP" in sql:
             says["slept"].append(given)
-        return [("ON",) if "gtid_mode" in sql else (says["executed"] if "SUBSET" in sql else 1,)]
+        return [("ON", says["executed"]) if "SUBSET" in sql else (1,)]
 
     monkeypatch.setattr(position, "require_same_server", lambda *_: None)
     monkeypatch.setattr(position, "binary_logs", lambda _: [(READ.file, says["size"])])
@@ -155,17 +155,24 @@ def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
         ({}, {"pos": 158}, False),
         ({}, {"pos": 156}, False),
         ({}, {"file": "binlog.000011"}, False),
-        ({}, {"server_uuid": "another"}, False),
-        ({}, {"gtids": None}, False),
         ({}, {"gtids": "00000000-0000-0000-0000-000000000001:1"}, False),
     ],
 )
 def test_nothing_is_new_where_the_binlog_ends_at_the_offset_of_the_same_server(
     monkeypatch: pytest.MonkeyPatch, start: dict[str, Any], end: dict[str, Any], same: bool
 ) -> None:
-    """Whatever else there is, a reset or another server as well, is looked at in full."""
-    monkeypatch.setattr(batch, "current_offset", lambda _: replace(READ, origin=None, **end))
-    assert batch.nothing_new(None, replace(READ, **start)) is same
+    """Whatever else there is, a reset as well, is looked at in full."""
+    found = replace(READ, origin=None, **end)
+    row = {"File": found.file, "Position": str(found.pos), "Executed_Gtid_Set": found.gtids or ""}
+    monkeypatch.setattr(batch, "binlog_status", lambda _: [row])
+    monkeypatch.setattr(batch, "stated_offset", lambda _, rows: found if rows == [row] else None)
+    assert batch.new_end(None, replace(READ, **start)) == (None if same else found)
+
+
+def test_an_end_that_was_just_read_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = replace(READ, pos=900, origin=None)
+    monkeypatch.setattr(batch, "current_offset", lambda _: pytest.fail("it is asked for again"))
+    assert batch.choose_end(None, READ, 0, later) is later
 
 
 def test_the_binlog_of_an_interrupted_snapshots_view_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from benchlib.process_tree import Usage
 from benchlib.result import WorkloadLine, figures, lines, summary
 from benchlib.run import Run
+from benchlib.targets import verdicts
 
 OURS, KERNEL, THEIRS = "python", "native", "debezium"
 
@@ -66,6 +67,21 @@ def test_a_steady_load_is_compared_by_its_time() -> None:
     runs = [Run("lag", s, n, Usage(wall, cpu), lag_s={"p50": 1.0}) for s, (cpu, wall, n) in sides.items()]
     (line,) = lines(runs, {})
     assert line.ratio(OURS) == pytest.approx(0.5) and line.ratio(OURS, steady=True) is None
+
+
+def test_targets_of_a_steady_load_are_about_its_best_side() -> None:
+    lag = {"p50": 0.25, "p95": 0.7, "max": 1.0}
+    sides = {THEIRS: (20.0, 9.0), KERNEL: (10.0, 0.25), OURS: (30.0, 9.0)}
+    runs = [
+        Run("lag-run-for", side, 9, Usage(100.0, cpu_s), lag_s={**lag, "p50": p50})
+        for side, (cpu_s, p50) in sides.items()
+    ]
+    found = {verdict.about: (verdict.value, verdict.missed) for verdict in verdicts(lines(runs, {}))}
+    assert found == {
+        "lag-run-for CPU": (pytest.approx(0.5), False),
+        "lag-run-for lag p50": (0.25, False),
+        "lag-run-for lag p95": (0.7, True),
+    }
 
 
 def test_one_line_says_all() -> None:
