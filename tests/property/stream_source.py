@@ -294,12 +294,14 @@ def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[st
     return {
         "SELECT @@server_uuid, @@GLOBAL.gtid_mode": lambda _: [{"uuid": server.uuid, "mode": "ON"}],
         "SELECT @@server_uuid": lambda _: [{"uuid": server.uuid}],
+        "SELECT @@GLOBAL.gtid_mode, GTID_SUBSET": lambda args: [
+            {"mode": "ON", "held": server.executed.contains(args[0])}
+        ],
         "SELECT @@GLOBAL.gtid_mode": lambda _: [{"mode": "ON"}],
         "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged": lambda _: [
             {"executed": str(server.executed), "purged": str(server.purged)}
         ],
         "SHOW REPLICA STATUS": lambda _: [],
-        "SELECT GTID_SUBSET": lambda args: [{"held": server.executed.contains(args[0])}],
         "SELECT WAIT_FOR_EXECUTED_GTID_SET": lambda _: [{"waited": 1}],
         "SHOW BINARY LOG STATUS": lambda _: [status],
         "SHOW BINARY LOGS": lambda _: [{"Log_name": FILE, "File_size": server.binlog.end()}],

@@ -311,6 +311,10 @@ class StagedLedger(MemoryLedger):
         self._world.pause()
         return super().peek()
 
+    def current_id(self) -> str | None:
+        self._world.pause()
+        return super().current_id()
+
     def fence(self, writers: Iterable[int | str]) -> None:
         self.fences += 1
         for writer in writers:
@@ -322,8 +326,9 @@ class StagedLedger(MemoryLedger):
         planner: RecordWriter | None = None,
         beside: Sequence[SideRecord] = (),
         after: BatchPlan | None = None,
+        latest: LedgerState | None = None,
     ) -> LedgerState:
-        found = super().begin(plan, planner, beside, after)
+        found = super().begin(plan, planner, beside, after, latest)
         self._world.oracle.begun(found.plan_in_force())
         return found
 
