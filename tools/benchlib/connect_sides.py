@@ -17,7 +17,7 @@ from stacklib import processes, spark_connect
 
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import ENV_VARIABLE
 from benchlib.ground import WorkloadRun
-from benchlib.lag import RATE, LagReader
+from benchlib.lag import LagReader
 from benchlib.our_sides import Jobs, delete_topics, pipeline
 from benchlib.process_tree import Sample, process_ids, sample
 from benchlib.run import Run
@@ -118,7 +118,7 @@ class ProviderOverConnect:
         found.snapshot()
         with ExitStack() as opened:
             address, pid = opened.enter_context(running_server(entry))
-            opened.enter_context(changing_rows(entry.ground.source, entry.workload.rows, RATE))
+            opened.enter_context(changing_rows(entry.ground.source, entry.workload.rows, entry.workload.rate))
 
             def run_spec(spec: Any) -> list[Sample]:
                 return run_over_connect(spec, entry.folder, address)

@@ -78,7 +78,7 @@ def test_targets_of_a_steady_load_are_about_its_best_side() -> None:
     ]
     found = {verdict.about: (verdict.value, verdict.missed) for verdict in verdicts(lines(runs, {}))}
     assert found == {
-        "lag-run-for CPU": (pytest.approx(0.5), False),
+        "lag-run-for, share of CPU": (pytest.approx(0.5), False),
         "lag-run-for lag p50": (0.25, False),
         "lag-run-for lag p95": (0.7, True),
     }
