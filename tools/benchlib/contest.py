@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from benchlib.connect_sides import ProviderOverConnect
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
 from benchlib.earlier_sides import EarlierCommit
+from benchlib.fleet_sides import ProviderFleet
 from benchlib.flink_sides import FlinkDrain
 from benchlib.ground import BenchEnvironment, Contestant, WorkloadRun
 from benchlib.loading import load, make_database, make_tables
@@ -51,6 +53,7 @@ RUNNERS = {
     "run_for": WorkloadRunners(ProviderSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
     "each_minute": WorkloadRunners(ProviderEachMinute, {}),
     "connect_each_minute": WorkloadRunners(ProviderOverConnect, {DEBEZIUM.name: DebeziumSteadyLoad}),
+    "fleet": WorkloadRunners(ProviderFleet, {}),
 }
 
 
@@ -101,6 +104,18 @@ def measure_workloads(
         repeats: How often.
         folder: A new folder.
     """
+    with ExitStack() as open_contestants:
+        yield from _measure(ground, workloads, sides, repeats, folder, open_contestants)
+
+
+def _measure(
+    ground: BenchEnvironment,
+    workloads: Sequence[Workload],
+    sides: Sequence[Side],
+    repeats: Repeats,
+    folder: Path,
+    open_contestants: ExitStack,
+) -> Iterator[Run]:
     entered: list[list[tuple[WorkloadRun, Contestant]]] = []
     for workload in workloads:
         entries = [WorkloadRun(ground, workload, side, folder / workload.name / side.name, 1) for side in sides]
@@ -111,6 +126,8 @@ def measure_workloads(
     # All but the first are made in the stream, so that a run meets them for the first time, and makes their topics.
     make_tables(source, first, first.names[:1])
     for _, contestant in (each for some in entered for each in some):
+        if isinstance(contestant, AbstractContextManager):  # it has servers of its own
+            open_contestants.enter_context(contestant)
         contestant.store_position()
     make_tables(source, first, first.names[1:])
     load(source, first)

@@ -206,6 +206,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "linear": _table_of("linear"),
     "writers": _table_of("tables-writers", "hot-writers", "tables-cores", "hot-cores"),
     "flink": _table_of("flink"),
+    "fleet": _table_of("fleet"),
     "lag": _lag,
     "plots": _plots,
     "stages": _stages,

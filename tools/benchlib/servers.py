@@ -30,12 +30,27 @@ def on_server(ground: BenchEnvironment, version: str | None, folder: Path) -> It
     if version is None:
         yield ground
         return
+    with private_server(folder, version) as source:
+        yield replace(ground, source=source)
+
+
+@contextmanager
+def private_server(folder: Path, version: str | None = None) -> Iterator[MySqlSource]:
+    """Run one more server as long as it is entered.
+
+    Args:
+        folder: A folder of its own for the server's data.
+        version: Its version; None for the usual one.
+
+    Raises:
+        StackError: The version cannot be fetched, or its server does not start.
+    """
     program, port = mysql.find_program(version), ports.any_free()
     try:
         mysql.start(program, folder, port, secrets.token_urlsafe(18))
         source = MySqlSource(LOOPBACK, port, MYSQL_ROOT_USER, "")
         relax_durability(source)
-        yield replace(ground, source=source)
+        yield source
     finally:
         # Its data are not kept.
         processes.stop("mysql", mysql.record(folder), seconds=0)

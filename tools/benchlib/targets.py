@@ -8,6 +8,7 @@ from typing import Protocol
 
 from benchlib.earlier_commit import NAME as EARLIER_NAME
 from benchlib.result import BASE_SIDE, EARLIER, PEER_SIDE, WorkloadLine
+from benchlib.workload import ROWS_PER_STREAM, WORKLOADS
 
 Lines = Mapping[str, WorkloadLine]
 FULL_SCALE_ROWS = 5_000_000
@@ -288,6 +289,30 @@ class DrainCost:
         return TargetVerdict(f"{self.workload}, {self.what} of a drain", drain[self.what], self.limit)
 
 
+@dataclass(frozen=True, slots=True)
+class StreamCost:
+    """Want a stream of a fleet to cost at most so much CPU time a drain, its share of the start included.
+
+    Args:
+        workload: The fleet; fewer streams than it has at scale 1 are not judged, because they share the start.
+        limit: CPU seconds.
+    """
+
+    workload: str
+    limit: float
+
+    def judge(self, lines: Lines) -> TargetVerdict | None:
+        """Return the result."""
+        line = lines.get(self.workload)
+        if line is None or line.best is None:
+            return None
+        figures = line.sides[line.best]
+        if figures.records < ROWS_PER_STREAM * WORKLOADS[self.workload].tables:
+            return None
+        value = figures.cpu_s * ROWS_PER_STREAM / 1e6
+        return TargetVerdict(f"{self.workload}, CPU s a stream and drain", value, self.limit)
+
+
 _COMPARED = ("narrow", "narrow-schemas", "wide", "snapshot")
 _SHARED = ("tables", "hot")
 TARGETS: tuple[Target, ...] = (
@@ -308,6 +333,7 @@ TARGETS: tuple[Target, ...] = (
     WorkloadRatio("verify-rows", "snapshot", 1.5),
     *(MemoryShare(name, 1 / 5) for name in _COMPARED),
     *(Throughput(name, 4.0) for name in _COMPARED),
+    StreamCost("fleet-quiet", 0.25),
     LinearScaling([f"linear-{n}m" for n in (1, 2, 4, 8)], 0.10),
     *(WorkloadRatio(f"{name}-cores-2", f"{name}-cores-1", 1.6, wall=True) for name in _SHARED),
     DrainCost("connect-each-minute", 1.3, "cpu_s"),

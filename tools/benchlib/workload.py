@@ -11,6 +11,8 @@ from benchlib.sides import DEBEZIUM, FLINK
 from benchlib.source import DATABASE
 
 LEAST_ROWS = 100
+ROWS_PER_STREAM = 3
+"""Rows of a stream of a fleet that a drain finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,15 @@ _ALL = (
         about="the same changes; a drain each minute over Spark Connect",
         kind="connect_each_minute",
         seconds=600.0,
+    ),
+    Workload(
+        "fleet-quiet",
+        "40 streams on 4 servers with three new rows each; one Spark application drains all",
+        NARROW,
+        40 * ROWS_PER_STREAM,
+        kind="fleet",
+        tables=40,
+        peer=None,
     ),
     # Flink CDC 3.5 asks for the position by SHOW MASTER STATUS, which MySQL 8.4 no longer knows.
     Workload("flink-narrow", f"as narrow, on MySQL {_OLD_MYSQL}", NARROW, _M, peer=FLINK.name, mysql=_OLD_MYSQL),

@@ -12,7 +12,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
-JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py", "verify": "verify_topics.py"}
+JOBS = {
+    "drain": "drain_binlog.py",
+    "fleet": "drain_fleet.py",
+    "snapshot": "snapshot_tables.py",
+    "verify": "verify_topics.py",
+}
 
 # A test's Spark driver starts in about five seconds with these; the operator uses the same defaults.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxNewSize=32m"

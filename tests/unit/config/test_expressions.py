@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,25 @@ def test_every_property_with_expressions_ends_within_two_seconds(name: str) -> N
     began = time.thread_time()
     assert judged(name, text) == "ConfigError"
     assert time.thread_time() - began < 2
+
+
+def test_time_that_other_threads_take_is_not_that_of_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit of ``regex`` counts the CPU of the whole process, in which forty streams may work."""
+    quick, tries = Expression("shop"), list[bool]()
+
+    def match(name: str, timeout: float, concurrent: bool) -> Any:
+        tries.append(concurrent)
+        if len(tries) < 4:
+            raise TimeoutError
+        return name
+
+    assert quick._match_with_timeout(match, "shop") == "shop"  # type: ignore[comparison-overlap]
+    assert tries == [False] * 4, "other threads of Python wait meanwhile"
+    spent = iter((0.0, 0.3))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent))
+    tries.clear()
+    with pytest.raises(ConfigError, match="takes too long"):
+        quick._match_with_timeout(match, "shop")
 
 
 def test_slow_matches_of_one_expression_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from benchlib.targets import (
     LinearScaling,
     MemoryShare,
     SteadyShare,
+    StreamCost,
     Target,
     Throughput,
     WorkloadRatio,
@@ -133,6 +134,18 @@ def test_costs_that_grow_with_the_events_are_not_linear() -> None:
 
     assert not judged(10.0, 10.9).missed and judged(11.2, 10.0).missed
     assert judged(10.0) is None
+
+
+def test_a_stream_of_a_fleet_has_its_share_of_the_whole_drain() -> None:
+    """Forty streams with three records each: 10 CPU s together are 0.25 for each."""
+    target = StreamCost("fleet-quiet", 0.25)
+    assert WORKLOADS["fleet-quiet"].tables == 40
+
+    def judged(cpu_s: float, records: int = 120) -> Any:
+        return target.judge({"fleet-quiet": line("fleet-quiet", python=side(cpu_s / records * 1e6, records=records))})
+
+    assert judged(9.9).value == pytest.approx(0.2475) and not judged(9.9).missed and judged(10.1).missed
+    assert judged(9.9, records=60) is None and target.judge({}) is None
 
 
 def test_targets_are_about_workloads_that_there_are() -> None:
