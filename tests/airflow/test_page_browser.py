@@ -309,6 +309,25 @@ def test_a_login_that_ends_is_said(shop: Site) -> None:
     shop.browser.wait_for("document.getElementById('notice').innerText.startsWith('You are not logged in any more')")
 
 
+NODES = "document.querySelectorAll('*').length"
+
+
+def test_a_pipeline_of_five_thousand_tables_shows_a_hundred(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the browser draws does not grow with the tables."""
+    tables = [{"table": f"shop.t{n:04}", "records": n, "verdict": None} for n in range(5_000)]
+    report = PipelineReading({"unread": {}, "state": "behind"})
+    monkeypatch.setattr(page_routes, "STATUS", StatusCache(lambda task: report))
+    found = PipelineReading({"unread": {}, "tables": tables, "structures": {}})
+    monkeypatch.setattr(page_routes, "TABLES", StatusCache(lambda task: found))
+    browser = shop.browser
+    shop.open(SHOP)
+    browser.wait_for("document.querySelector('#tables caption')?.innerText === '1 to 100 of 5000'")
+    assert 700 < browser.run(NODES) < 1_200
+    answers = browser.run("performance.getEntriesByType('resource').map((r) => r.decodedBodySize)")
+    assert len(answers) < 20 and max(answers) < 25_000 and sum(answers) < 120_000
+    assert browser.complaints() == []
+
+
 def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
     for number in range(100):
         store_dags(cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain", "verify"]))
@@ -320,6 +339,7 @@ def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
     browser.wait_for("!document.querySelector('[data-state=reading]')")
     asked = set(browser.requests(lambda url: "/api/pipeline/status?" in url))
     assert len(asked) == 25, "only what is seen is read"
+    assert browser.run(NODES) < 1_200
     browser.click("#later")
     browser.wait_for("document.querySelector('caption').innerText === '26 to 50 of 100'")
     assert browser.complaints() == []

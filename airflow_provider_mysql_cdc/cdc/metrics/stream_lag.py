@@ -16,7 +16,8 @@ LAG_METRICS = {
     f"{PREFIX}_lag_known": "1 where the lag could be measured, otherwise 0 and the two above are missing: the source "
     "cannot be reached, it no longer has the position in its binlog, or the stream has not begun.",
     f"{PREFIX}_run_active": "1 while a run of the stream holds its lock on the source.",
-    f"{PREFIX}_progress_age_seconds": "Seconds since the active run last reported; a run that hangs reports nothing.",
+    f"{PREFIX}_progress_age_seconds": "Seconds since the active run last reported; a run that hangs reports nothing. "
+    "Missing while no batch is under way: a run that waits for changes, or verifies, has nothing to report.",
     f"{PREFIX}_last_batch_timestamp_seconds": "When the last batch or snapshot ended, since 1970.",
     f"{PREFIX}_last_batch_ok": "1 where it was completed, 0 where it ended with an error.",
     f"{PREFIX}_measured_timestamp_seconds": "When these metrics were gathered, since 1970: a file that nobody writes "

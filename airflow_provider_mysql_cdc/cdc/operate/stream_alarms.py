@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.clock import duration_text
 from airflow_provider_mysql_cdc.cdc.operate.check_setup import check_setup
@@ -80,7 +81,8 @@ def find_alarms(cfg: ConnectorConfig, limits: AlarmLimits) -> list[StreamAlarm]:
             ]
     except CdcError as error:
         found.append(error_alarm("unreachable", stream, error))
-    return found
+    properties = cfg.properties()
+    return [replace(a, text=scrub(a.text, properties), remedy=scrub(a.remedy, properties)) for a in found]
 
 
 def judge_status(status: StreamStatus, limits: AlarmLimits) -> Iterator[StreamAlarm]:
@@ -92,14 +94,14 @@ def judge_status(status: StreamStatus, limits: AlarmLimits) -> Iterator[StreamAl
     """
     lag, stream = status.lag, status.stream
     age_s = None if lag.milliseconds is None else lag.milliseconds / 1000
-    if age_s is None:
+    if age_s is None and not _takes_snapshot(status):
         yield StreamAlarm("lag-unknown", stream, f"its lag cannot be measured: {lag.why}")
-    elif limits.lag_s is not None and age_s >= limits.lag_s:
+    elif age_s is not None and limits.lag_s is not None and age_s >= limits.lag_s:
         age, allowed = duration_text(age_s), duration_text(limits.lag_s)
         text = f"the first change that is not in Kafka is {age} old, of {allowed} allowed"
         yield StreamAlarm("lag", stream, text, "see whether its drain runs, and what its log says")
-    if status.hangs and status.progress_ms is not None:
-        since = duration_text((status.at_ms - status.progress_ms) / 1000)
+    if status.hangs and status.progress_age_ms is not None:
+        since = duration_text(status.progress_age_ms / 1000)
         yield StreamAlarm("hangs", stream, f"its run has reported nothing for {since}", "read the run's log")
     idle_s = _idle_seconds(status.batch, status.at_ms)
     waits = age_s is None or age_s > 0
@@ -118,6 +120,11 @@ def error_alarm(kind: str, stream: str, error: CdcError) -> StreamAlarm:
     """
     where, why = f" [{error.where}]" * bool(error.where), f": {error.why}" * bool(error.why)
     return StreamAlarm(kind, stream, f"{type(error).__name__}: {error.what}{where}{why}", error.next_step())
+
+
+def _takes_snapshot(status: StreamStatus) -> bool:
+    """Return whether a run takes a snapshot and reports: until it is complete, no lag can be measured."""
+    return bool(status.active) and status.batch.get("kind") == "snapshot" and not status.hangs
 
 
 def _idle_seconds(batch: Mapping[str, Any], at_ms: int) -> float | None:

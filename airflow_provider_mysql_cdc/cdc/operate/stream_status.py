@@ -66,7 +66,7 @@ class StreamStatus:
         """Return the metrics by Debezium's name, by family; between runs the lag is the one of now."""
         metrics = self.metrics if self.active else self.metrics.stopped()
         families = metrics.families(self.at_ms)
-        if (streaming := families.get("streaming")) is not None and not self._reports():
+        if (streaming := families.get("streaming")) is not None and (self.progress_age_ms is None or self.hangs):
             streaming.pop("MilliSecondsBehindSource", None)
             if self.lag.milliseconds is not None:
                 streaming["MilliSecondsBehindSource"] = self.lag.milliseconds
@@ -76,13 +76,18 @@ class StreamStatus:
         return families
 
     @property
-    def hangs(self) -> bool:
-        """Whether a run is active that has not reported for a minute, and has reported before."""
-        return bool(self.active) and self.progress_ms is not None and not self._reports()
+    def progress_age_ms(self) -> int | None:
+        """Age of the last report of a run that is at work on a batch; None where none is, or none has reported.
 
-    def _reports(self) -> bool:
-        """Return whether a run is active that has reported lately."""
-        return bool(self.active) and self.progress_ms is not None and self.at_ms - self.progress_ms < FRESH_MS
+        A run whose batch is complete waits for changes, or compares tables, and has nothing to report.
+        """
+        works = self.active and self.progress_ms is not None and not self.batch.get("complete")
+        return self.at_ms - self.progress_ms if works and self.progress_ms is not None else None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a run is at work on a batch that has not reported for a minute, and has reported before."""
+        return self.progress_age_ms is not None and self.progress_age_ms >= FRESH_MS
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -102,8 +107,8 @@ class StreamStatus:
         yield from lag_samples(self.stream, self.lag)
         if self.active is not None:
             yield own_sample(self.stream, "run_active", self.active)
-        if self.active and self.progress_ms is not None:
-            yield own_sample(self.stream, "progress_age_seconds", (self.at_ms - self.progress_ms) / 1000)
+        if self.progress_age_ms is not None:
+            yield own_sample(self.stream, "progress_age_seconds", self.progress_age_ms / 1000)
         if "ok" in self.batch:
             yield own_sample(self.stream, "last_batch_timestamp_seconds", self.batch["ended_ms"] / 1000)
             yield own_sample(self.stream, "last_batch_ok", self.batch["ok"])
@@ -219,5 +224,6 @@ def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> Stream
     size = bytes_between(files, start, end)
     if change is None:
         return StreamLag(0, size, position=position)
-    age_ms = max(0, server_ms - change.committed_ms)
+    # A clock that was set back does not make a change that waits one that is in Kafka: only 0 says that nothing waits.
+    age_ms = max(1, server_ms - change.committed_ms)
     return StreamLag(age_ms, size, change.committed_ms, position, upper_bound=not change.certain)

@@ -44,7 +44,12 @@ def exported() -> list[str]:
     """Return the samples that the exporter writes for a stream that has everything, a line each."""
     metrics = StreamMetrics(
         StreamCounts(),
-        snapshot={"RemainingTableCount": 1, "RowsScanned": {"a.b": 1}, "SnapshotCompleted": False},
+        snapshot={
+            "RemainingTableCount": 1,
+            "RowsScanned": {"a.b": 1},
+            "SnapshotCompleted": False,
+            "SnapshotRunning": True,
+        },
         streaming={"Connected": True},
         at_ms=1,
     )

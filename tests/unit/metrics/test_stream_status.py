@@ -126,6 +126,10 @@ def test_progress_counts_until_its_batch_is_complete() -> None:
     tally = RunTally("a", epoch=2)
     complete = LedgerState(PLAN, done, other_records={PROGRESS_KEY: record, RUN_KEY: tally.to_json()})
     assert status(complete).metrics.counts == StreamCounts(created=8)
+    assert 'mysql_cdc_progress_age_seconds{server="shop"}' in parsed(found.prometheus())
+    waits = status(complete, StreamLag(7), active=True)
+    assert 'mysql_cdc_progress_age_seconds{server="shop"}' not in parsed(waits.prometheus()), "it waits for changes"
+    assert waits.families()["streaming"]["MilliSecondsBehindSource"] == 7
     stale = LedgerState(PLAN, {}, other_records={PROGRESS_KEY: record | {"epoch": 2}})
     assert status(stale, active=True).metrics == StreamMetrics()
 

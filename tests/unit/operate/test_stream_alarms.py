@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -18,15 +20,27 @@ pytestmark = pytest.mark.quick
 NOW_MS = 10_000_000
 LIMITS = AlarmLimits(lag_s=900, idle_s=3600)
 CFG = ConnectorConfig.from_properties(
-    {"topic.prefix": "shop", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+    {
+        "topic.prefix": "shop",
+        "database.hostname": "h",
+        "database.user": "u",
+        "database.password": "pa55",
+        "kafka.bootstrap.servers": "k:1",
+    }
 )
 
 
 def status(
-    lag_s: float | None = 0, *, active: bool | None = False, ended_s: float | None = 60, reported_s: float | None = None
+    lag_s: float | None = 0,
+    *,
+    active: bool | None = False,
+    ended_s: float | None = 60,
+    reported_s: float | None = None,
+    **of_batch: Any,
 ) -> StreamStatus:
     lag = StreamLag(why="it is away") if lag_s is None else StreamLag(int(lag_s * 1000), 1)
-    batch = {} if ended_s is None else {"ok": True, "ended_ms": NOW_MS - int(ended_s * 1000)}
+    batch: dict[str, Any] = {} if ended_s is None else {"ok": True, "ended_ms": NOW_MS - int(ended_s * 1000)}
+    batch |= of_batch
     progress = None if reported_s is None else NOW_MS - int(reported_s * 1000)
     return StreamStatus("shop", NOW_MS, active, lag, StreamMetrics(), batch, progress)
 
@@ -48,6 +62,14 @@ def status(
         (status(active=True, reported_s=61), ["hangs"]),
         (status(active=True, reported_s=59), []),
         (status(reported_s=61), []),
+        # A run that drains batch after batch waits for changes, for an hour on an idle source.
+        (status(active=True, reported_s=3600, complete=True), []),
+        # The first snapshot takes hours; one that hangs, or whose run has ended, is another matter.
+        (status(None, active=True, ended_s=None, kind="snapshot", reported_s=5, complete=False), []),
+        (status(None, active=True, ended_s=None, kind="snapshot", complete=False), []),
+        (status(None, active=True, kind="snapshot", reported_s=61, complete=False), ["lag-unknown", "hangs"]),
+        (status(None, ended_s=None, kind="snapshot", reported_s=5, complete=False), ["lag-unknown"]),
+        (status(None, active=True, kind="drain", reported_s=5, complete=False), ["lag-unknown"]),
     ],
 )
 def test_kinds(found: StreamStatus, kinds: list[str]) -> None:
@@ -79,8 +101,8 @@ def test_weak_settings_and_what_cannot_be_read_are_alarms(monkeypatch: pytest.Mo
     assert "1 hour (a drain may come too late)" in found.text
 
     def fail(cfg: ConnectorConfig) -> StreamStatus:
-        raise SinkConnectionError("no broker answers", where="k:1", remedy="start one")
+        raise SinkConnectionError("no broker answers", where="k:1", why="u:pa55 is refused", remedy="start one")
 
     monkeypatch.setattr(stream_alarms, "read_status", fail)
     (found,) = find_alarms(CFG, LIMITS)
-    assert (found.kind, found.text) == ("unreachable", "SinkConnectionError: no broker answers [k:1]")
+    assert (found.kind, found.text) == ("unreachable", "SinkConnectionError: no broker answers [k:1]: u:*** is refused")

@@ -36,6 +36,7 @@ def state(active: bool | None, batch: dict[str, Any], lag: StreamLag, progress_m
         ("draining", True, DONE | {"complete": False}, StreamLag(9), NOW_MS - 5),
         ("draining", True, DONE, StreamLag(9), None),
         ("snapshot", True, {"epoch": 1, "kind": "snapshot", "complete": False}, StreamLag(), None),
+        ("draining", True, DONE, StreamLag(0), NOW_MS - FRESH_MS),
         ("no progress", True, DONE | {"complete": False}, StreamLag(9), NOW_MS - FRESH_MS),
         ("interrupted", False, DONE | {"epoch": 4, "complete": False}, StreamLag(9), None),
         ("failed", False, DONE | {"complete": False, "ok": False}, StreamLag(9), None),
