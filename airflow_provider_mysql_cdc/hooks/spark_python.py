@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|JAVA_HOME|LD_LIBRARY_PATH|PYTHONPATH"
     r"|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|YARN_\w+|KRB5\w*|SSL_CERT_(FILE|DIR)"
-    r"|KUBECONFIG|KUBERNETES_SERVICE_\w+|(AWS|AZURE|GOOGLE|CLOUDSDK)_\w+"
+    r"|KUBECONFIG|GRPC_DEFAULT_SSL_ROOTS_FILE_PATH|KUBERNETES_SERVICE_\w+|(AWS|AZURE|GOOGLE|CLOUDSDK)_\w+"
     r"|(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY"
 )
 # Spark 4.3 imports pandas where it is installed, as with Airflow's Spark provider, and warns of version 3 in each

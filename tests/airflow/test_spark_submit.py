@@ -54,8 +54,21 @@ def test_only_what_a_driver_needs_is_inherited() -> None:
 
 
 def test_what_reaches_a_cluster_and_its_storage_is_inherited() -> None:
-    names = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE")
-    names += ("GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_ID", "https_proxy", "NO_PROXY", "HADOOP_CONF_DIR")
+    names = (
+        "KUBECONFIG",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "KUBERNETES_SERVICE_HOST",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+    )
+    names += (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AZURE_CLIENT_ID",
+        "https_proxy",
+        "NO_PROXY",
+        "HADOOP_CONF_DIR",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    )
     assert driver_env(dict.fromkeys(names, "x")).items() >= dict.fromkeys(names, "x").items()
 
 

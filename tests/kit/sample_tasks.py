@@ -24,6 +24,15 @@ def wait_for_file(index: int, arguments: Mapping[str, Any]) -> int:
     return index
 
 
+def hold(index: int, arguments: Mapping[str, Any]) -> int:
+    """Create a file, and return the index once it is gone."""
+    with open(arguments["file"], "w"):
+        pass
+    while os.path.exists(arguments["file"]):
+        time.sleep(0.05)
+    return index
+
+
 def fail(index: int, arguments: Mapping[str, Any]) -> int:
     """End with a named error whose text is long."""
     raise StateError("a task of a test fails", why="é" * arguments["length"], retriable=True)
