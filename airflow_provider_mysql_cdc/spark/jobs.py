@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.spark.errors import named_job_error
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.incremental_rig import ask_for, books
 from kit.records import compacted, duplicates
 from kit.sql import execute, rows
 from kit.tcp_proxy import TcpProxy, tcp_proxy
@@ -20,7 +21,9 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 
 FLAT = {
     "key.converter.schemas.enable": "false",
@@ -71,10 +74,17 @@ def change(root: Any) -> None:
     )
 
 
-def require_exact(pipeline: Pipeline, root: Any) -> None:
-    records = pipeline.records("t")
-    assert duplicates(records) == []
-    stored = {row[0]: row for row in rows(root, "SELECT * FROM t")}
+def more_tables(root: Any) -> None:
+    """Create two tables besides."""
+    for name in ("u", "w"):
+        execute(root, f"CREATE TABLE {name} LIKE t", f"INSERT INTO {name} SELECT * FROM t")
+
+
+def require_exact(pipeline: Pipeline, root: Any, table: str = "t", *, again: bool = False) -> None:
+    """Compare the topic's rows with the table's, which may have been read once more."""
+    records = pipeline.records(table)
+    assert again or duplicates(records) == []
+    stored = {row[0]: row for row in rows(root, f"SELECT * FROM {table}")}
     found = {row["id"]: (*row.values(), 7)[: len(stored[row["id"]])] for row in compacted(records).values()}
     assert found == stored
 
@@ -201,12 +211,72 @@ def test_breaks_of_some_connections(
     require_exact(pipeline, root)
 
 
-def test_a_snapshot_over_connections_that_break(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
+def kill_view(root: Any, proxy: TcpProxy) -> int:
+    """End the youngest transaction that is open through the proxy, and return its connection."""
+    ours = {sock.getsockname()[1] for sock in proxy._open if sock.fileno() >= 0}
+    found = rows(
+        root,
+        "SELECT p.ID, p.HOST FROM information_schema.INNODB_TRX t "
+        "JOIN performance_schema.processlist p ON p.ID = t.trx_mysql_thread_id",
+    )
+    view: int = max(number for number, host in found if int(host.rpartition(":")[2]) in ours)
+    execute(root, f"KILL {view}")
+    return view
+
+
+@pytest.mark.req("FAULT-03")
+@pytest.mark.parametrize("job", ["snapshot", "verify", "window"])
+def test_a_job_goes_on_where_one_of_its_views_breaks(
+    pipeline: Pipeline, root: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    """A view is one of its position, so what it would have read is read in another one."""
+    more_tables(root)
+    opened = {"snapshot": "consistent view", "verify": "the stream goes on", "window": ", 3 writer(s)"}[job]
+
+    def log(line: str) -> None:
+        pipeline.lines.append(line)
+        if opened in line and not any("to do the rest" in each for each in pipeline.lines):
+            killed.append(kill_view(root, proxy))
+
+    killed: list[int] = []
+    if job != "snapshot":
+        assert pipeline.snapshot().complete
+        change(root)
+        pipeline.drain()
+    if job == "window":
+        ask_for(pipeline, ["t", "u", "w"])
+    by_rows = VerifyRequest(checksums=False)
+    work = {"snapshot": pipeline.snapshot, "verify": lambda: pipeline.verify(by_rows), "window": pipeline.drain}[job]
+    monkeypatch.setattr(pipeline, "log", log)
+    pipeline.properties["connect.max.attempts"] = "1"
+    work()
+    assert len(killed) == 1
+    assert sum("attempt 1 to do the rest" in line for line in pipeline.lines) == 1, pipeline.lines
+    assert [scan for scan in books(pipeline).scans.values() if scan.state not in ("done", "empty")] == []
+    while pipeline.drain() is not None:
+        pass
+    for table in ("t", "u", "w"):
+        require_exact(pipeline, root, table, again=job == "window")
+
+
+@pytest.mark.req("FAULT-03")
+@pytest.mark.parametrize("job", ["snapshot", "verify"])
+def test_a_job_over_connections_of_which_many_break(
+    pipeline: Pipeline, root: Any, proxy: TcpProxy, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends a try of its task is the loss of the run's lock alone, which a person may have taken from it."""
+    more_tables(root)
+    monkeypatch.setattr(reconnect_delay, "MAX_DELAY_S", 0.2)
+    pipeline.properties["connect.max.attempts"] = "60"
+    if job == "verify":
+        assert pipeline.snapshot().complete
+        change(root)
     proxy.break_some(LOST)
-    _, errors = tries(pipeline.snapshot)
+    result, errors = tries(pipeline.snapshot if job == "snapshot" else pipeline.verify, 6)
+    assert job == "snapshot" or result.clean, result
+    assert proxy.breaks and {error.what for error in errors} <= {run_lock.LOCK_LOST}, errors
     while tries(pipeline.drain)[0] is not None:
         pass
-    assert proxy.breaks and errors
     require_exact(pipeline, root)
 
 

@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_assignment as owner
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
-from airflow_provider_mysql_cdc.cdc.incremental import moved_scans
+from airflow_provider_mysql_cdc.cdc.incremental import drain_job, moved_scans
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, living_stage, run_lock, stage_runner, topic_guard
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, TaskHandler, TaskOperation
@@ -397,7 +397,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reset_offset, "history_difference", _nothing)
     patch.setattr(one_batch, "create_writer", ModelWriter)
     patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
-    for module in (drain_driver, snapshot_driver):
+    for module in (drain_driver, snapshot_driver, drain_job):
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     patch.setattr(stage_runner, "Coordinator", Coordinator)
     patch.setattr(stage_runner, "CoordinatorClient", Channel)

@@ -22,10 +22,10 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_result
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest

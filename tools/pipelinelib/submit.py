@@ -122,7 +122,7 @@ from pathlib import Path
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 spec = JobSpec.read(Path(sys.argv[1]))
 jobs = {"drain": run_drain, "snapshot": run_snapshot, "verify": run_verify}

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from prooflib import scratch
 from prooflib.client import Client
 from prooflib.lines import avro_as_json, line, read_topics, without_sentinel, write_lines

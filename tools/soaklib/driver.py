@@ -33,8 +33,8 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.prepare_verify import prepare_verify
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 

@@ -20,7 +20,8 @@ from struct import Struct
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken
+from airflow_provider_mysql_cdc.cdc.binlog.connect import LOGIN_DELAYS_S, ConnectionSettings, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, replication_slave_error, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.packets import EOF, PACKET_HEADER, PacketReader, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_gtid_mode_mismatch
@@ -62,6 +63,10 @@ def read_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str |
         ServerChangedError: Another server answers.
         SourceError: What the server says otherwise.
     """
+    return again_if_broken(lambda: _dump_fingerprint(settings, file, server_uuid), LOGIN_DELAYS_S)
+
+
+def _dump_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str | None) -> str:
     connection = connect(settings, replication=True)
     try:
         packets = start_dump(

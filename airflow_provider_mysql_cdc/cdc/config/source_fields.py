@@ -152,7 +152,7 @@ CONNECT_MAX_ATTEMPTS: Field[int] = Field(
     8,
     "Attempts of a writer to connect again when its connection to the binlog breaks inside a batch, without an event "
     "in between; it then goes on behind what it has read. Also those to plan a batch again, from the beginning of its "
-    "queries. The delay before them doubles from 0.5 s to 30 s. With 0 "
+    "queries, and to do the rest of a job whose view breaks. The delay before them doubles from 0.5 s to 30 s. With 0 "
     "the task fails at once, and Airflow's retry continues.",
     Group.CONNECTION,
     provider_specific=True,

@@ -190,7 +190,9 @@ def _acquire_free(conn: Any, prefix: str, owner: str, lease_s: float) -> bool:
     return all(fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1 for name in names)
 
 
-def wait_as_owner(settings: ConnectionSettings, prefix: str, owner: str, seconds: float) -> None:
+def wait_as_owner(
+    settings: ConnectionSettings, prefix: str, owner: str, seconds: float, *, even_if_free: bool = False
+) -> None:
     """Wait while another run holds the lock of the prefix, known by the owner's lock as a driver that runs.
 
     Args:
@@ -198,6 +200,7 @@ def wait_as_owner(settings: ConnectionSettings, prefix: str, owner: str, seconds
         prefix: topic.prefix.
         owner: ``dag_id/run_id/task_id/map_index`` of this run.
         seconds: How long at most.
+        even_if_free: Wait also while nobody holds the lock of the prefix.
 
     Raises:
         RunInProgressError: Another driver of this run has started, for a later try of the task.
@@ -214,7 +217,7 @@ def wait_as_owner(settings: ConnectionSettings, prefix: str, owner: str, seconds
             except SourceConnectionError:
                 own, holder = 0, None
             held = own == 1
-            if holder is None:
+            if not held or (holder is None and not even_if_free):
                 break
     if not held:
         raise RunInProgressError(

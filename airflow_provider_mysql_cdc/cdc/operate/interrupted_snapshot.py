@@ -85,17 +85,7 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
     result, ledger = reconcile_store(cfg, store, log, owner)
     pending = result.state.pending
     if pending is not None and pending.kind == "snapshot" and not snapshot_unstarted(pending, ledger):
-        require_same_snapshot_mode(cfg, pending)
-        require_snapshot_binlog(cfg, pending, ledger)
-        with (
-            run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock,
-            JobLedger(cfg, run) as job,
-        ):
-            begun, plan = begin_pinned_plan(cfg, job, replace(pending, owner=owner))
-            if not begun.complete() and not snapshot_unstarted(plan, begun):
-                require_recorded_history(cfg, begun, snapshot=True)
-                lock.require()
-                _finish_plan(cfg, job, begun, plan, log)
+        finish_in_ledger(cfg, replace(pending, owner=owner), ledger, log, run)
         result, ledger = reconcile_store(cfg, store, log, owner)
         pending = result.state.pending
     if ledger is None or (pending is not None and pending.kind == "snapshot"):
@@ -109,6 +99,32 @@ def finish_interrupted(cfg: ConnectorConfig, store: OffsetStore, owner: str, log
             remedy=f"set {F.SNAPSHOT_MODE.name} back until the snapshot is complete",
         )
     return request
+
+
+def finish_in_ledger(cfg: ConnectorConfig, pending: BatchPlan, ledger: LedgerState | None, log: Log, run: str) -> None:
+    """Hand an interrupted snapshot over to the drain, or let it begin again, in the ledger alone.
+
+    Args:
+        cfg: The connector's configuration, of one server.
+        pending: The snapshot's plan; a part of it may be in Kafka.
+        ledger: The ledger.
+        log: Receives one line of text.
+        run: The run whose records are counted together (``commit.run_tally``).
+
+    Raises:
+        CdcError: As for ``finish_interrupted``.
+    """
+    require_same_snapshot_mode(cfg, pending)
+    require_snapshot_binlog(cfg, pending, ledger)
+    with (
+        run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, pending.owner) as lock,
+        JobLedger(cfg, run) as job,
+    ):
+        begun, plan = begin_pinned_plan(cfg, job, pending)
+        if not begun.complete() and not snapshot_unstarted(plan, begun):
+            require_recorded_history(cfg, begun, snapshot=True)
+            lock.require()
+            _finish_plan(cfg, job, begun, plan, log)
 
 
 def _finish_plan(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState, plan: BatchPlan, log: Log) -> None:

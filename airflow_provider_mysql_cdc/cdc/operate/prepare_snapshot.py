@@ -43,6 +43,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_job import (
 from airflow_provider_mysql_cdc.cdc.operate.reconcile_store import reconcile_store
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.skipped_snapshot import report_skipped
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import SOME_TABLES
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_one_server
 from airflow_provider_mysql_cdc.cdc.schema.history import require_new_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
@@ -95,7 +96,7 @@ def prepare_snapshot(
         read_with_retries(cfg, log, partial(require_plan_binlog, cfg, pending, ledger))
         run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
         log(f"snapshot {pending.epoch} has read nothing yet; it begins with its tables")
-        return store_and_prepare(cfg, replace(pending, owner=owner), store, state, ledger)
+        return _prepare(cfg, replace(pending, owner=owner), store, state, ledger, stream_cfg)
     if pending is not None and again:
         state, ledger = _set_aside_purged(cfg, store, owner, log, pending)
     elif pending is not None and recovery.is_recovery(cfg):
@@ -108,7 +109,20 @@ def prepare_snapshot(
     plan = read_with_retries(cfg, log, partial(_plan_snapshot, cfg, state, owner, ledger, log, again=again))
     if plan is None:
         report_skipped(cfg, log)
-    return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger)
+    return None if plan is None else _prepare(cfg, plan, store, state, ledger, stream_cfg)
+
+
+def _prepare(
+    cfg: ConnectorConfig,
+    plan: BatchPlan,
+    store: OffsetStore,
+    state: StoredState,
+    ledger: LedgerState | None,
+    stream_cfg: ConnectorConfig | None,
+) -> PreparedJob:
+    job = store_and_prepare(cfg, plan, store, state, ledger)
+    some_tables = stream_cfg is not None and stream_cfg.properties() != cfg.properties()
+    return replace(job, spec=replace(job.spec, options={SOME_TABLES: True})) if some_tables else job
 
 
 def _planned_elsewhere(cfg: ConnectorConfig, pending: BatchPlan, log: Log) -> bool:

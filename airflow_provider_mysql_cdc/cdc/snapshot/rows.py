@@ -16,7 +16,7 @@ from pymysql.protocol import MysqlPacket
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError
 
 T = TypeVar("T")
 
@@ -188,15 +188,7 @@ def _row_error(error: pymysql.MySQLError, where: str) -> CdcError:
             remedy="run the task again; finished chunks are kept and the rest is read in a new view",
             retriable=True,
         )
-    source_error = from_exception(error, where)
-    if not isinstance(source_error, SourceConnectionError):
-        return source_error
-    return SourceConnectionError(
-        "reading the rows of a chunk failed",
-        where=where,
-        why=" ".join(str(a) for a in error.args) or type(error).__name__,
-        remedy="run the task again; finished chunks are kept",
-    )
+    return from_exception(error, where)
 
 
 def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RepairLimitError,
     StateError,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.incremental.window_loop import MAX_BACKLOG_BYTES, MAX_BATCHES_BEFORE
 from airflow_provider_mysql_cdc.cdc.incremental.window_operations import (
@@ -45,7 +46,6 @@ from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
-from airflow_provider_mysql_cdc.cdc.verify.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs
 from airflow_provider_mysql_cdc.cdc.verify.repair_task import RepairInputs, RepairReport, run_repair_task
 from airflow_provider_mysql_cdc.cdc.verify.repair_writer import RepairIdentity

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.incremental.broken_jobs import go_on_where_broken
+from airflow_provider_mysql_cdc.cdc.incremental.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.incremental.uncaptured_scans import end_uncaptured_scans
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -20,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import DifferingKeys
 from airflow_provider_mysql_cdc.cdc.verify.group_queue import GroupQueue, plan_group_queue
-from airflow_provider_mysql_cdc.cdc.verify.next_run import run_when_free
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.repair_records import read_repairs, with_earlier_repairs
 from airflow_provider_mysql_cdc.cdc.verify.suspects import TableSuspects
@@ -47,9 +49,19 @@ def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     other_work = drain_driver.OtherWork(
         verification.compare, lambda cfg, ledger: False, end_uncaptured_scans, ends_run=True
     )
-    counts = drain_driver.run_drain(spec, runner, log, other_work)
-    while not verification.compared:
-        counts = add_counts(counts, run_when_free(spec, runner, log, other_work, "the next group of a verification"))
+
+    def compare_rest() -> dict[str, int]:
+        counts = dict[str, int]()
+        while not verification.compared:
+            of_what = "the next group of a verification"
+            counts = add_counts(counts, run_when_free(spec, runner, log, other_work, of_what))
+        return counts
+
+    def compare_all() -> dict[str, int]:
+        return add_counts(drain_driver.run_drain(spec, runner, log, other_work), compare_rest())
+
+    cfg = ConnectorConfig.from_properties(spec.properties)
+    counts = go_on_where_broken(cfg, spec.owner, log, compare_all, compare_rest, lambda: verification.progress)
     return add_counts(counts, verification.repair(runner, log))
 
 
@@ -68,6 +80,11 @@ class _Verification:
     def compared(self) -> bool:
         """Return whether all groups are compared."""
         return self._result is not None
+
+    @property
+    def progress(self) -> object:
+        """Return what changes with each group that was compared, by checksums or by rows."""
+        return None if self._queue is None else (self._queue.offset, len(self._queue.left))
 
     def compare(self, context: BatchContext) -> dict[str, int]:
         """Compare the next group after a batch, and write the verdicts; return the records by topic that were written.

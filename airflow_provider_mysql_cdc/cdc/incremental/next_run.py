@@ -1,10 +1,12 @@
-"""Drain again within one job, once no other run holds the lock of the stream: the comparison before has freed it."""
+"""Drain again within one job, once no other run holds the lock of the stream: what was before has freed it."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 
+from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import read_with_retries
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -24,16 +26,24 @@ _MAX_PAUSE_S = 60.0
 
 
 def run_when_free(
-    spec: JobSpec, runner: TaskRunner, log: Log, other_work: drain_driver.OtherWork, of_what: str
+    spec: JobSpec,
+    runner: TaskRunner,
+    log: Log,
+    other_work: drain_driver.OtherWork,
+    of_what: str,
+    run_for_s: float = 0.0,
 ) -> dict[str, int]:
     """Drain to the end of the binlog and do other work after it, once no other run holds the lock.
 
+    A batch of this run that is not complete comes first.
+
     Args:
-        spec: The job, whose first drain has ended.
+        spec: The job, whose first drain has ended or failed.
         runner: Runs the tasks.
         log: Takes one line of text.
         other_work: The work.
         of_what: Names it, as in ``a repair could not begin``.
+        run_for_s: Seconds for which to drain batch after batch; 0 drains one batch.
 
     Returns:
         Records by topic.
@@ -46,8 +56,9 @@ def run_when_free(
     deadline = time.monotonic() + WAIT_FOR_RUNS_S
     while True:
         try:
-            plan = _next_plan(cfg, spec.owner)
-            return drain_driver.run_drain(replace(spec, plan=plan.to_json(), run_for_s=0.0), runner, log, other_work)
+            plan = read_with_retries(cfg, log, partial(_next_plan, cfg, spec))
+            following = replace(spec, plan=plan.to_json(), run_for_s=run_for_s)
+            return drain_driver.run_drain(following, runner, log, other_work)
         except (RunInProgressError, OffsetConflictError) as error:
             if error.what == run_lock.LOCK_LOST:
                 raise  # a person has ended this run, or a later try of it has begun
@@ -61,7 +72,7 @@ def run_when_free(
         run_lock.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, spec.owner, pause_s)
 
 
-def _next_plan(cfg: ConnectorConfig, owner: str) -> BatchPlan:
+def _next_plan(cfg: ConnectorConfig, spec: JobSpec) -> BatchPlan:
     """Return the plan of the batch with which the drain begins.
 
     Raises:
@@ -69,10 +80,14 @@ def _next_plan(cfg: ConnectorConfig, owner: str) -> BatchPlan:
     """
     with kafka_clients.ledger(cfg) as ledger, connect(cfg.connection_settings()) as conn:
         state = ledger.read(chunks=False) or LedgerState()
-        start = state.end()
+        planned = BatchPlan.from_json(spec.plan)
+        if state.plan is None or state.plan.epoch < planned.epoch:
+            return planned  # the job has failed before it was in force
+        start, plan = state.end(), state.plan
+        if start is None and plan.kind == "drain" and plan.owner == spec.owner:
+            return plan
         if start is None:
             raise RunInProgressError("a batch of another run is incomplete", where=f"topic.prefix={cfg.topic_prefix}")
-        epoch = state.plan_in_force().epoch + 1
-        plan = plan_drain(cfg, conn, start, epoch, owner, {}, state.prepared(), even_empty=True)
-        assert plan is not None
-        return plan
+        following = plan_drain(cfg, conn, start, plan.epoch + 1, spec.owner, {}, state.prepared(), even_empty=True)
+        assert following is not None
+        return following
