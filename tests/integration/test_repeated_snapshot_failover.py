@@ -41,7 +41,8 @@ def test_the_primary_dies_while_a_snapshot_is_taken_again(
     pair: Pair, properties: dict[str, str], database: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its view, and while it is open; it is tried again as Airflow does."""
-    pipeline = Pipeline(properties | pair.primary.server.properties() | FLAT, slots=1)
+    tried_by_airflow = {"connect.max.attempts": "0"}
+    pipeline = Pipeline(properties | pair.primary.server.properties() | FLAT | tried_by_airflow, slots=1)
     assert pipeline.snapshot().complete
     execute(pair.primary.root, f"USE `{database}`", *changes("aa"))
     pipeline.drain()
