@@ -103,6 +103,13 @@ def test_a_connection_of_something_else_is_refused(define: Define) -> None:
         open_engine(define("spark", host="local[2]"))
 
 
+def test_several_servers_are_refused(define: Define) -> None:
+    """Offsets that two servers store apart from each other would contradict each other."""
+    with pytest.raises(ConfigError, match="one of several servers has to be chosen first") as caught:
+        open_engine(define("mysql_cdc", host="db1,db2", port=3306, login="cdc", password="p"))
+    assert "database.hostname" in caught.value.remedy and not caught.value.can_retry
+
+
 @pytest.fixture
 def own(define: Define, stack: Any, database: str) -> Callable[..., Any]:
     """Define a connection of the provider's own type to the test's database, with a mode of TLS."""
