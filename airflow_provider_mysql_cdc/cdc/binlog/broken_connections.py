@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+import pymysql
+
 from airflow_provider_mysql_cdc.cdc.binlog.reconnect_delay import reconnect_delay_s
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_broken_connection
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception, is_broken_connection
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
@@ -41,7 +43,8 @@ def again_if_broken(
     for attempt, delay_s in enumerate(delays, 1):
         try:
             return work()
-        except SourceConnectionError as error:
+        except (SourceConnectionError, pymysql.MySQLError) as raised:
+            error = from_exception(raised, "MySQL")
             if not is_broken_connection(error):
                 raise
             note(f"the connection to the source broke ({error}); attempt {attempt} to read again, in {delay_s:.1f} s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pymysql
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken, reconnect_delays
@@ -14,7 +15,7 @@ BROKEN = SourceConnectionError(DUMP_BROKE, where="db:3306")
 class Work:
     """Raise errors, one a call, then return how often it was called."""
 
-    def __init__(self, *errors: SourceError) -> None:
+    def __init__(self, *errors: Exception) -> None:
         self.errors, self.calls = list(errors), 0
 
     def __call__(self) -> int:
@@ -34,6 +35,15 @@ def test_a_connection_that_breaks_is_tried_again_as_often_as_is_said() -> None:
     assert work.calls == 3
     with pytest.raises(SourceConnectionError):
         again_if_broken(Work(BROKEN), reconnect_delays(0))
+
+
+def test_what_the_driver_of_mysql_says_of_it_counts_as_well() -> None:
+    lost = pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+    assert again_if_broken(Work(lost), (0,)) == 2
+    refused = Work(pymysql.err.ProgrammingError(1064, "syntax"))
+    with pytest.raises(pymysql.MySQLError):
+        again_if_broken(refused, (0,))
+    assert refused.calls == 1
 
 
 @pytest.mark.parametrize(

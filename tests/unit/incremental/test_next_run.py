@@ -36,6 +36,14 @@ def test_a_batch_that_was_not_begun_is_the_one_to_begin(job: Any) -> None:
     assert following(FIRST).same_work(FIRST)
 
 
+def test_a_batch_that_was_planned_behind_another_is_not_planned_twice(job: Any) -> None:
+    """The offset store has it, with its end."""
+    done = replace(FIRST, writers=0, kind="reset")
+    job.begin(done)
+    planned = replace(FIRST, epoch=2, end=replace(END, pos=END.pos + 7))
+    assert following(planned).same_work(planned)
+
+
 def test_an_unfinished_batch_is_finished_by_its_own_run_alone(job: Any) -> None:
     begun = job.begin(FIRST).plan_in_force()
     assert following(FIRST) == begun
