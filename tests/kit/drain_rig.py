@@ -76,7 +76,8 @@ class Rig:
 
     def run(self, events: Callable[[Callable[[], None]], Iterator[Any]]) -> None:
         def open_stream(*_: Any, on_wait: Callable[[], None], **__: Any) -> Any:
-            return SimpleNamespace(events=lambda *_: events(on_wait), close=lambda: None, server_version="9.7.4")
+            made = {"close": lambda: None, "server_version": "9.7.4", "reached": None}
+            return SimpleNamespace(events=lambda *_: events(on_wait), **made)
 
         self._monkeypatch.setattr(writer_module, "open_stream", open_stream)
         self.writer.run()

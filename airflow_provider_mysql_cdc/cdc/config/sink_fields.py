@@ -78,7 +78,7 @@ DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
 POLL_INTERVAL_MS: Field[int] = Field(
     "poll.interval.ms",
     parse_value.integer(1, parse_value.INT32_MAX),
-    300,
+    350,
     "Milliseconds from the start of one batch of a `run_for` to the start of the next, at least: events that arrive in "
     "between are one batch. The next batch starts at once after one that took longer, after chunks of an incremental "
     "snapshot, and when a source that was quiet for longer has something new. Debezium's default is 500.",

@@ -201,5 +201,6 @@ class Committer:
         self._commits += 1
         self._committed_at = time.monotonic()
         fault_point("writer.after_commit", self.index)
-        if not done and self.renewal is not None and self.renewal.due():
+        # At the end the tables are only counted: the next batch, if there is one, begins with a new client.
+        if self.renewal is not None and self.renewal.due() and not done:
             self.renewal.perform(marker)

@@ -147,11 +147,11 @@ class DrainWriter:
 
     def _kept_stream(self) -> BinlogStream | None:
         """Return the connection over which the batch before was read, if it stands where this one starts."""
-        kept = self.context.kept
-        stream = None if kept is None else kept.dump.take(self.context.plan.start)
-        if kept is None or stream is None:
+        dump = self.context.kept.dump
+        stream = dump.take(self.context.plan.start)
+        if stream is None:
             return None
-        kept.dump.check = self.committer.check
+        dump.check = self.committer.check
         return self._use(stream)
 
     def _has_read(self) -> bool:
@@ -162,13 +162,13 @@ class DrainWriter:
 
     def _read_or_close(self, stream: BinlogStream) -> SourceConnectionError | None:
         """Read to the end of the batch; close the connection unless it is kept for the next one."""
-        kept, complete = self.context.kept, False
+        complete = False
         try:
             error = self._read_events(stream)
             complete = error is None
         finally:
-            if kept is not None and complete:
-                kept.dump.keep(stream, self.context.plan.end)
+            if complete:
+                self.context.kept.dump.keep(stream, self.context.plan.end)
             else:
                 stream.close()
         return error
@@ -183,15 +183,14 @@ class DrainWriter:
             return self._reconnect(reconnects, error, ("", 0))
 
     def _open_stream(self, start: BinlogOffset) -> BinlogStream:
-        cfg, index, kept = self.context.cfg, self.context.index, self.context.kept
-        if kept is not None:
-            kept.dump.check = self.committer.check
+        cfg, index, dump = self.context.cfg, self.context.index, self.context.kept.dump
+        dump.check = self.committer.check
         stream = open_stream(
             cfg.connection_settings(),
             start,
             server_id=cfg.server_id(index),
             silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
-            on_wait=self.committer.check if kept is None else kept.dump.on_wait,
+            on_wait=dump.on_wait,
         )
         return self._use(stream)
 

@@ -39,7 +39,7 @@ def create_writer(context: WriterContext) -> DrainWriter:
         context: What it is started with.
     """
     cfg, plan = context.cfg, context.plan
-    kept = context.kept or KeptParts()
+    kept = context.kept
     settings = kept.routes.settings = kept.routes.settings or RouteSettings.for_writer(cfg, context.formats)
     position, tracker, resumed = WriterPosition(plan.start), GtidTracker(plan.start.gtids), context.resume_marker
     if resumed is not None:
@@ -103,7 +103,9 @@ def _committer(
         formats=context.formats,
         commit_clock=commit_clock,
         heartbeat_due_s=context.heartbeat_due_s,
-        renewal=None if renew is None else ProducerRenewal(counts.tables, renew, lambda: sink.renewal_due),
+        renewal=None
+        if renew is None
+        else ProducerRenewal(counts.by_table, renew, lambda: sink.renewal_due, context.kept.met_tables),
     )
 
 

@@ -67,7 +67,9 @@ class KeptParts:
     Args:
         dump: The dump connection.
         routes: Routes of tables.
+        met_tables: Tables that the producer's client has met (``producer_renewal``).
     """
 
     dump: KeptDump = field(default_factory=KeptDump)
     routes: KeptRoutes = field(default_factory=KeptRoutes)
+    met_tables: set[str] = field(default_factory=set)

@@ -4,7 +4,7 @@
 What                       Until
 =========================  ========================================================================================
 Kafka producer, with its   any error; a batch that does not follow the one that it wrote last; anybody who takes the
-transactional id           id over, which ends it at its next commit
+transactional id           id over, which ends it at its next commit; a thousand tables (``producer_renewal``)
 ledger, as read so far     the end of the task
 dump connection            any error; a batch that does not begin where the connection stands; another server
 decoders and formats of    any error; another structure of the table, other TABLE_MAP metadata, another share of the
@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import knows_many
 from airflow_provider_mysql_cdc.cdc.formats.record_formats import RecordFormats
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
@@ -59,7 +60,8 @@ class KeptWriter:
         """Take part in a plan, and return the ledger as it is then.
 
         After the batch before, the transactional id is still this writer's: whoever takes it over ends this writer at
-        its next commit. So only the plan is compared, and the id is not taken over again.
+        its next commit. So only the plan is compared, and the id is not taken over again, unless the client has met so
+        many tables that another one is cheaper.
 
         Args:
             plan: The plan.
@@ -69,6 +71,10 @@ class KeptWriter:
             SinkError: Kafka refuses.
         """
         written, self._written = self._written, None
+        if knows_many(self.parts.met_tables):
+            self.parts.met_tables.clear()
+            self.sink.renew()
+            written = None
         if written is None or written.epoch + 1 != plan.epoch:
             return join_plan(self.ledger, plan, self.sink, self.index)
         state = self.ledger.peek()

@@ -7,15 +7,16 @@ record takes 75 microseconds instead of 4, and each further topic slows all reco
 A writer that has met a thousand more tables therefore replaces its client after a commit, when no transaction is open,
 and then proceeds as a restarted writer does (``commit.takeover.join_plan``): it checks that its plan is in force, takes
 over its own transactional id, and checks the plan again. From then on no other process can commit under the id; and
-none has since the writer's last marker if the ledger still holds that marker. A table counts once a batch, so tables
-that come again and again cost a few new clients, not one each thousand rows. Linger times are those of
-``sink.adaptive_linger``.
+none has since the writer's last marker if the ledger still holds that marker. Tables that come again and again count
+once for a client, which may live through many batches. Batches too small for a commit before their end never ask; so
+the client is replaced before the next one begins (``kept_writer``). Linger times are those of ``sink.adaptive_linger``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from itertools import islice
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.errors import FencedError
@@ -29,22 +30,26 @@ class ProducerRenewal:
     """Decide when a writer's Kafka client is replaced, and replace it.
 
     Args:
-        table_count: Returns how many tables the writer has met in this batch.
+        tables: The tables that the writer has met in this batch, in the order in which it did; it adds others.
         renew: Replaces the client; no transaction is open then, and the marker is the last that the writer committed.
         renewal_due: Returns whether another linger time would suit the records of the last transaction better.
+        met: The tables that the client has met, also in earlier batches; shared by all batches of the client.
     """
 
-    table_count: Callable[[], int]
+    tables: Collection[str]
     renew: Callable[[Marker], None]
     renewal_due: Callable[[], bool] = lambda: False
-    _renewed_at: int = 0
+    met: set[str] = field(default_factory=set)
+    _seen: int = 0
 
     def __post_init__(self) -> None:
-        self._renewed_at = self.table_count()
+        self._seen = len(self.tables)
 
     def due(self) -> bool:
         """Return whether to replace the client: it knows many topics, or lingers too long or too briefly."""
-        return self.table_count() - self._renewed_at >= RENEWAL_TABLES or self.renewal_due()
+        self.met.update(islice(self.tables, self._seen, None))
+        self._seen = len(self.tables)
+        return knows_many(self.met) or self.renewal_due()
 
     def perform(self, committed_marker: Marker) -> None:
         """Replace the client.
@@ -56,8 +61,17 @@ class ProducerRenewal:
             FencedError: Another plan or attempt is in force, or another copy of the writer is running.
             SinkError: Kafka refuses the new client.
         """
-        self._renewed_at = self.table_count()
+        self.met.clear()
         self.renew(committed_marker)
+
+
+def knows_many(met: Collection[str]) -> bool:
+    """Return whether a client has met so many tables that a new one is cheaper.
+
+    Args:
+        met: The tables.
+    """
+    return len(met) >= RENEWAL_TABLES
 
 
 def require_unchanged_marker(stored_marker: Marker | None, committed_marker: Marker) -> None:

@@ -45,7 +45,7 @@ class WriterContext:
             its first record and the error with which the writer ends.
         commit_before_refusal: Whether the writer commits what it has produced before it ends for that reason.
         heartbeat_due_s: Seconds until the first heartbeat is due.
-        kept: What the batch takes over from the one before, and leaves for the next; None keeps nothing.
+        kept: What the batch takes over from the one before, and leaves for the next.
     """
 
     cfg: ConnectorConfig
@@ -66,4 +66,4 @@ class WriterContext:
     report_refusal: Callable[[BinlogOffset, CdcError], None] = lambda before, error: None
     commit_before_refusal: bool = False
     heartbeat_due_s: float = 0
-    kept: KeptParts | None = None
+    kept: KeptParts = field(default_factory=KeptParts)

@@ -100,10 +100,6 @@ class WriterCounts:
         """Return the number of records."""
         return sum(self.by_topic.values())
 
-    def tables(self) -> int:
-        """Return the number of tables that had records."""
-        return len(self.by_table)
-
     def native(self) -> NativeCounts:
         """Return what the native kernel has decoded."""
         own = NativeCounts() if self.tally is None else self.tally.counts().since(self.tally_before)

@@ -85,6 +85,25 @@ def test_the_next_batch_is_joined_under_the_id_that_the_writer_holds(cluster: Cl
     assert cluster.ledger.begin(later(2)).complete()
 
 
+def test_a_client_that_has_met_very_many_tables_is_replaced_before_the_next_batch(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that are too small for a commit before their end replace none themselves."""
+    renewed: list[bool] = []
+    monkeypatch.setattr(cluster.writer.sink, "renew", lambda: renewed.append(True), raising=False)
+    before = cluster.begin(plan(writers=1))
+    cluster.writer.join(before)
+    cluster.finish(before)
+    for epoch, tables, expected in ((2, 999, 0), (3, 1_000, 1), (4, 1, 1)):
+        cluster.writer.parts.met_tables.update(map(str, range(tables)))
+        following = replace(later(epoch), start=before.end)
+        following = cluster.begin(following, after=before)
+        cluster.writer.join(following)
+        cluster.finish(following)
+        assert (len(renewed), cluster.inits) == (expected, 1 + expected), epoch
+        before = following
+
+
 def test_an_id_that_others_took_over_is_lost(cluster: Cluster) -> None:
     """As all writers do: the one that lives on finds out at its next commit."""
     first = cluster.begin(plan(writers=1))

@@ -12,6 +12,7 @@ from kit.drain_rig import PASSED_OVER, Rig
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal, require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
@@ -34,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, met: int, loops: int) -> tuple[Rig, lis
         assert not rig.sink.bytes_pending
         taken.append(last)
 
-    rig.writer.committer.renewal = ProducerRenewal(lambda: len(tables), renew)
+    rig.writer.committer.renewal = ProducerRenewal(tables, renew)
 
     def events(_: Any) -> Iterator[Any]:
         for n in range(loops):
@@ -60,11 +61,30 @@ def test_tables_of_an_earlier_attempt_are_not_new(monkeypatch: pytest.MonkeyPatc
 
 def test_no_new_client_is_made_after_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
-    rig.writer.committer.renewal = ProducerRenewal(
-        iter([0, 5000]).__next__, lambda last: pytest.fail("nothing follows")
-    )
+    tables, met = dict[str, int](), set[str]()
+    renewal = ProducerRenewal(tables, lambda last: pytest.fail("nothing follows"), met=met)
+    rig.writer.committer.renewal = renewal
+    tables.update(dict.fromkeys(map(str, range(5000)), 1))
     rig.run(lambda _: iter(()))
-    assert len(rig.markers()) == 1
+    assert (len(rig.markers()), len(met)) == (1, 5000), "the next batch begins with a new client"
+
+
+def test_a_client_counts_the_tables_of_all_its_batches_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_turn, "RENEWAL_TABLES", 4)
+    met, taken = set[str](), list[Marker]()
+    for names, due in (("abc", False), ("bca", False), ("ad", True)):
+        tables = dict[str, int]()
+        renewal = ProducerRenewal(tables, taken.append, met=met)
+        tables.update(dict.fromkeys(names, 1))
+        assert renewal.due() is due, names
+    renewal.perform(LAST)
+    assert (taken, met, renewal.due()) == ([LAST], set(), False)
+
+
+def test_batches_of_one_writer_share_what_its_client_has_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = replace(Rig(monkeypatch).writer.context, renew_producer=lambda _: None)
+    renewals = [create_writer(context).committer.renewal for _ in range(2)]
+    assert all(renewal is not None and renewal.met is context.kept.met_tables for renewal in renewals)
 
 
 def test_a_writer_goes_on_from_its_own_last_marker_alone() -> None:
