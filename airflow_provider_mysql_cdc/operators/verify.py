@@ -130,8 +130,8 @@ class MySqlCdcVerifyOperator(MySqlCdcSparkOperator):
             (templated)
         history: Whether the events of each key are also checked one after the other: doubled and reordered events,
             deletes without a tombstone. (templated)
-        checksums: Whether tables are compared by checksums first, where their records allow it, and their rows only
-            where checksums differ. (templated)
+        checksums: Whether the server adds up checksums of rows, where records allow it; otherwise all rows are encoded
+            and compared one by one. (templated)
         fail_on_difference: Whether the task fails when differences are left, or a table could not be read.
             (templated)
         replica_conn_id: Connection of type ``mysql_cdc`` to a replica of the source; the rows of tables are read there,

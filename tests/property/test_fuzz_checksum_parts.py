@@ -65,7 +65,7 @@ def written(name: str, key: str) -> Written:
         row = records.row("1", "ä", 'Ü\n"x"', '{"a":1}', b"\x00\xff", "0.5")[1] or b""
         head, tail = row[: row.index(b'{"before":null,"after":')], row[row.index(b',"source":{') :]
         found = [(key, _event(head, event, tail)) for event, (key, _) in zip(EVENTS, found, strict=True)]
-    parts = checksum_parts(records.cfg, compared, records.formats)
+    parts = checksum_parts(records.cfg, compared, records.formats, sums_in_sql=True)
     assert parts is not None
     reader = event_reader(records.cfg, records.topic, records.schemas.lookup)
     return Written(parts, reader, compared.identity, tuple((k or b"", v or b"") for k, v in found))

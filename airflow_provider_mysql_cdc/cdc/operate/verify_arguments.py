@@ -37,7 +37,7 @@ def parse_request(
         examples: Examples of each kind of difference, per table; a number or its text.
         show_values: Whether the report holds values of rows.
         history: Whether the events of each key are also checked one after the other.
-        checksums: Whether tables are compared by checksums first, where that is possible.
+        checksums: Whether the server adds up checksums of rows where it can; otherwise tasks encode all rows.
 
     Raises:
         ConfigError: A value is not possible.

@@ -1,4 +1,4 @@
-"""The entries of a first pass by checksums: last states of keys, and sums over rows, in blocks of bytes.
+"""The entries of a first pass: last states of keys, and states of rows or sums over them, in blocks of bytes.
 
 The keys of a table are divided into buckets by the CRC-32 of their text. All entries of one such bucket go to the same
 task of the shuffle, beside the entries of tables that are compared row by row (``entries``).
@@ -24,7 +24,9 @@ SPLIT_STATE = struct.Struct(">20s16s")
 """The same, as bytes: which key it is, and the rest, which compares by the order."""
 SUM = struct.Struct(">BHHQQ")
 """Kind (``SumKind``), table, bucket, number, sum."""
-STATES, SUMS = MARK + b"K", MARK + b"S"
+SPLIT_ROW = struct.Struct(">20s8x8s")
+"""The state of a row, which has no order: which key it is, and its checksum."""
+STATES, ROW_STATES, SUMS = MARK + b"K", MARK + b"R", MARK + b"S"
 HEAD_BYTES = len(STATES)
 MAX_BUCKETS = 4096
 """Most buckets of a table."""
@@ -46,8 +48,8 @@ class SumKind(IntEnum):
     """Records of a bucket of keys have to be read."""
     UNJUDGED_TABLE = 3
     """Records or rows of a table have to be read, of which it is not known which key they have."""
-    SKIPPED_ROWS = 4
-    """Number of rows of a table that a comparison of rows has left out, because they are equal."""
+    COUNTED_ROWS = 4
+    """Number of rows of a table that are in no sum: they have states, or are left out because they are equal."""
 
 
 def bucket_count(rows: int) -> int:
@@ -88,6 +90,7 @@ class ChecksumBlocks:
     def __init__(self, shuffle_buckets: int) -> None:
         self.shuffle_buckets = shuffle_buckets
         self.states = [bytearray() for _ in range(shuffle_buckets)]
+        self.row_states = [bytearray() for _ in range(shuffle_buckets)]
         self._block_bytes = max(1024, min(_BLOCK_BYTES, (64 << 20) // shuffle_buckets))
         self._sums: dict[tuple[SumKind, int, int], list[int]] = {}
 
@@ -111,20 +114,21 @@ class ChecksumBlocks:
 
     def take_full(self) -> Iterator[tuple[int, bytes]]:
         """Yield the full blocks, with the shuffle's buckets, once."""
-        for bucket, states in enumerate(self.states):
-            if len(states) >= self._block_bytes:
-                yield bucket, STATES + states
-                self.states[bucket] = bytearray()
+        yield from self._take_states(self._block_bytes)
         if len(self._sums) >= _MAX_SUMS:
             yield from self._take_sums()
 
     def take_rest(self) -> Iterator[tuple[int, bytes]]:
         """Yield all blocks that are left."""
-        for bucket, states in enumerate(self.states):
-            if states:
-                yield bucket, STATES + states
-        self.states = [bytearray() for _ in range(self.shuffle_buckets)]
+        yield from self._take_states(1)
         yield from self._take_sums()
+
+    def _take_states(self, least_bytes: int) -> Iterator[tuple[int, bytes]]:
+        for head, blocks in ((STATES, self.states), (ROW_STATES, self.row_states)):
+            for bucket, states in enumerate(blocks):
+                if len(states) >= least_bytes:
+                    yield bucket, head + states
+                    blocks[bucket] = bytearray()
 
     def _take_sums(self) -> Iterator[tuple[int, bytes]]:
         blocks: dict[int, bytearray] = {}

@@ -1,4 +1,4 @@
-"""Compare the sums over the rows of tables with those over the last states of keys, bucket by bucket."""
+"""Compare rows with the last states of keys: by the checksum of each, or by their sums, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
     HEAD_BYTES,
     NO_ROW,
+    ROW_STATES,
+    SPLIT_ROW,
     SPLIT_STATE,
     STATES,
     SUM,
@@ -21,6 +23,7 @@ _COUNT_SHIFT = 128
 _ONE = 1 << _COUNT_SHIFT
 """One row, in a number that has the sum of checksums below."""
 _Sums = dict[tuple[int, int], tuple[int, int]]
+_ORDER_BYTES = 8
 _CHECKSUMS = struct.Struct(">QQ")
 """The order of a state, and its checksum."""
 
@@ -47,6 +50,7 @@ class ChecksumFold:
 
     def __init__(self) -> None:
         self._states: dict[bytes, bytes] = {}
+        self._row_states: dict[bytes, bytes] = {}
         self._rows: _Sums = {}
         self._result = ChecksumResult()
 
@@ -58,6 +62,9 @@ class ChecksumFold:
         """
         if block.startswith(STATES):
             self._add_states(memoryview(block)[HEAD_BYTES:])
+            return
+        if block.startswith(ROW_STATES):
+            self._add_row_states(memoryview(block)[HEAD_BYTES:])
             return
         for kind, table, bucket, number, checksum in SUM.iter_unpack(memoryview(block)[HEAD_BYTES:]):
             self._add_sum(SumKind(kind), table, bucket, number, checksum)
@@ -73,6 +80,21 @@ class ChecksumFold:
             if state > known(key, b""):
                 states[key] = state
 
+    def _add_row_states(self, block: memoryview) -> None:
+        rows = self._row_states
+        new: dict[bytes, bytes] = dict(SPLIT_ROW.iter_unpack(block))  # type: ignore[arg-type]
+        if len(new) * SPLIT_ROW.size == len(block) and rows.keys().isdisjoint(new):
+            rows.update(new)
+            return
+        for key, checksum in SPLIT_ROW.iter_unpack(block):
+            if rows.setdefault(key, checksum) is not checksum:  # several rows have one key in records
+                self._mark(key)
+
+    def _mark(self, key: bytes) -> None:
+        """Let the rows of a key's bucket be compared."""
+        table, bucket = int.from_bytes(key[:2], "big"), int.from_bytes(key[2:4], "big")
+        self._result.differing.setdefault(table, set()).add(bucket)
+
     def _add_sum(self, kind: SumKind, table: int, bucket: int, number: int, checksum: int) -> None:
         result = self._result
         match kind:
@@ -80,7 +102,7 @@ class ChecksumFold:
                 rows, checksums = self._rows.get((table, bucket), (0, 0))
                 self._rows[table, bucket] = rows + number, (checksums + checksum) & _SUM_BITS
                 result.rows[table] = result.rows.get(table, 0) + number
-            case SumKind.SKIPPED_ROWS:
+            case SumKind.COUNTED_ROWS:
                 result.rows[table] = result.rows.get(table, 0) + number
             case SumKind.RECORDS:
                 result.records[table] = result.records.get(table, 0) + number
@@ -91,6 +113,7 @@ class ChecksumFold:
 
     def result(self) -> ChecksumResult:
         """Compare, and return what was found."""
+        self._take_equal_rows()
         if self._is_equal_as_a_whole():
             return self._result
         topics = self._topic_sums()
@@ -98,6 +121,17 @@ class ChecksumFold:
             if self._rows.get((table, bucket)) != topics.get((table, bucket)):
                 self._result.differing.setdefault(table, set()).add(bucket)
         return self._result
+
+    def _take_equal_rows(self) -> None:
+        """Compare the rows that have a state each; what is left has to equal the sums over the other rows."""
+        if not self._row_states:
+            return
+        row_of, states = self._row_states.get, self._states
+        self._states = {key: state for key, state in states.items() if row_of(key) != state[_ORDER_BYTES:]}
+        if len(states) - len(self._states) < len(self._row_states):
+            for key in self._row_states:
+                if key in self._states or key not in states:
+                    self._mark(key)
 
     def _is_equal_as_a_whole(self) -> bool:
         """Return whether number and sum of all rows are those of all keys that have one.
@@ -114,7 +148,7 @@ class ChecksumFold:
         totals: dict[bytes, int] = {}
         number, known = int.from_bytes, totals.get
         for key, state in self._states.items():
-            checksum = state[8:]
+            checksum = state[_ORDER_BYTES:]
             if checksum != NO_ROW:
                 place = key[:4]
                 totals[place] = known(place, 0) + number(checksum, "big") + _ONE

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import record_schemas
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import bytes_checksum_of, checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices, key_texts
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import after_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import after_slicer, row_slicer
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
@@ -59,7 +59,7 @@ def has_checksums(cfg: ConnectorConfig, compared: ComparedTable) -> bool:
 
 
 def checksum_parts(
-    cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats | None
+    cfg: ConnectorConfig, compared: ComparedTable, formats: RecordFormats | None, *, sums_in_sql: bool
 ) -> ChecksumParts | None:
     """Return what takes the records of a table apart that has checksums; None where they have to be read.
 
@@ -67,12 +67,14 @@ def checksum_parts(
         cfg: The connector's configuration.
         compared: The table.
         formats: The formats of records; None when all of them are JSON.
+        sums_in_sql: Whether the server may add up the checksums of rows.
     """
     table = compared.table
     prefix = value_prefix(cfg, table)
     if prefix is not None:
         of_text = after_slicer(prefix, event_layout(cfg, table, has_schema=bool(prefix)))
-        return ChecksumParts(key_texts(cfg, table), of_text, of_text, checksum_of, sql_texts(cfg, table))
+        texts = sql_texts(cfg, table) if sums_in_sql else None
+        return ChecksumParts(key_texts(cfg, table), of_text, row_slicer(prefix, of_text), checksum_of, texts)
     keys, slices = plain_parts(cfg, compared, formats) or (None, None)
     if not isinstance(keys, AvroKeys) or not isinstance(slices, AvroSlices):
         return None

@@ -7,15 +7,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Block
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
-    ChecksumBlocks,
-    SumKind,
-    key_bucket,
-)
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import ChecksumParts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
+from airflow_provider_mysql_cdc.cdc.verify.key_states import KeyStates
 from airflow_provider_mysql_cdc.cdc.verify.record_range import read_messages
 from airflow_provider_mysql_cdc.cdc.verify.row_records import WrittenRow
 from airflow_provider_mysql_cdc.cdc.verify.verify_operations import TopicRange
@@ -44,16 +41,8 @@ class TableChecksums:
     ) -> None:
         self._cfg, self._table, self._number, self._buckets = cfg, compared.table.id, compared.number, buckets
         self._blocks, self._parts = blocks, parts
-        self._records = RecordChecksums(
-            compared.number,
-            parts.keys,
-            parts.of_event,
-            partitions,
-            buckets,
-            blocks,
-            parts.checksum_of,
-            _is_older(compared),
-        )
+        self._states = KeyStates(compared.number, parts.keys, partitions, buckets, blocks, parts.checksum_of)
+        self._records = RecordChecksums(compared.number, self._states, parts.of_event, blocks, _is_older(compared))
 
     def read_records(self, part: TopicRange) -> Iterator[Block]:
         """Read a part of the topic; yield the blocks that are full.
@@ -73,24 +62,20 @@ class TableChecksums:
         Args:
             rows: The rows, as records that the product's encoders have written.
         """
-        counts: dict[int, int] = {}
-        sums: dict[int, int] = {}
-        parts, buckets, number = self._parts, self._buckets, int.from_bytes
-        fields_of, row_of, checksum_of = parts.keys.fields_of, parts.of_row, parts.checksum_of
+        keys, afters, row_of, count = list[bytes](), list[bytes](), self._parts.of_row, 0
         for key, value, _, _ in rows:
-            fields = None if key is None else fields_of(key)
+            count += 1
             after = None if value is None else row_of(value)
-            if fields is None or not after:
+            if key is None or not after:
                 self.leave_unjudged()
                 continue
-            bucket = key_bucket(fields, buckets)
-            counts[bucket] = counts.get(bucket, 0) + 1
-            sums[bucket] = sums.get(bucket, 0) + number(checksum_of(fields + after), "big")
-        for bucket, count in counts.items():
-            self._blocks.add(SumKind.ROWS, self._number, bucket, count, sums[bucket])
+            keys.append(key)
+            afters.append(after)
+        self._states.add_rows(keys, afters)
+        self._blocks.add(SumKind.COUNTED_ROWS, self._number, number=count)
 
     def sums_sql(self, condition: str) -> str | None:
-        """Return the statement whose rows ``add_sums`` takes; None where the rows have to be encoded here.
+        """Return the statement whose rows ``add_sums`` takes; None where the rows are encoded here.
 
         Args:
             condition: Which rows.

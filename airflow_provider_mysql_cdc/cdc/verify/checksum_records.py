@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha256
 from typing import Protocol, cast
-from zlib import crc32
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
-from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
-    ID_BYTES,
-    NO_ROW,
-    STATE,
-    ChecksumBlocks,
-    SumKind,
-    key_bucket,
-    key_id,
-    shuffle_bucket,
-)
-from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog
+from airflow_provider_mysql_cdc.cdc.verify.key_states import KeyStates
 from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, json_times
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 
 _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"after":null'
 _IN_EVENT = b'{"after":null'
-_BACKSLASH, _ESCAPE = b"\\", b"\\u"
 _CLOSING = ord("}")
 _NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
 _MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
@@ -112,6 +99,28 @@ def _like_the_last(
     return slice_after
 
 
+def row_slicer(prefix: bytes, slice_other: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
+    """Return a function that takes the row out of records of rows, which end alike, and leaves others to another.
+
+    Args:
+        prefix: What values of the table's present structure begin with (``json_slices.value_prefix``).
+        slice_other: As from ``after_slicer``.
+    """
+    new_row, tail = prefix + b'{"before":null,"after":{', b""
+    begin = len(new_row) - 1
+
+    def slice_row(value: bytes) -> bytes | None:
+        nonlocal tail
+        if tail and value.endswith(tail) and value.startswith(new_row):
+            return value[begin : -len(tail)]
+        row = slice_other(value)
+        if row and value.startswith(new_row):
+            tail = value[begin + len(row) :]
+        return row
+
+    return slice_row
+
+
 def _is_json(text: bytes) -> bool:
     try:
         orjson.loads(text)
@@ -125,12 +134,9 @@ class RecordChecksums:
 
     Args:
         number: The table's number.
-        keys: Takes the fields out of its keys.
+        states: Takes the states of its keys.
         slice_after: Takes the row out of its values (``after_slicer``).
-        partitions: Partitions of its topic.
-        buckets: Buckets of its keys.
-        blocks: Takes the states.
-        checksum_of: Returns the checksum of identity and row.
+        blocks: Takes the numbers of its records.
         is_older: Says of a place in the binlog whether the table may have had another structure there, which records
             without schemas do not say (``written_structures``); None where it has had one structure alone.
     """
@@ -138,18 +144,13 @@ class RecordChecksums:
     def __init__(
         self,
         number: int,
-        keys: KeySlices,
+        states: KeyStates,
         slice_after: Callable[[bytes], bytes | None],
-        partitions: int,
-        buckets: int,
         blocks: ChecksumBlocks,
-        checksum_of: Callable[[bytes], bytes],
         is_older: Callable[[int], bool] | None = None,
     ) -> None:
-        self._is_older, self._checksum_of = is_older, checksum_of
-        self._number, self._fields_of, self._fields_of_all = number, keys.fields_of, keys.fields_of_all
-        self._slice_after = slice_after
-        self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
+        self._number, self._states, self._slice_after = number, states, slice_after
+        self._blocks, self._is_older = blocks, is_older
         self._last: dict[bytes, bytes] = {}
         self._unread: set[bytes] = set()
         self._bytes = 0
@@ -213,36 +214,8 @@ class RecordChecksums:
             end: The offset after the last one.
         """
         for key in self._unread:
-            self._mark(key)
-        blocks, number, buckets, partitions = self._blocks, self._number, self._buckets, self._partitions
-        states, count, pack, checksum_of = blocks.states, blocks.shuffle_buckets, STATE.pack, self._checksum_of
-        first, keys = shuffle_bucket(number, 0, count), list(self._last)
-        for key, fields, after in zip(keys, self._fields_of_all(keys), self._last.values(), strict=True):
-            if fields is None:
-                self._mark(key)
-                continue
-            text = fields + after
-            if _BACKSLASH in text and _ESCAPE in text:
-                bucket, checksum = key_bucket(fields, buckets), checksum_of(text)
-            else:
-                bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
-            if partitions > 1 and partition_of(key, partitions) != partition:
-                blocks.add(SumKind.UNJUDGED_BUCKET, number, bucket)
-            states[(first + bucket) % count] += pack(
-                number,
-                bucket,
-                fields if len(fields) <= ID_BYTES else key_id(fields),
-                end,
-                checksum if after else NO_ROW,  # of which the entry takes the first bytes (``STATE``)
-            )
+            self._states.mark(key)
+        self._states.add_events(list(self._last), self._last.values(), partition, end)
         self._last.clear()
         self._unread.clear()
         self._bytes = 0
-
-    def _mark(self, key: bytes) -> None:
-        """Let the records of a key be read; those of the whole table where the key may be another text of a row's."""
-        fields = self._fields_of(key)
-        if fields is None:
-            self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
-        else:
-            self._blocks.add(SumKind.UNJUDGED_BUCKET, self._number, key_bucket(fields, self._buckets))

@@ -27,6 +27,7 @@ class TaskChecksums:
         differing: Of other tables, the keys to look at, where a round by checksums was before.
         partitions: Partitions of topics.
         with_structures: Returns a table with the structures that it has had, by number.
+        sums_in_sql: Whether the server may add up the checksums of rows, and choose rows by their buckets.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class TaskChecksums:
         differing: Mapping[TableId, DifferingKeys],
         partitions: Mapping[str, int],
         with_structures: Callable[[int], ComparedTable],
+        *,
+        sums_in_sql: bool,
     ) -> None:
         self.blocks = blocks
         self._cfg, self._formats, self._buckets, self._differing = cfg, formats, buckets, differing
-        self._partitions, self._with_structures = partitions, with_structures
+        self._partitions, self._with_structures, self._sums_in_sql = partitions, with_structures, sums_in_sql
         self._tables: dict[int, TableChecksums | None] = {}
         self._filters: dict[int, KeyFilter | None] = {}
 
@@ -60,7 +63,7 @@ class TaskChecksums:
 
     def _make(self, number: int) -> TableChecksums | None:
         compared = self._with_structures(number)
-        parts = checksum_parts(self._cfg, compared, self._formats)
+        parts = checksum_parts(self._cfg, compared, self._formats, sums_in_sql=self._sums_in_sql)
         if parts is None:
             return None
         partitions = self._partitions.get(compared.topic, 1)
@@ -78,7 +81,7 @@ class TaskChecksums:
         return self._filters[compared.number]
 
     def _filter(self, compared: ComparedTable, differing: DifferingKeys) -> KeyFilter | None:
-        parts = checksum_parts(self._cfg, compared, self._formats)
+        parts = checksum_parts(self._cfg, compared, self._formats, sums_in_sql=self._sums_in_sql)
         return None if parts is None else differing.filter_for(compared, parts.keys, parts.texts)
 
     def left_messages(self, number: int, chosen: KeyFilter, messages: Sequence[Message]) -> list[Message]:

@@ -33,8 +33,7 @@ class VerifyRequest:
         examples: Examples of each kind of difference in the report, per table.
         show_values: Whether examples hold values of rows; their keys are always shown.
         history: Whether the events of each key are also checked one after the other (``key_history``).
-        checksums: Whether tables are compared by checksums first, where that is possible, and their rows only where
-            these differ.
+        checksums: Whether the server adds up checksums of rows where it can; otherwise tasks encode all rows.
     """
 
     tables: tuple[str, ...] = ()

@@ -75,6 +75,7 @@ from airflow_provider_mysql_cdc.cdc.verify.part_queue import PartQueue, topic_ra
 from airflow_provider_mysql_cdc.cdc.verify.repair_found import most_found
 from airflow_provider_mysql_cdc.cdc.verify.replica import connect_views, replica_settings
 from airflow_provider_mysql_cdc.cdc.verify.split_tables import split_tables
+from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import sql_texts
 from airflow_provider_mysql_cdc.cdc.verify.structure_versions import TableVersions, read_versions
 from airflow_provider_mysql_cdc.cdc.verify.suspects import Bounds, TableSuspects, collect_suspects
 from airflow_provider_mysql_cdc.cdc.verify.time_limit import rows_per_query, time_limit
@@ -211,6 +212,7 @@ class VerifyRound:
             self.differing or {},
             self._counts_of_parts.batches,
             row_schemas,
+            self.request.checksums,
         )
         results = StageRunner(context.cfg, context.runner, context.job.schema_ids).run_barrier_shuffled(
             run_verify_task,
@@ -248,7 +250,8 @@ class VerifyRound:
             records = sum(end - first for first, end in bounds[compared.topic].values())
             if by_checksums and has_checksums(cfg, compared):
                 buckets[compared.number] = bucket_count(max(rows, records))
-                entries += records * CHECKSUM_SHARE
+                has_sums = self.request.checksums and sql_texts(cfg, compared.table) is not None
+                entries += (records if has_sums else rows + records) * CHECKSUM_SHARE
             else:
                 entries += rows + records
         return buckets, min(MAX_BUCKETS, max(tasks, math.ceil(entries / ENTRIES_PER_BUCKET)))
@@ -421,7 +424,8 @@ class VerifyRound:
         others = {name for name, c in self._tables.items() if c.number in checksums.unjudged}
         differing |= keys_left(self.differing or {}, others)
         differing = {name: keys for name, keys in differing.items() if name not in self._unread}
-        equal = frozenset(c.number for c in by_checksums if c.number not in found.counts)
+        # Without sums the checksum of each row was compared.
+        equal = frozenset(c.number for c in by_checksums if self.request.checksums and c.number not in found.counts)
         add_counts_of_checksums(found.counts, checksums)
         tables = [compared for name, compared in self._tables.items() if name not in differing]
         unjudged = {

@@ -99,6 +99,7 @@ class VerifyInputs:
         checksum_buckets: Buckets of keys of the tables that are compared by checksums, by number.
         differing: Of the others, which keys are looked at, where a round by checksums was before; all of those that are
             not in it.
+        sums_in_sql: Whether the server may add up the checksums of rows; otherwise tasks encode the rows.
     """
 
     writer: WriterInputs
@@ -114,6 +115,7 @@ class VerifyInputs:
     differing: Mapping[TableId, DifferingKeys] = field(default_factory=dict)
     batches: tuple[KeptBatch, ...] = ()
     row_schemas: Mapping[int, str] = field(default_factory=dict)
+    sums_in_sql: bool = True
 
 
 def run_verify_task(index: int, arguments: StageArguments[VerifyInputs]) -> Iterator[Block]:
@@ -205,6 +207,7 @@ class _PartReader:
             self.inputs.differing,
             self.plan.partitions,
             lambda number: self._entries_of(number).compared,
+            sums_in_sql=self.inputs.sums_in_sql,
         )
         self._by_topic = tables_by_topic(self.tables.values())
         self._topic_of = functools.cache(functools.partial(table_topic_name, self.cfg))
@@ -286,7 +289,7 @@ class _PartReader:
                 rows += block.rows
                 self._keep_rate(started, rows)
         if total > rows:
-            self._checksums.blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=total - rows)
+            self._checksums.blocks.add(SumKind.COUNTED_ROWS, compared.number, number=total - rows)
             self._keep_rate(started, total)
         if not records.errors:
             return
@@ -310,7 +313,7 @@ class _PartReader:
         for row in rows if entries.plain is None else entries.plain.add_rows(rows, self._blocks):
             self._blocks.add(entries.of_row(row))
         if skipped:
-            self._checksums.blocks.add(SumKind.SKIPPED_ROWS, compared.number, number=skipped)
+            self._checksums.blocks.add(SumKind.COUNTED_ROWS, compared.number, number=skipped)
         yield from self._blocks.take_full()
 
     def _row_records(self, compared: ComparedTable) -> RowRecords:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, Ch
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer, row_slicer
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
@@ -36,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     may_use_checksums,
 )
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import layout_of
+from airflow_provider_mysql_cdc.cdc.verify.key_states import KeyStates
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order
 from airflow_provider_mysql_cdc.cdc.verify.sql_row_text import SqlTexts
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
@@ -71,8 +72,8 @@ def text(value: Any) -> str:
 class Side:
     """Write records with or without schemas, and compare what they say with the rows."""
 
-    def __init__(self, schemas: bool) -> None:
-        self.schemas = schemas
+    def __init__(self, schemas: bool, *, states: bool = False) -> None:
+        self.schemas, self.states = schemas, states
         self.keys = KeyTexts(f'{{"schema":{KEY_SCHEMA},"payload":'.encode() if schemas else b"", ("id",))
         prefix = f'{{"schema":{VALUE_SCHEMA},"payload":'.encode() if schemas else b""
         layout = layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=schemas)
@@ -104,19 +105,23 @@ class Side:
         part: int = 7,
         is_older: Callable[[int], bool] | None = None,
         blocks: ChecksumBlocks | None = None,
+        earlier: Sequence[tuple[int, bytes]] = (),
     ) -> ChecksumResult:
         blocks = blocks or ChecksumBlocks(SHUFFLE)
+        states = KeyStates(5, self.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
         for row in rows:
             fields, after = text({"id": row["id"]}).encode(), text(row).encode()
+            if self.states:
+                states.add_rows([self.key(row["id"])], [after])
+                blocks.add(SumKind.COUNTED_ROWS, 5, number=1)
+                continue
             number = int.from_bytes(checksum_of(fields + after), "big")
             blocks.add(SumKind.ROWS, 5, key_bucket(fields, BUCKETS), 1, number)
-        handed_on = []
+        handed_on = list(earlier)
         for partition, of_partition in records.items():
             # The parts of a partition are read by different tasks, in any order.
             for start in reversed(range(0, len(of_partition), part)):
-                reader = RecordChecksums(
-                    5, self.keys, self.slice_after, PARTITIONS, BUCKETS, blocks, checksum_of, is_older
-                )
+                reader = RecordChecksums(5, states, self.slice_after, blocks, is_older)
                 messages = [Message(*record) for record in of_partition[start : start + part]]
                 reader.add(messages, partition, start + len(messages))
                 reader.flush(partition, start + len(messages))
@@ -132,8 +137,13 @@ class Side:
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "schemas"])
-def side(request: pytest.FixtureRequest) -> Side:
-    return Side(request.param)
+def schemas(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["sums", "states"])
+def side(request: pytest.FixtureRequest, schemas: bool) -> Side:
+    return Side(schemas, states=request.param)
 
 
 def changed(side: Side) -> tuple[dict[int, list[tuple[bytes | None, bytes | None]]], dict[int, dict[str, Any]]]:
@@ -371,13 +381,37 @@ def test_keys_are_looked_at_one_by_one_where_one_is_not_plain() -> None:
         assert list(KeyTexts(prefix, ("id",)).fields_of_all([*with_schema, other])) == [*plain, None]
 
 
-def test_a_row_without_a_checksum_is_counted(side: Side) -> None:
+def test_a_row_without_a_checksum_is_counted(schemas: bool) -> None:
     """The server counts a row that it cannot write, with a sum that has nothing of it."""
+    side = Side(schemas)
     records, rows = changed(side)
     id_ = next(iter(rows))
     blocks = ChecksumBlocks(SHUFFLE)
     blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, 0)
     assert side.compare(records, rows.values(), blocks=blocks).differing == {5: {side.bucket(id_)}}
+
+
+@pytest.mark.parametrize("part", [1, 1000])
+@pytest.mark.parametrize("together", [False, True])
+def test_rows_with_one_key_in_records_are_compared_though_one_has_the_event(part: int, together: bool) -> None:
+    side = Side(schemas=False, states=True)
+    records, rows = changed(side)
+    blocks = ChecksumBlocks(SHUFFLE)
+    states = KeyStates(5, side.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
+    states.add_rows([side.key(1)], [text({**rows[1], "name": "another"}).encode()])
+    earlier = [] if together else list(blocks.take_rest())
+    result = side.compare(records, rows.values(), part, blocks=blocks, earlier=earlier)
+    assert (result.differing, result.unjudged) == ({5: {side.bucket(1)}}, set())
+
+
+def test_rows_of_which_the_key_is_not_known_are_compared() -> None:
+    blocks = ChecksumBlocks(1)
+    states = KeyStates(5, Side(schemas=False).keys, PARTITIONS, BUCKETS, blocks, checksum_of)
+    states.add_rows([b'{"id": 1}'], [b'{"id":1}'])
+    fold = ChecksumFold()
+    for _, block in blocks.take_rest():
+        fold.add(block)
+    assert fold.result().unjudged == {5}
 
 
 def test_memory_is_bounded_by_states_that_are_handed_on_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +438,8 @@ def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_t
         blocks.add(SumKind.ROWS, 5, side.bucket(id_), 1, number)
     for id_ in names:
         name = names[other if exchanged == (id_ == one) else one]
-        reader = RecordChecksums(5, side.keys, side.slice_after, PARTITIONS, BUCKETS, blocks, checksum_of)
+        states = KeyStates(5, side.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
+        reader = RecordChecksums(5, states, side.slice_after, blocks)
         reader.add([Message(side.key(id_), side.value("c", None, {"name": name}))], side.partition(id_), 1)
         reader.flush(side.partition(id_), 1)
     folds = [ChecksumFold() for _ in range(SHUFFLE)]
@@ -480,7 +515,7 @@ def test_all_rows_are_compared_where_events_come_with_keys_that_the_server_does_
     ("request_", "allowed"),
     [
         (VerifyRequest(), True),
-        (VerifyRequest(checksums=False), False),
+        (VerifyRequest(checksums=False), True),
         (VerifyRequest(history=True), False),
         (VerifyRequest(sample_percent=50), False),
     ],
@@ -506,6 +541,18 @@ def test_the_server_adds_up_what_python_does() -> None:
         "SELECT MOD(CRC32(f), 64), COUNT(*), SUM(CAST(CONV(LEFT(SHA2(CONCAT(f, a), 256), 16), 16, 10) AS "
         "UNSIGNED)) FROM `shop`.`orders` WHERE id > 5 GROUP BY 1"
     )
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_rows_are_taken_out_of_records_that_end_as_others_and_of_those_that_do_not(schemas: bool) -> None:
+    side = Side(schemas)
+    row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.slice_after)
+    rows = [ROWS[1], {**ROWS[2], "note": '"op":"r"}'}, ROWS[3]]
+    values = [side.value(op, None, row) for op in ("r", "c") for row in rows]
+    assert list(map(row_of, values)) == [text(row).encode() for row in rows] * 2
+    assert row_of(side.value("u", rows[0], rows[1])) == text(rows[1]).encode()
+    assert row_of(side.value("d", rows[0], None)) == b""
+    assert row_of(values[-1][:-1]) is None and row_of(values[-1]) == text(rows[-1]).encode()
 
 
 @pytest.mark.parametrize("blocks", [(1, 2), (2, 1), (12,), (21,)])

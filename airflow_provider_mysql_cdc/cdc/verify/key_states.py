@@ -1,0 +1,108 @@
+"""Write what events say of a key, and what the table's row is, as entries of a few bytes: which key, and a checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from zlib import crc32
+
+from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
+from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    ID_BYTES,
+    NO_ROW,
+    STATE,
+    ChecksumBlocks,
+    SumKind,
+    key_bucket,
+    key_id,
+    shuffle_bucket,
+)
+from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices
+
+_BACKSLASH, _ESCAPE = b"\\", b"\\u"
+
+
+class KeyStates:
+    """Write the states of the keys of one table.
+
+    Args:
+        number: The table's number.
+        keys: Takes the fields out of its keys.
+        partitions: Partitions of its topic.
+        buckets: Buckets of its keys.
+        blocks: Takes the states.
+        checksum_of: Returns the checksum of identity and row.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        keys: KeySlices,
+        partitions: int,
+        buckets: int,
+        blocks: ChecksumBlocks,
+        checksum_of: Callable[[bytes], bytes],
+    ) -> None:
+        self._number, self._fields_of, self._fields_of_all = number, keys.fields_of, keys.fields_of_all
+        self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
+        self._checksum_of = checksum_of
+
+    def add_events(self, keys: Sequence[bytes], rows: Iterable[bytes], partition: int, end: int) -> None:
+        """Add what the last event of each key says.
+
+        Args:
+            keys: Keys of records.
+            rows: The row after the last event of each; empty where there is none.
+            partition: The partition of the events.
+            end: The offset after the last of them; states with a higher one are later ones.
+        """
+        if self._partitions > 1:
+            self._check_partitions(keys, partition)
+        self._put(keys, rows, end, self._blocks.states)
+
+    def add_rows(self, keys: Sequence[bytes], rows: Iterable[bytes]) -> None:
+        """Add rows of the table.
+
+        Args:
+            keys: Keys of their records.
+            rows: The rows, as events say them.
+        """
+        self._put(keys, rows, 0, self._blocks.row_states)
+
+    def _put(self, keys: Sequence[bytes], rows: Iterable[bytes], order: int, states: list[bytearray]) -> None:
+        number, buckets, count = self._number, self._buckets, self._blocks.shuffle_buckets
+        pack, checksum_of, first = STATE.pack, self._checksum_of, shuffle_bucket(number, 0, count)
+        for key, fields, row in zip(keys, self._fields_of_all(keys), rows, strict=True):
+            if fields is None:
+                self.mark(key)
+                continue
+            text = fields + row
+            if _BACKSLASH in text and _ESCAPE in text:
+                bucket, checksum = key_bucket(fields, buckets), checksum_of(text)
+            else:
+                bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
+            states[(first + bucket) % count] += pack(
+                number,
+                bucket,
+                fields if len(fields) <= ID_BYTES else key_id(fields),
+                order,
+                checksum if row else NO_ROW,  # of which the entry takes the first bytes (``STATE``)
+            )
+
+    def _check_partitions(self, keys: Iterable[bytes], partition: int) -> None:
+        partitions = self._partitions
+        for key in keys:
+            if partition_of(key, partitions) != partition:
+                self.mark(key)
+
+    def mark(self, key: bytes) -> None:
+        """Let the records of a key be read; those of the whole table where the key may be another text of a row's.
+
+        Args:
+            key: A record's key.
+        """
+        fields = self._fields_of(key)
+        if fields is None:
+            self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
+        else:
+            self._blocks.add(SumKind.UNJUDGED_BUCKET, self._number, key_bucket(fields, self._buckets))
