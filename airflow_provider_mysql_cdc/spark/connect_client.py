@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,6 +124,16 @@ class ConnectClient:
         request = self._messages.AnalyzePlanRequest
         explain = request.Explain(plan=self.plans.plan(relation), explain_mode=request.Explain.EXPLAIN_MODE_SIMPLE)
         return str(self._call("AnalyzePlan", request, explain=explain).explain.explain_string)
+
+    def server_version(self) -> tuple[int, ...]:
+        """Return the first two numbers of the server's version of Spark, which may not be the client's.
+
+        Raises:
+            ServerError: As for ``settings``.
+        """
+        request = self._messages.AnalyzePlanRequest
+        answer = self._call("AnalyzePlan", request, spark_version=request.SparkVersion())
+        return tuple(int(number) for number in re.findall(r"\d+", answer.spark_version.version)[:2])
 
     def execute(self, relation: Any, tag: str, on_progress: OperationProgress) -> list[tuple[int, bytes]]:
         """Execute an operation; return its rows, a number and bytes each.

@@ -18,6 +18,8 @@ RESULT = ColumnTypes((("task", "long"), ("result", "binary")))
 """Columns of what a task returns, as ``connect_tasks`` builds them."""
 BLOCK = ColumnTypes((("bucket", "integer"), ("block", "binary")))
 """Columns of what a task hands to the tasks of the buckets."""
+DIRECT_SHUFFLE_SINCE = (4, 1)
+"""Version of Spark whose servers and clients know the partition of a row by its number."""
 _INDEX = ("id",)
 
 
@@ -55,20 +57,22 @@ class PlanMessages:
         """
         return self._mapped(self.numbers(count, count), _INDEX, function, columns, barrier=barrier)
 
-    def buckets(self, blocks: Any, count: int, function: Any) -> Any:
+    def buckets(self, blocks: Any, count: int, function: Any, spark: tuple[int, ...]) -> Any:
         """Return what the tasks of the buckets yield: each gets the blocks of its bucket, one after the other.
 
         Args:
             blocks: What the first tasks yield (``BLOCK``).
             count: Number of buckets.
             function: A function of ``mapInArrow`` that can be pickled.
+            spark: Version of the server.
         """
-        return self._mapped(self._by_bucket(blocks, count), BLOCK.names, function, RESULT, barrier=False)
+        return self._mapped(self._by_bucket(blocks, count, spark), BLOCK.names, function, RESULT, barrier=False)
 
-    def _by_bucket(self, blocks: Any, count: int) -> Any:
+    def _by_bucket(self, blocks: Any, count: int, spark: tuple[int, ...]) -> Any:
         messages = self._messages
         bucket = self._column(BLOCK.names[0])
-        direct = "direct_shuffle_partition_id" in messages.Expression.DESCRIPTOR.fields_by_name  # since 4.1
+        known = "direct_shuffle_partition_id" in messages.Expression.DESCRIPTOR.fields_by_name
+        direct = known and spark >= DIRECT_SHUFFLE_SINCE
         by = (
             messages.Expression(direct_shuffle_partition_id=messages.Expression.DirectShufflePartitionID(child=bucket))
             if direct

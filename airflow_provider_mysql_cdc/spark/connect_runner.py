@@ -156,10 +156,12 @@ class ConnectRunner:
             CdcError: As for ``run``.
         """
         barrier, function = not self._dynamic_allocation, BlockFunction(task, arguments)
+        with self._named_errors(StageProgress()):
+            spark = self._session.client.server_version()
 
         def operation(plans: PlanMessages) -> Any:
             blocks = plans.tasks(count, function, BLOCK, barrier=barrier)
-            return plans.buckets(blocks, shuffle.buckets, BucketFunction(shuffle.reduce))
+            return plans.buckets(blocks, shuffle.buckets, BucketFunction(shuffle.reduce), spark)
 
         results = self._collect(operation, count if barrier else 0)
         # A bucket without a block has no row, and so no call.

@@ -105,5 +105,16 @@ def test_the_plan_of_tasks_is_the_one_of_pyspark() -> None:
     function, columns = pickle.loads(mapped.func.python_udf.command)
     assert function == ResultFunction(str, {"a": 1})
     assert columns == StructType([StructField("task", LongType()), StructField("result", BinaryType())])
-    blocks = plans.buckets(plans.tasks(1, ResultFunction(str, {}), BLOCK, barrier=False), 5, ResultFunction(str, {}))
-    assert blocks.map_partitions.input.repartition_by_expression.num_partitions == 5
+    blocks = plans.tasks(1, ResultFunction(str, {}), BLOCK, barrier=False)
+    read = plans.buckets(blocks, 5, ResultFunction(str, {}), (4, 3)).map_partitions.input.repartition_by_expression
+    assert read.num_partitions == 5 and read.partition_exprs[0].HasField("direct_shuffle_partition_id")
+
+
+def test_an_earlier_server_is_asked_for_nothing_that_it_does_not_know() -> None:
+    """Since Spark 4.1 a row can name its partition; before, the rows of a bucket are found by hash and sorted."""
+    plans = PlanMessages(load_parts().messages)
+    blocks = plans.tasks(1, ResultFunction(str, {}), BLOCK, barrier=False)
+    sort = plans.buckets(blocks, 5, ResultFunction(str, {}), (4, 0)).map_partitions.input.sort
+    assert not sort.is_global and sort.order[0].child.unresolved_attribute.unparsed_identifier == "bucket"
+    by = sort.input.repartition_by_expression
+    assert by.num_partitions == 5 and by.partition_exprs[0].HasField("unresolved_attribute")
