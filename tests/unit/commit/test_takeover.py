@@ -166,9 +166,12 @@ def test_a_driver_that_goes_on_compares_its_plan_with_the_ledger_as_it_left_it(
 
 def test_a_ledger_of_before_another_attempt_is_not_believed(ledger: MemoryLedger) -> None:
     first = ledger.begin(plan(writers=1)).plan_in_force()
-    latest = replace(ledger.read() or LedgerState(), plan=plan(7, END, writers=1))
+    end = END.with_position(END.file, 900, END.gtids)
+    done = {0: Marker(7, 0, END, end, ResumePosition(end), done=True)}
+    latest = replace(ledger.read() or LedgerState(), plan=plan(7, END, end, writers=1), markers=done)
+    assert latest.complete()
     with pytest.raises(OffsetConflictError):
-        begin_epoch(ledger, ledger.planner(), plan(8, END, writers=1), list, after=first, latest=latest)
+        begin_epoch(ledger, ledger.planner(), plan(8, end, writers=1), list, after=first, latest=latest)
 
 
 def test_a_driver_that_was_taken_over_between_its_plan_and_its_fences_finds_out(ledger: MemoryLedger) -> None:
