@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,10 @@ from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
+from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import SlotTasks
 from airflow_provider_mysql_cdc.cdc.fleet.stream_runner import StreamRunner
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.coordinator import MAX_PORT_TRIES
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error, unexpected_error, write_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
@@ -45,6 +48,9 @@ def run_fleet(
     """
     streams = fleet_streams(spec)
     slots, lock = SharedSlots(runner.slots()), threading.Lock()
+    # Each stream's driver listens for its tasks, all at the same time.
+    endpoint = replace(runner.endpoint, tries=MAX_PORT_TRIES + len(streams))
+    slot_tasks = SlotTasks(runner, slots, endpoint)
     drained: list[str] = []
 
     def write(line: str) -> None:
@@ -56,12 +62,13 @@ def run_fleet(
         stream_log = partial(_prefixed, write, prefix)
         try:
             with reporting_job_error(stream, stream_log, to_named_error):
-                run_stream(stream, StreamRunner(runner, slots), stream_log)
+                run_stream(stream, StreamRunner(runner, slots, slot_tasks), stream_log)
             drained.append(prefix)
         except CdcError as error:
             stream_log(" ".join(f"{type(error).__name__}: {error.message()}".split()))
 
-    in_threads(run_one, streams)
+    with closing(slot_tasks):
+        in_threads(run_one, streams)
     write(f"{len(drained)} of {len(streams)} streams were drained")
     return len(drained)
 

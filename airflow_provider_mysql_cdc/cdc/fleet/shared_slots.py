@@ -107,6 +107,18 @@ class SharedSlots:
         """Most tasks of a barrier stage."""
         return self._use.barrier_limit
 
+    @property
+    def total(self) -> int:
+        """Number of slots."""
+        return self._use.total
+
+    @property
+    def barrier_waits(self) -> bool:
+        """Whether a barrier stage that may have more slots waits for free ones."""
+        with self._changed:
+            free_for_barriers = self._use.barrier_limit - self._use.barrier
+            return any(request.barrier and request.wanted <= free_for_barriers for request in self._waiting)
+
     @contextmanager
     def lend(self, wanted: int, *, barrier: bool) -> Iterator[int]:
         """Wait for slots, yield their number, and take them back afterwards.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
+from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import SlotTasks
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import (
     ArgumentsT,
@@ -19,28 +20,28 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import (
 
 
 @dataclass(frozen=True, slots=True)
-class TaskGroup(Generic[ArgumentsT, TaskResultT]):
-    """Hold some of the tasks of a stage: those whose slots were free together.
+class SingleTask(Generic[ArgumentsT, TaskResultT]):
+    """Hold one of the tasks of a stage.
 
     Args:
         task: The stage's function.
-        first: Index of the first of these tasks.
+        index: The task's index in the stage.
         arguments: The stage's arguments.
     """
 
     task: Callable[[int, ArgumentsT], TaskResultT]
-    first: int
+    index: int
     arguments: ArgumentsT
 
 
-def group_task(index: int, group: TaskGroup[ArgumentsT, TaskResultT]) -> TaskResultT:
-    """Run one task of a group.
+def single_task(index: int, single: SingleTask[ArgumentsT, TaskResultT]) -> TaskResultT:
+    """Run one task of a stage.
 
     Args:
-        index: Its index in the group.
-        group: The group.
+        index: Its index in its job, always 0.
+        single: The task.
     """
-    return group.task(group.first + index, group.arguments)
+    return single.task(single.index, single.arguments)
 
 
 class StreamRunner:
@@ -49,11 +50,12 @@ class StreamRunner:
     Args:
         runner: Runs the tasks of all streams; it is called by several threads.
         slots: The slots of that runner.
+        slot_tasks: Carries out tasks that do not wait for each other.
     """
 
-    def __init__(self, runner: TaskRunner, slots: SharedSlots) -> None:
-        self._runner, self._slots = runner, slots
-        self.endpoint: Endpoint = runner.endpoint
+    def __init__(self, runner: TaskRunner, slots: SharedSlots, slot_tasks: SlotTasks) -> None:
+        self._runner, self._slots, self._slot_tasks = runner, slots, slot_tasks
+        self.endpoint: Endpoint = slot_tasks.endpoint
 
     def slots(self, required: int = 0) -> int:
         """Return the most tasks of a barrier stage of this stream."""
@@ -62,7 +64,7 @@ class StreamRunner:
     def run(
         self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
     ) -> list[TaskResultT]:
-        """Run the tasks as soon as they have slots; those of an ordinary stage perhaps in several groups.
+        """Run the tasks as soon as they have slots; those of an ordinary stage perhaps one after the other.
 
         Args:
             task: A module-level function.
@@ -70,13 +72,20 @@ class StreamRunner:
             arguments: Values that can be pickled.
             barrier: Whether all tasks must be running at once.
         """
+        if barrier:
+            with self._slots.lend(count, barrier=True):
+                return self._runner.run(task, count, arguments, barrier=True)
+        results = self._slot_tasks.run(task, count, arguments)
+        return self._run_alone(task, count, arguments) if results is None else results
+
+    def _run_alone(
+        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT
+    ) -> list[TaskResultT]:
+        """Run each task of an ordinary stage as a job of its own."""
         results: list[TaskResultT] = []
-        while len(results) < count:
-            with self._slots.lend(count - len(results), barrier=barrier) as granted:
-                if granted == count:
-                    return self._runner.run(task, count, arguments, barrier=barrier)
-                group = TaskGroup(task, len(results), arguments)
-                results += self._runner.run(group_task, granted, group, barrier=False)
+        for index in range(count):
+            with self._slots.lend(1, barrier=False):
+                results += self._runner.run(single_task, 1, SingleTask(task, index, arguments), barrier=False)
         return results
 
     def run_shuffled(

@@ -45,11 +45,13 @@ class Endpoint:
         host: The address that the tasks can reach.
         bind: The address to listen on; empty for ``host``. It differs with NAT or in a container.
         port: The first port to try; 0 takes any free one.
+        tries: Ports that are tried.
     """
 
     host: str = "127.0.0.1"
     bind: str = ""
     port: int = 0
+    tries: int = MAX_PORT_TRIES
 
 
 class Coordinator:
@@ -260,7 +262,7 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     """
     address = (endpoint.bind or endpoint.host).strip("[]")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    ports = range(endpoint.port, min(endpoint.port + MAX_PORT_TRIES, 65_536)) if endpoint.port else (0,)
+    ports = range(endpoint.port, min(endpoint.port + endpoint.tries, 65_536)) if endpoint.port else (0,)
     for port in ports:
         try:
             return socket.create_server((address, port), family=family)
