@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.connect_main import connect_runner, inherited_settings
 from airflow_provider_mysql_cdc.spark.driver_log import reduce_log, silence_stop
 from airflow_provider_mysql_cdc.spark.errors import named_job_error, settings_error
+from airflow_provider_mysql_cdc.spark.java_arguments import leave_out_numpy
 from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
 
@@ -93,6 +94,7 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
     from pyspark import SparkConf, SparkContext
 
     require_same_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
+    leave_out_numpy()
     conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
     # The operators submit jobs with false, which overrides the cluster's own settings.
