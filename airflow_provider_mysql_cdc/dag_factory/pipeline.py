@@ -56,7 +56,7 @@ def cdc_pipeline(
     operator_arguments: Mapping[str, Any] = NONE,
     default_args: Mapping[str, Any] = NONE,
     dag_arguments: Mapping[str, Any] = NONE,
-    tags: Sequence[str] = (),
+    tags: str | Sequence[str] = (),
 ) -> dict[str, DAG]:
     """Make the DAGs of a stream; Airflow finds them by itself when a DAG file calls this at its top level.
 
@@ -87,7 +87,7 @@ def cdc_pipeline(
         operator_arguments: Arguments of all operators that submit Spark jobs, such as ``conf`` or ``deferrable``.
         default_args: Airflow's default arguments of all tasks, beside or in place of the package's own.
         dag_arguments: Arguments of all DAGs, such as ``start_date`` or ``access_control``.
-        tags: Tags of all DAGs, beside the package's own and the name.
+        tags: Tags of all DAGs, or a single one, beside the package's own and the name.
 
     Returns:
         The DAGs by id.
@@ -104,6 +104,7 @@ def cdc_pipeline(
             where=f"pipeline {name}: dag_arguments: {', '.join(own)}",
             remedy="use the arguments schedule, verify_schedule, backfill, default_args and tags of the pipeline",
         )
+    own_tags = [tags] if isinstance(tags, str) else tags
     connections = {
         "mysql_cdc_conn_id": mysql_cdc_conn_id,
         "spark_conn_id": spark_conn_id,
@@ -119,7 +120,7 @@ def cdc_pipeline(
         spark=operator_arguments,
         texts=_texts(mysql_cdc_conn_id, spark_conn_id, backfill),
         default_args={**DEFAULT_ARGS, **default_args},
-        dag={"tags": [*dict.fromkeys((*TAGS, name, *tags))], **dag_arguments},
+        dag={"tags": [*dict.fromkeys((*TAGS, name, *own_tags))], **dag_arguments},
     )
     form = drain_params(schedule if isinstance(schedule, str) else None, parse_seconds(run_for) / 60, writers)
     settings = {key: value for key, value in backfill.items() if key != "schedule"}

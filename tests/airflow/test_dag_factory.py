@@ -141,6 +141,8 @@ def test_arguments_of_the_dags_and_of_all_tasks_reach_them() -> None:
     drain, reset = made["shop_drain"].get_task("drain"), made["shop_reset_offset"].get_task("reset")
     assert (drain.retries, drain.pool, reset.retries) == (7, "cdc", 0)
     assert made["shop_drain"].tags == {"mysql", "cdc", "kafka", "shop", "bank"}
+    single = cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", tags="bank", dags=["drain"])
+    assert single["shop_drain"].tags == made["shop_drain"].tags
     assert drain.pre_execute is not None
     assert made["shop_drain"].start_date == start
     assert pipeline(replica_conn_id="replica")["shop_verify"].get_task("verify").replica_conn_id == "replica"
