@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchlib.earlier_commit import NAME as EARLIER_NAME
-from benchlib.result import BASE_SIDE, EARLIER, PEER_SIDE, WorkloadLine
+from benchlib.result import BASE_SIDE, EARLIER, PEER_SIDE, Figures, WorkloadLine
 from benchlib.workload import ROWS_PER_STREAM, WORKLOADS
 
 Lines = Mapping[str, WorkloadLine]
@@ -242,10 +242,10 @@ class Lag:
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return the result."""
-        line = lines.get(self.workload)
-        if line is None or line.best is None or self.share not in line.sides[line.best].lag_s:
+        best = _best(lines, self.workload)
+        if best is None or self.share not in best.lag_s:
             return None
-        return TargetVerdict(f"{self.workload} lag {self.share}", line.sides[line.best].lag_s[self.share], self.limit)
+        return TargetVerdict(f"{self.workload} lag {self.share}", best.lag_s[self.share], self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +283,10 @@ class DrainCost:
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return the result."""
-        line = lines.get(self.workload)
-        if line is None or line.best is None or not (drain := line.sides[line.best].drain):
+        best = _best(lines, self.workload)
+        if best is None or not best.drain:
             return None
-        return TargetVerdict(f"{self.workload}, {self.what} of a drain", drain[self.what], self.limit)
+        return TargetVerdict(f"{self.workload}, {self.what} of a drain", best.drain[self.what], self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,14 +303,17 @@ class StreamCost:
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return the result."""
-        line = lines.get(self.workload)
-        if line is None or line.best is None:
+        best = _best(lines, self.workload)
+        if best is None or best.records < ROWS_PER_STREAM * WORKLOADS[self.workload].tables:
             return None
-        figures = line.sides[line.best]
-        if figures.records < ROWS_PER_STREAM * WORKLOADS[self.workload].tables:
-            return None
-        value = figures.cpu_s * ROWS_PER_STREAM / 1e6
+        value = best.cpu_s * ROWS_PER_STREAM / 1e6
         return TargetVerdict(f"{self.workload}, CPU s a stream and drain", value, self.limit)
+
+
+def _best(lines: Lines, workload: str) -> Figures | None:
+    """Return the figures of the side that a workload's targets are about."""
+    line = lines.get(workload)
+    return None if line is None or line.best is None else line.sides[line.best]
 
 
 _COMPARED = ("narrow", "narrow-schemas", "wide", "snapshot")
