@@ -18,7 +18,7 @@ from stacklib.ports import any_free
 from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 
-DATABASE, ROWS, AWAY_S = "shop", 400, 3.0
+DATABASE, ROWS, AWAY_S = "shop", 400, 16.0
 
 
 class Broker:

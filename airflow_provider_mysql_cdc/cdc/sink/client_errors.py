@@ -37,13 +37,15 @@ _BROKER = re.compile(r"(?:\w+://)?(?P<address>\S+?)/(?:bootstrap|\d+): ")
 _CERTIFICATE_SETTINGS = (
     "ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location", "ssl_certificate",
 )  # fmt: skip
+_ANSWERED: set[str] = set()
+"""The addresses (``bootstrap.servers``) of the clusters that have answered a client of this process."""
 
 
 class ClientErrors:
     """Keep the errors that one client has reported since Kafka last answered it.
 
     librdkafka reports that all brokers are down once until one is up again, and equal errors of a broker once in 30 s.
-    So errors are kept from one request to the next, until an answer shows that they have passed (``reset``).
+    So errors are kept from one request to the next, until an answer shows that they have passed (``note_answer``).
 
     Args:
         settings: The client's settings.
@@ -58,8 +60,19 @@ class ClientErrors:
         self.any_reported = False
         self.reset()
 
-    def reset(self) -> None:
+    @property
+    def has_answered(self) -> bool:
+        """Whether Kafka has ever answered a client of this process, so that its addresses are right."""
+        return self._settings.get("bootstrap.servers") in _ANSWERED
+
+    def note_answer(self) -> None:
         """Forget the errors: Kafka has answered, so they have passed."""
+        if addresses := self._settings.get("bootstrap.servers"):
+            _ANSWERED.add(addresses)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the errors, for the next piece of work."""
         self.last: KafkaError | None = None
         self._refusal: tuple[Refusal, KafkaError] | None = None
         self._all_down = False
@@ -194,8 +207,8 @@ def await_result(client: Any, future: Future[Any], timeout_s: float) -> Any:
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "Kafka has refused the client")) from None
         except KafkaException as error:
             if unwrap_error(error).code() > 0:  # a broker's own; those of the client are negative
-                client_errors(client).reset()
+                client_errors(client).note_answer()
             raise
         else:
-            client_errors(client).reset()
+            client_errors(client).note_answer()
             return result

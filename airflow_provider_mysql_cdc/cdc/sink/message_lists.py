@@ -62,7 +62,7 @@ def _lists(
         records, reached = _without_ends(fetched, topic, position)
         if reached > position:
             position, deadline = reached, time.monotonic() + timeout_s
-            errors.reset()
+            errors.note_answer()
         if records and records[-1].offset() >= end:
             records = [record for record in records if record.offset() < end]
         if records:

@@ -269,7 +269,7 @@ def _consume(
             partition, offset = position
             if offset > positions[partition]:
                 positions[partition], deadline = offset, time.monotonic() + timeout_s
-                errors.reset()
+                errors.note_answer()
             if record is not None and record.offset < ends.get(partition, 0):
                 yield record
             if partition in ends and offset >= ends[partition]:

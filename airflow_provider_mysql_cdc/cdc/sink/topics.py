@@ -39,9 +39,9 @@ _POLL_INTERVAL_S, _MAX_POLL_INTERVAL_S = 0.05, 0.5
 _UNASSIGNED_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 """Topic ids from brokers without topic ids: the zero UUID."""
 _METADATA_TIMEOUT_S = 15.0
-"""Seconds after which listing topics fails if a connection to the brokers has failed."""
-_METADATA_SLOW_S = 45.0
-"""The same if the brokers are only slow: a busy broker needs some seconds to list 10,000 topics."""
+"""Seconds after which listing topics fails if no connection to the brokers has succeeded: the address may be wrong."""
+_METADATA_SLOW_S = 60.0
+"""The same if the brokers are slow or restart: a busy one needs some seconds to list 10,000 topics."""
 _METADATA_TRY_S = 3.0
 """Timeout of the first request in seconds; each retry waits twice as long."""
 
@@ -221,8 +221,8 @@ def cluster_metadata(admin: AdminClient, timeout_s: float, slow_s: float | None 
 
     Args:
         admin: From ``clients.make_admin``.
-        timeout_s: Seconds after which this fails if a connection to the brokers has failed.
-        slow_s: The same if the brokers are only slow; None for as long.
+        timeout_s: Seconds after which this fails if no connection to the brokers has succeeded.
+        slow_s: The same if the brokers are slow, or have answered before and restart; None for as long.
 
     Raises:
         SinkConnectionError: Kafka cannot be reached.
@@ -235,12 +235,12 @@ def cluster_metadata(admin: AdminClient, timeout_s: float, slow_s: float | None 
             metadata = admin.list_topics(timeout=try_s)
         except KafkaException as error:
             errors, waited_s = client_errors(admin), time.monotonic() - started
-            limit = slow_s or timeout_s if errors.last is None else timeout_s
+            limit = slow_s or timeout_s if errors.last is None or errors.has_answered else timeout_s
             if waited_s >= limit or errors.is_refused(waited_s):
                 raise errors.to_error(error, "while listing topics", where=getattr(admin, "where", "")) from None
             try_s = min(2 * try_s, max(_METADATA_TRY_S, started + limit - time.monotonic()))
         else:
-            client_errors(admin).reset()
+            client_errors(admin).note_answer()
             return metadata
 
 

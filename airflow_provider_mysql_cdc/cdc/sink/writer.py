@@ -123,7 +123,7 @@ class TransactionalWriter:
             try:
                 client.init_transactions(max(0.1, min(1.0, deadline - time.monotonic())))
                 self._serve(0)
-                self._failures.client_errors.reset()
+                self._failures.client_errors.note_answer()
                 return
             except KafkaException as error:
                 self._serve(0)
@@ -139,7 +139,7 @@ class TransactionalWriter:
             return True
         # The refusal may have passed since: a client reports neither that nor, for half a minute, the same error again.
         if accepts_clients(self._kafka_settings, _CONFIRM_S):
-            errors.reset()
+            errors.note_answer()
             return True
         return False
 
