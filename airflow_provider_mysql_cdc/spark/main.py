@@ -62,12 +62,26 @@ def main(run: JobFunction, arguments: list[str] | None = None, *, reporting: Err
             if connect is None:
                 _on_spark(run, spec)
             else:
-                with connect_runner(connect, str(spec.properties.get("topic.prefix", "")), log, EXIT_RETRY) as runner:
+                with connect_runner(connect, session_name(spec), log, EXIT_RETRY) as runner:
                     run(spec, runner, log)
     except CdcError as error:
         # One line: the operator finds the error in the output by its name at the beginning.
         log(" ".join(f"{type(error).__name__}: {error.message()}".split()))
         sys.exit(EXIT_RETRY if error.can_retry else EXIT_FAIL)
+
+
+def session_name(spec: JobSpec) -> str:
+    """Return whose jobs share a session at a Spark Connect server: the stream's, or the fleet task's.
+
+    The streams of a fleet's job differ from run to run, as those without changes are left out; its task does not.
+
+    Args:
+        spec: The job.
+    """
+    if prefix := spec.properties.get("topic.prefix"):
+        return str(prefix)
+    owner = spec.owner.split("/")  # dag_id/run_id/task_id/map_index
+    return "/".join((spec.mode, *owner[:1], *owner[2:]))
 
 
 def spec_key() -> str | None:

@@ -81,8 +81,15 @@ class RunningServer:
 
     def tasks(self) -> list[int]:
         """Return the process ids of its Python workers, without the daemons that they are forked from."""
-        daemons = [pid for pid in descendants(self.pid) if b"pyspark.daemon" in command(pid)]
-        return [pid for pid in daemons if parent(pid) in daemons]
+        return [pid for pid in self._pythons() if pid not in self.daemons()]
+
+    def daemons(self) -> set[int]:
+        """Return the process ids of the daemons that its Python workers are forked from, one for each session."""
+        pythons = self._pythons()
+        return {pid for pid in pythons if parent(pid) not in pythons}
+
+    def _pythons(self) -> list[int]:
+        return [pid for pid in descendants(self.pid) if b"pyspark.daemon" in command(pid)]
 
     def secrets_left(self, *secrets: str) -> list[tuple[str, Path]]:
         """Return the files of the server that hold a secret as text: its log, the event log, spilled blocks."""

@@ -9,12 +9,15 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, StateError
+from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import FLEET_MODE
 from airflow_provider_mysql_cdc.cdc.job.connect_settings import ConnectSettings
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import CONNECT_VARIABLE
 from airflow_provider_mysql_cdc.spark import connect_main
 from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
 from airflow_provider_mysql_cdc.spark.connect_errors import connect_error
 from airflow_provider_mysql_cdc.spark.connect_session import session_ids
+from airflow_provider_mysql_cdc.spark.main import session_name
 
 URL = "sc://spark.example:15003/;token=secret;use_ssl=True"
 
@@ -44,6 +47,18 @@ def test_the_server_is_named_without_its_token() -> None:
     assert str(address) == "spark.example:15003" and "secret" not in repr(address)
     assert str(ServerAddress.parse("sc://spark.example")) == "spark.example:15002"
     assert str(ServerAddress.parse("sc://[::1]:7/")) == "[::1]:7"
+
+
+def test_jobs_of_a_stream_or_of_a_fleet_task_have_one_session() -> None:
+    def name(mode: str, owner: str, **properties: str) -> str:
+        return session_name(JobSpec(mode, dict(properties), {}, owner))
+
+    assert name("drain", "d/r1/t/-1", **{"topic.prefix": "shop"}) == name(
+        "verify", "v/r2/t/-1", **{"topic.prefix": "shop"}
+    )
+    fleet = name(FLEET_MODE, "d/r1/t/-1", **{"stream.0": "{}"})
+    assert fleet and fleet == name(FLEET_MODE, "d/r2/t/-1", **{"stream.0": "{}", "stream.1": "{}"})
+    assert len({fleet, *(name(FLEET_MODE, owner) for owner in ("d/r1/t2/-1", "d2/r1/t/-1", "d/r1/t/1"))}) == 4
 
 
 def test_a_session_depends_on_all_that_it_keeps(tmp_path: Path) -> None:
