@@ -116,3 +116,18 @@ PAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Page of each kind of DAG, in Markdown."""
+
+FLEET_PAGE = """
+### Drain the MySQL binlogs of many streams into Kafka
+
+Drains each stream from its stored offset to the current end of its binlog, in one Spark application, and moves its
+offset. A stream that fails keeps no other from being drained; the task then fails with the error of each, and a retry
+drains what is left. The log has a table of the streams, and the XCom `stream_<topic.prefix>` what each did. It runs on
+its schedule as long as it is not paused. **Trigger** unpauses the DAG and so starts the schedule. The first snapshot of
+a stream is the work of its own DAG.
+
+Uses the connection `{connection}` (Spark), and one of type MySQL CDC for each stream:
+
+{streams}
+"""
+"""Page of the DAG that drains a fleet, in Markdown."""

@@ -95,16 +95,10 @@ def cdc_pipeline(
     Raises:
         ConfigError: An argument is unknown or wrong; the text names the pipeline and the argument.
     """
-    _check_texts(name, {"name": name, "mysql_cdc_conn_id": mysql_cdc_conn_id, "spark_conn_id": spark_conn_id})
-    _check_names(name, "dags", dags, KINDS)
-    _check_names(name, "backfill", backfill, BACKFILL_SETTINGS)
-    if own := sorted(OWN_DAG_ARGUMENTS & dag_arguments.keys()):
-        raise ConfigError(
-            "the pipeline sets these arguments of its DAGs itself",
-            where=f"pipeline {name}: dag_arguments: {', '.join(own)}",
-            remedy="use the arguments schedule, verify_schedule, backfill, default_args and tags of the pipeline",
-        )
-    own_tags = [tags] if isinstance(tags, str) else tags
+    check_texts(name, {"name": name, "mysql_cdc_conn_id": mysql_cdc_conn_id, "spark_conn_id": spark_conn_id})
+    check_names(name, "dags", dags, KINDS)
+    check_names(name, "backfill", backfill, BACKFILL_SETTINGS)
+    check_dag_arguments(name, dag_arguments)
     connections = {
         "mysql_cdc_conn_id": mysql_cdc_conn_id,
         "spark_conn_id": spark_conn_id,
@@ -116,11 +110,11 @@ def cdc_pipeline(
     }
     stream = Stream(
         name=name,
-        fixed={**connections, "properties": _captured(name, tables, properties)},
+        fixed={**connections, "properties": captured(name, tables, properties)},
         spark=operator_arguments,
         texts=_texts(mysql_cdc_conn_id, spark_conn_id, backfill),
         default_args={**DEFAULT_ARGS, **default_args},
-        dag={"tags": [*dict.fromkeys((*TAGS, name, *own_tags))], **dag_arguments},
+        dag={"tags": dag_tags(name, tags), **dag_arguments},
     )
     form = drain_params(schedule if isinstance(schedule, str) else None, parse_seconds(run_for) / 60, writers)
     settings = {key: value for key, value in backfill.items() if key != "schedule"}
@@ -137,8 +131,42 @@ def cdc_pipeline(
     return {dag.dag_id: dag for dag in (makers[kind]() for kind in dict.fromkeys(dags))}
 
 
-def _check_texts(pipeline: Any, given: Mapping[str, Any]) -> None:
+def dag_tags(name: str, tags: str | Sequence[str]) -> list[str]:
+    """Return the tags of a DAG.
+
+    Args:
+        name: Of the pipeline or fleet.
+        tags: Its own tags, or a single one.
+    """
+    return [*dict.fromkeys((*TAGS, name, *([tags] if isinstance(tags, str) else tags)))]
+
+
+def check_dag_arguments(name: str, dag_arguments: Mapping[str, Any], *, what: str = "pipeline") -> None:
+    """Refuse arguments of a DAG that are set otherwise.
+
+    Args:
+        name: Of the pipeline or fleet.
+        dag_arguments: The arguments.
+        what: What it is, for the error.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    if own := sorted(OWN_DAG_ARGUMENTS & dag_arguments.keys()):
+        raise ConfigError(
+            f"the {what} sets these arguments of its DAGs itself",
+            where=f"{what} {name}: dag_arguments: {', '.join(own)}",
+            remedy=f"use the arguments schedule, verify_schedule, backfill, default_args and tags of the {what}",
+        )
+
+
+def check_texts(name: Any, given: Mapping[str, Any], *, what: str = "pipeline") -> None:
     """Refuse what is no text, or empty.
+
+    Args:
+        name: Of the pipeline or fleet.
+        given: Arguments by name.
+        what: What it is, for the error.
 
     Raises:
         ConfigError: There is one.
@@ -147,14 +175,21 @@ def _check_texts(pipeline: Any, given: Mapping[str, Any]) -> None:
         if not isinstance(value, str) or not value:
             raise ConfigError(
                 f"{argument} is not a text that has a letter",
-                where=f"pipeline {pipeline}: {argument}",
+                where=f"{what} {name}: {argument}",
                 why=f"it is {value!r}",
                 remedy="write it in quotes, and not empty",
             )
 
 
-def _check_names(pipeline: str, argument: str, given: Any, known: Any) -> None:
+def check_names(name: str, argument: str, given: Any, known: Any, *, what: str = "pipeline") -> None:
     """Refuse names that are not known.
+
+    Args:
+        name: Of the pipeline or fleet.
+        argument: The argument that has the names.
+        given: The names.
+        known: Those that are known.
+        what: What it is, for the error.
 
     Raises:
         ConfigError: There is one; the text names it, and the one that it resembles.
@@ -164,13 +199,18 @@ def _check_names(pipeline: str, argument: str, given: Any, known: Any) -> None:
         guess = get_close_matches(str(unknown), names, 1)
         raise ConfigError(
             f"{argument} has no {unknown!r}" + (f" (did you mean {guess[0]}?)" if guess else ""),
-            where=f"pipeline {pipeline}: {argument}",
+            where=f"{what} {name}: {argument}",
             remedy=f"use {', '.join(names)}",
         )
 
 
-def _captured(name: str, tables: Sequence[str] | str, properties: Mapping[str, Any]) -> dict[str, Any]:
+def captured(name: str, tables: Sequence[str] | str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties with the tables among them.
+
+    Args:
+        name: Of the pipeline.
+        tables: The captured tables.
+        properties: The properties.
 
     Raises:
         ConfigError: The tables are named twice, or are no list of texts.

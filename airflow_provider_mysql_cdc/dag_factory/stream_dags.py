@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, Variable, get_current_context, task
 
-from airflow_provider_mysql_cdc.dag_factory.dag_docs import PAGES
+from airflow_provider_mysql_cdc.dag_factory.dag_docs import FLEET_PAGE, PAGES
 from airflow_provider_mysql_cdc.dag_factory.stream import Stream
 from airflow_provider_mysql_cdc.operators.backfill_params import (
     BACKFILL_VARIABLE,
@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.operators.dag_params import (
     tables_param,
 )
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
+from airflow_provider_mysql_cdc.operators.fleet import MySqlCdcFleetDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
@@ -64,6 +65,24 @@ def drain_dag(stream: Stream, schedule: Any, form: Mapping[str, Param] | None = 
     fields = form or drain_params(schedule if isinstance(schedule, str) else None)
     with _dag(stream, "drain", schedule, fields) as dag:
         MySqlCdcDrainOperator(task_id="drain", **stream.arguments(drain=True))
+    return dag
+
+
+def fleet_drain_dag(fleet: Stream, schedule: Any, arguments: Mapping[str, Any], form: Mapping[str, Param]) -> DAG:
+    """Return the DAG that drains the streams of a fleet.
+
+    Args:
+        fleet: Its name, texts and arguments of the DAG.
+        schedule: Of the DAG; None for none.
+        arguments: Arguments of ``MySqlCdcFleetDrainOperator``.
+        form: The fields of its form.
+    """
+    page = FLEET_PAGE.format_map(fleet.texts)
+    with DAG(
+        **{**_dag_defaults(fleet, schedule), "params": dict(form), "doc_md": page, **fleet.dag},
+        dag_id=fleet.dag_id("drain"),
+    ) as dag:
+        MySqlCdcFleetDrainOperator(task_id="drain", **{"writers": "{{ params.writers or '' }}", **arguments})
     return dag
 
 
@@ -172,14 +191,20 @@ def _dag(stream: Stream, kind: str, schedule: Any, fields: Mapping[str, Param], 
     names = {other: stream.dag_id(other) for other in PAGES}
     return DAG(
         **{
-            "schedule": schedule,
-            "catchup": False,
-            "max_active_runs": 1,
-            "default_args": dict(stream.default_args),
+            **_dag_defaults(stream, schedule),
             "params": {**fields, **properties_param(), **stream.params(spark=spark)},
-            "tags": [*TAGS],
             "doc_md": PAGES[kind].format_map({**names, **stream.texts}),
             **stream.dag,
         },
         dag_id=stream.dag_id(kind),
     )
+
+
+def _dag_defaults(stream: Stream, schedule: Any) -> dict[str, Any]:
+    return {
+        "schedule": schedule,
+        "catchup": False,
+        "max_active_runs": 1,
+        "default_args": dict(stream.default_args),
+        "tags": [*TAGS],
+    }

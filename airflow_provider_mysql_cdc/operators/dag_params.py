@@ -217,6 +217,17 @@ def drain_params(interval: str | None = None, minutes: float = 0, writers: int |
             title="Run for (minutes)",
             description=f"How long one Spark session drains batch after batch; 0 drains one batch.{note}",
         ),
+        **writers_param(writers),
+    }
+
+
+def writers_param(writers: int | None = None) -> dict[str, Param]:
+    """Return the form field of the number of writers.
+
+    Args:
+        writers: Its default; None for the configured number.
+    """
+    return {
         "writers": Param(
             writers,
             type=["null", "integer"],
@@ -225,7 +236,7 @@ def drain_params(interval: str | None = None, minutes: float = 0, writers: int |
             section=ADVANCED,
             title="Writers",
             description="Spark tasks that decode and write in parallel. If empty, drain.writers applies.",
-        ),
+        )
     }
 
 

@@ -16,13 +16,24 @@ from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.airflow_channel import LockedAccessor
 from airflow_provider_mysql_cdc.operators.arguments import parse_bool, reject_arguments
+from airflow_provider_mysql_cdc.operators.asset_events import StreamAssets
 from airflow_provider_mysql_cdc.operators.common import (
+    mask_rendered,
+    merge_properties,
     owner_of,
     run_key,
     task_config,
     trigger_properties,
     with_registry,
 )
+from airflow_provider_mysql_cdc.operators.fleet_arguments import (
+    StreamArguments,
+    assets_of,
+    check_stream_arguments,
+    own_properties,
+    reference_streams,
+)
+from airflow_provider_mysql_cdc.operators.fleet_lineage import FleetLineageMixin
 from airflow_provider_mysql_cdc.operators.fleet_outcome import (
     FAILED,
     GAVE_WAY,
@@ -42,6 +53,7 @@ from airflow_provider_mysql_cdc.operators.run_summary import SUMMARY_KEY
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.stream_log import StreamLog
 from airflow_provider_mysql_cdc.operators.task_lineage import remembers_outcome
+from airflow_provider_mysql_cdc.operators.task_result import TaskResult
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -52,7 +64,7 @@ STREAM_FIELD = "{stream}"
 """In ``metrics_file``: the stream's ``topic.prefix``."""
 
 
-class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
+class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
     """Drain the streams of many servers in one Spark application.
 
     Each connection is a stream with its own ``topic.prefix`` (in the connection's extra), plan, ledger, lock, offset,
@@ -65,6 +77,9 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         mysql_cdc_conn_ids: Connections of type ``mysql_cdc``, a list or its JSON text; at most ``MAX_STREAMS``.
             (templated)
         skip_when_nothing_new: Whether a task that finds no new events in any stream is skipped. (templated)
+        stream_arguments: What single streams have of their own, by connection: ``properties``, which win over those of
+            the operator; ``offset_asset`` and ``asset_alias``, as names; ``pipeline``, the name of the ``cdc_pipeline``
+            whose DAGs an error of the stream names. The author of the DAG sets them, no run.
         kwargs: As for ``MySqlCdcSparkOperator``, without ``mysql_cdc_conn_id`` and ``run_for``; they hold for every
             stream. The name of a ``metrics_file`` contains ``{stream}``.
 
@@ -78,7 +93,9 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         *(name for name in MySqlCdcSparkOperator.template_fields if name not in ("mysql_cdc_conn_id", "run_for")),
         "mysql_cdc_conn_ids",
         "skip_when_nothing_new",
+        "stream_arguments",
     )
+    author_arguments = MySqlCdcSparkOperator.author_arguments | {"stream_arguments"}
     rejected_arguments: ClassVar[Mapping[str, str]] = {
         **MySqlCdcSparkOperator.rejected_arguments,
         "mysql_cdc_conn_id": "mysql_cdc_conn_ids names the connections",
@@ -91,16 +108,32 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         *,
         mysql_cdc_conn_ids: Sequence[str] | str,
         skip_when_nothing_new: bool | str = False,
+        stream_arguments: StreamArguments | None = None,
         **kwargs: Any,
     ) -> None:
         reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
+        reference_streams(check_stream_arguments(stream_arguments), kwargs)
         super().__init__(**kwargs)
         self.mysql_cdc_conn_id = ""
         self.mysql_cdc_conn_ids = mysql_cdc_conn_ids
         self.skip_when_nothing_new = skip_when_nothing_new
+        self.stream_arguments = stream_arguments or {}
         self._kept: Mapping[str, Any] = {}
         if self.metrics_file and STREAM_FIELD not in self.metrics_file:
             raise TypeError(f"metrics_file of a fleet has a file for each stream: its name contains {STREAM_FIELD}")
+
+    @classmethod
+    def partial(cls, **arguments: Any) -> Any:
+        """Return the operator with some of its arguments, to be expanded; see ``BaseOperator.partial``.
+
+        Args:
+            arguments: Arguments that are the same for all mapped tasks; ``stream_arguments`` is always one of them.
+
+        Raises:
+            TypeError: As for the operator.
+        """
+        reference_streams(check_stream_arguments(arguments.get("stream_arguments")), arguments)
+        return super().partial(**arguments)
 
     @remembers_outcome
     def execute(self, context: Any) -> dict[str, Any]:
@@ -163,6 +196,9 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
             StreamsFailedError: Streams have failed.
             AirflowSkipException: The task is to be skipped, because no stream had anything to do.
         """
+        outcomes = [self._naming_dags(outcome) for outcome in outcomes]
+        cfgs = {stream.conn_id: stream.run.cfg for stream in fleet.streams}
+        self.lineage_streams = [(outcome, cfgs.get(outcome.conn_id)) for outcome in outcomes]
         result, summary = fleet_result(outcomes), fleet_summary(outcomes)
         self.log.info("%s\n%s", summary, "\n".join(outcome_table(outcomes)))
         if self.do_xcom_push:
@@ -180,6 +216,13 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
             raise AirflowSkipException(summary)
         return result
 
+    def _naming_dags(self, outcome: StreamOutcome) -> StreamOutcome:
+        """Return an outcome whose error names the DAGs of the stream's own pipeline."""
+        pipeline = self.stream_arguments.get(outcome.conn_id, {}).get("pipeline")
+        if outcome.error is None or not pipeline:
+            return outcome
+        return replace(outcome, error=outcome.error.with_dags_of(str(pipeline)))
+
     def _fleet(self, context: Any) -> FleetRun:
         """Read the configuration of each stream; what is wrong with one is its outcome."""
         streams: list[FleetStream] = []
@@ -189,16 +232,23 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
                 streams.append(FleetStream(conn_id, self._stream_run(conn_id, context)))
             except CdcError as error:
                 unread.append(StreamOutcome(conn_id, conn_id, FAILED, error=error))
-        _check_names(streams)
-        return FleetRun(streams, unread)
+        known, same = without_same_names(streams)
+        return FleetRun(known, [*unread, *same])
 
     def _stream_run(self, conn_id: str, context: Any) -> JobRun:
-        cfg = task_config(self, self._properties(), conn_id)
-        accessor = accessor_of(context, self.offset_asset)
+        cfg = self._stream_config(conn_id)
+        assets = assets_of(self.stream_arguments.get(conn_id, {}), StreamAssets(self.offset_asset, self.asset_alias))
+        accessor = accessor_of(context, assets.offset)
         hook = MySqlCdcHook(conn_id, self.kafka_conn_id)
         locked = None if accessor is None else LockedAccessor(accessor)
         store = hook.get_offset_store(cfg, accessor=locked, offset_conn_id=self.offset_conn_id)
-        return replace(self._job_run(cfg, store, context), logger=StreamLog(self.log, cfg.topic_prefix))
+        log = StreamLog(self.log, cfg.topic_prefix)
+        run = self._job_run(cfg, store, context)
+        return replace(run, logger=log, task_result=TaskResult(context, assets, log.info))
+
+    def _stream_config(self, conn_id: str) -> ConnectorConfig:
+        own = merge_properties(own_properties(self.stream_arguments, conn_id))
+        return task_config(self, {**self._properties(), **own}, conn_id)
 
     def _conn_ids(self) -> list[str]:
         """Return the connections.
@@ -222,10 +272,20 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
         return known
 
     def _all_configs(self) -> Sequence[ConnectorConfig]:
-        return [task_config(self, self._properties(), conn_id) for conn_id in self._conn_ids()]
+        if not (configs := self._readable_configs()):
+            return [self._config()]
+        return configs
+
+    def _readable_configs(self) -> list[ConnectorConfig]:
+        """Return the configurations that can be read; the others have no driver."""
+        configs: list[ConnectorConfig] = []
+        for conn_id in self._conn_ids():
+            with suppress(CdcError):
+                configs.append(self._stream_config(conn_id))
+        return configs
 
     def _config(self) -> ConnectorConfig:
-        return task_config(self, self._properties(), self._conn_ids()[0])
+        return self._stream_config(self._conn_ids()[0])
 
     def _publishing_metrics(self, fleet: FleetRun) -> ExitStack:
         """Publish the metrics of each stream at the end, as its own operator would."""
@@ -235,6 +295,11 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
             read: Callable[[], ConnectorConfig] = partial(_identity, stream.run.cfg)
             stack.enter_context(publishing_metrics(read, file, self.log.info))
         return stack
+
+    def _do_render_template_fields(self, parent: Any, template_fields: Any, context: Any, *more: Any) -> None:
+        super()._do_render_template_fields(parent, template_fields, context, *more)
+        for own in self.stream_arguments.values():
+            mask_rendered(own.get("properties"))
 
     def _keep(self, kept: Mapping[str, Any]) -> None:
         self._kept = kept
@@ -256,6 +321,11 @@ class MySqlCdcFleetDrainOperator(MySqlCdcSparkOperator):
                 submission=submission.to_json() if submission is not None else None,
                 kafka_conn_id=self.kafka_conn_id or None,
                 properties=trigger_properties(properties, ", ".join(conn_ids[:3])),
+                stream_properties={
+                    conn_id: trigger_properties(own, conn_id)
+                    for conn_id in conn_ids
+                    if (own := own_properties(self.stream_arguments, conn_id))
+                },
                 poll_interval=max(float(self.poll_interval), 0.1),
             ),
             method_name="resume",
@@ -267,20 +337,30 @@ def _identity(cfg: ConnectorConfig) -> ConnectorConfig:
     return cfg
 
 
-def _check_names(streams: Sequence[FleetStream]) -> None:
-    """Refuse two connections of the same stream.
+def without_same_names(streams: Sequence[FleetStream]) -> tuple[list[FleetStream], list[StreamOutcome]]:
+    """Return the streams, and the outcomes of connections that have the same ``topic.prefix`` as another one.
 
-    Raises:
-        ConfigError: There are such connections.
+    Args:
+        streams: The streams.
     """
-    by_name: dict[str, list[str]] = {}
+    by_name: dict[str, list[FleetStream]] = {}
     for stream in streams:
-        by_name.setdefault(stream.name, []).append(stream.conn_id)
-    if same := {name: conn_ids for name, conn_ids in by_name.items() if len(conn_ids) > 1}:
-        raise ConfigError(
-            "connections of the fleet have the same topic.prefix",
-            where="; ".join(f"{name}: {', '.join(conn_ids)}" for name, conn_ids in same.items()),
-            why="topic.prefix identifies a stream: its ledger, its offset and its lock",
-            remedy="set a topic.prefix of its own in the extra of each connection; shards may share topics "
-            "all the same (docs/fleets.md)",
-        )
+        by_name.setdefault(stream.name, []).append(stream)
+    known = [same[0] for same in by_name.values() if len(same) == 1]
+    refused = [
+        StreamOutcome(stream.conn_id, stream.conn_id, FAILED, error=_same_name_error(name, same))
+        for name, same in by_name.items()
+        if len(same) > 1
+        for stream in same
+    ]
+    return known, refused
+
+
+def _same_name_error(name: str, streams: Sequence[FleetStream]) -> ConfigError:
+    return ConfigError(
+        "connections of the fleet have the same topic.prefix",
+        where=f"{name}: {', '.join(stream.conn_id for stream in streams)}",
+        why="topic.prefix identifies a stream: its ledger, its offset and its lock",
+        remedy="set a topic.prefix of its own in the extra of each connection; shards may share topics all the same "
+        "(docs/fleets.md)",
+    )

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
+from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.common import run_key
 from airflow_provider_mysql_cdc.operators.detached_driver import DetachedDriver
 from airflow_provider_mysql_cdc.operators.fleet_outcome import DRAINED, FAILED, GAVE_WAY, IDLE, StreamOutcome
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 16
 """Streams that are planned or settled at the same time; most of that is waiting for MySQL and Kafka."""
+KEPT_KEY = "mysql_cdc_fleet_kept"
+"""In the task's state store: what is known of the streams that are not in the job of its last submission."""
 LOADED_FIRST = (
     "cdc.operate.prepare_drain",
     "cdc.operate.settle_offset",
@@ -163,7 +166,7 @@ class FleetRun:
         first = self.streams[0].run
         detached = None
         if first.spark.should_defer():
-            keep({})
+            keep(_stored_outcomes(first.context))
             detached = DetachedDriver(self.cfgs, first.context, first.spark, first.handle, first.log)
             detached.follow_earlier()
         job = secrets.token_hex(8)
@@ -190,7 +193,9 @@ class FleetRun:
         first = self.streams[0].run
         spec = replace(fleet_job([spec for _, spec in jobs]), id=jobs[0][1].id)
         if detached is not None:
-            keep({outcome.conn_id: outcome.remembered() for outcome in (*self.unread, *ended)})
+            kept = {outcome.conn_id: outcome.remembered() for outcome in (*self.unread, *ended)}
+            _store_outcomes(first.context, spec.id, kept)
+            keep(kept)
             return detached.submit(spec)
         with following_ledgers([(stream.run.cfg, stream.run.store, stream.run.log) for stream, _ in jobs]):
             failure = first.spark.submit(spec)
@@ -240,6 +245,19 @@ class FleetRun:
             import_module(f"airflow_provider_mysql_cdc.{module}")
         with ThreadPoolExecutor(min(MAX_THREADS, max(1, len(streams)))) as pool:
             return dict(zip([stream.name for stream in streams], pool.map(guarded, streams), strict=True))
+
+
+def _store_outcomes(context: Any, job: str, kept: Mapping[str, Any]) -> None:
+    """Store what is known of the streams that are not in a job, for a try that follows its driver after this one."""
+    if (store := context.get("task_state_store")) is not None:
+        store.set(KEPT_KEY, {"job": job, "kept": dict(kept)})
+
+
+def _stored_outcomes(context: Any) -> Mapping[str, Any]:
+    """Return what an earlier try has stored with its driver; nothing where it has started none."""
+    store, earlier = context.get("task_state_store"), Submission.from_context(context)
+    stored = None if store is None else store.get(KEPT_KEY)
+    return stored["kept"] if stored and earlier is not None and stored["job"] == earlier.job else {}
 
 
 def _unexpected(error: Exception) -> StateError:

@@ -15,6 +15,7 @@ from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import (
     DatasetFacet,
+    OutputDatasetFacet,
     RunFacet,
     column_lineage_dataset,
     data_quality_assertions_dataset,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.errors import CdcError
     from airflow_provider_mysql_cdc.cdc.operate.data_flow import ColumnFlow, FlowField, TableFlow
+    from airflow_provider_mysql_cdc.operators.fleet_outcome import StreamOutcome
 
 KAFKA_PORT = 9092
 _SCHEMAS = (
@@ -61,6 +63,21 @@ class BatchesRunFacet(RunFacet):
     @staticmethod
     def _get_schema() -> str:
         return f"{_SCHEMAS}/MySqlCdcBatchesRunFacet.json"
+
+
+@attr.define
+class FleetRunFacet(RunFacet):
+    """Say what a task has done for each stream of a fleet.
+
+    Args:
+        streams: For each stream its name, its state, and what ``BatchesRunFacet`` says, or the name of its error.
+    """
+
+    streams: list[dict[str, Any]]
+
+    @staticmethod
+    def _get_schema() -> str:
+        return f"{_SCHEMAS}/MySqlCdcFleetRunFacet.json"
 
 
 @attr.define
@@ -184,6 +201,71 @@ def batches_facet(stream: str, result: Mapping[str, Any]) -> dict[str, RunFacet]
         stream, result.get("batches", 0), offset.get("file"), offset.get("pos"), offset.get("gtids")
     )
     return {"mysqlCdc_batches": facet}
+
+
+def fleet_facet(outcomes: Sequence[StreamOutcome]) -> dict[str, RunFacet]:
+    """Return the run facet about the streams of a fleet.
+
+    Args:
+        outcomes: What happened to each.
+    """
+    return {"mysqlCdc_fleet": FleetRunFacet([_stream_members(outcome) for outcome in outcomes])}
+
+
+def _stream_members(outcome: StreamOutcome) -> dict[str, Any]:
+    offset = outcome.result.get("offset") or {}
+    members = {
+        "stream": outcome.stream,
+        "state": outcome.state,
+        "batches": outcome.result.get("batches", 0),
+        "file": offset.get("file"),
+        "position": offset.get("pos"),
+        "gtids": offset.get("gtids"),
+        "error": None if outcome.error is None else type(outcome.error).__name__,
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def merged_lineage(parts: Sequence[OperatorLineage]) -> OperatorLineage:
+    """Return the lineage of many streams as one; a topic that several write to is there once.
+
+    Args:
+        parts: The lineage of each stream.
+    """
+    merged: OperatorLineage = OperatorLineage()
+    merged.inputs = list({(d.namespace, d.name): d for part in parts for d in part.inputs}.values())
+    outputs: dict[tuple[str, str], OutputDataset] = {}
+    for dataset in (dataset for part in parts for dataset in part.outputs):
+        key = (dataset.namespace, dataset.name)
+        outputs[key] = _both(outputs[key], dataset) if key in outputs else dataset
+    merged.outputs = list(outputs.values())
+    return merged
+
+
+def _both(first: OutputDataset, second: OutputDataset) -> OutputDataset:
+    """Return one topic with the records and the columns of two streams, and the fields of the first that has any."""
+    facets = {**(second.facets or {}), **(first.facets or {})}
+    columns = [_facet(dataset.facets, "columnLineage") for dataset in (first, second)]
+    if all(columns):
+        facets["columnLineage"] = _both_columns(*columns)
+    counts = [_facet(dataset.outputFacets, "outputStatistics") for dataset in (first, second)]
+    rows = sum(count.rowCount or 0 for count in counts if count)
+    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
+    counted: dict[str, OutputDatasetFacet] = {"outputStatistics": statistics} if any(counts) else {}
+    return OutputDataset(first.namespace, first.name, facets=facets, outputFacets=counted)
+
+
+def _both_columns(first: Any, second: Any) -> column_lineage_dataset.ColumnLineageDatasetFacet:
+    inputs: dict[str, list[column_lineage_dataset.InputField]] = defaultdict(list)
+    for facet in (first, second):
+        for name, field in facet.fields.items():
+            inputs[name] += field.inputFields
+    fields = {name: column_lineage_dataset.Fields(inputFields=found) for name, found in inputs.items()}
+    return column_lineage_dataset.ColumnLineageDatasetFacet(fields=fields)
+
+
+def _facet(facets: Mapping[str, Any] | None, name: str) -> Any:
+    return (facets or {}).get(name)
 
 
 def error_facets(error: CdcError) -> dict[str, RunFacet]:

@@ -10,6 +10,7 @@ from typing import Any
 
 CONN_ARGUMENT = "mysql_cdc_conn_id"
 CONNS_ARGUMENT = "mysql_cdc_conn_ids"
+OWN_ARGUMENT = "stream_arguments"
 REGISTRY_ARGUMENT = "schema_registry_conn_id"
 TEMPLATE_MARK = "{{"
 KINDS = {
@@ -85,6 +86,8 @@ def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> I
     layers = _layers(arguments.get("properties"))
     named = [(text, conn_id) for text in _named(arguments) for conn_id in _values(text, params)]
     for text, conn_id in named:
+        own = _own_arguments(arguments, conn_id)
+        layered = (*layers, _layer(own.get("properties")))
         yield PipelineTask(
             conn_id,
             dag_id,
@@ -94,8 +97,8 @@ def _tasks(dag_id: str, task: Mapping[str, Any], params: Mapping[str, Any]) -> I
             kafka_conn_id=_value(arguments.get("kafka_conn_id"), params),
             registry_conn_id=_value(arguments.get(REGISTRY_ARGUMENT), params),
             offset_conn_id=_value(arguments.get("offset_conn_id"), params),
-            offset_asset=_offset_asset(arguments.get("inlets")),
-            properties={name: value for layer in layers for name, value in layer.items()},
+            offset_asset=str(own.get("offset_asset") or _offset_asset(arguments.get("inlets"))),
+            properties={name: value for layer in layered for name, value in layer.items()},
             variables="var.json" in str(arguments.get("properties")),
             form=tuple(params),
         )
@@ -108,6 +111,13 @@ def _named(arguments: Mapping[str, Any]) -> list[str]:
         with suppress(ValueError):  # a template, whose result no stored DAG has
             conn_ids = json.loads(conn_ids)
     return [name for name in conn_ids if isinstance(name, str) and name] if isinstance(conn_ids, list) else []
+
+
+def _own_arguments(arguments: Mapping[str, Any], conn_id: str) -> Mapping[str, Any]:
+    """Return what only one stream of a fleet has."""
+    by_connection = arguments.get(OWN_ARGUMENT)
+    own = by_connection.get(conn_id) if isinstance(by_connection, Mapping) else None
+    return own if isinstance(own, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,8 @@ from airflow_provider_mysql_cdc.triggers.job import NO_HOLDER, MySqlCdcJobTrigge
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
     """Fire when the driver of a fleet has ended: when it holds the lock of none of its streams.
@@ -23,15 +25,21 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
     Args:
         mysql_cdc_conn_ids: Connections of type ``mysql_cdc``.
         kept: What the task has to know again when it continues; the event has it.
+        stream_properties: Connector properties that single streams have of their own, by connection.
         kwargs: As for ``MySqlCdcJobTrigger``, without ``mysql_cdc_conn_id``.
     """
 
     def __init__(
-        self, *, mysql_cdc_conn_ids: Sequence[str], kept: Mapping[str, Any] = MappingProxyType({}), **kwargs: Any
+        self,
+        *,
+        mysql_cdc_conn_ids: Sequence[str],
+        kept: Mapping[str, Any] = NOTHING,
+        stream_properties: Mapping[str, Mapping[str, Any]] = NOTHING,
+        **kwargs: Any,
     ) -> None:
         kwargs["mysql_cdc_conn_id"] = ""
         super().__init__(**kwargs)
-        self.kept = dict(kept)
+        self.kept, self.stream_properties = dict(kept), dict(stream_properties)
         self.mysql_cdc_conn_ids = list(mysql_cdc_conn_ids)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -42,7 +50,12 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
 
     def extra_arguments(self) -> dict[str, Any]:
         """Return the arguments that only this kind of trigger has."""
-        return {"mysql_cdc_conn_ids": self.mysql_cdc_conn_ids, "kept": self.kept, **super().extra_arguments()}
+        return {
+            "mysql_cdc_conn_ids": self.mysql_cdc_conn_ids,
+            "kept": self.kept,
+            "stream_properties": self.stream_properties,
+            **super().extra_arguments(),
+        }
 
     def evaluate(self, result: int | None) -> dict[str, Any] | None:
         """Return the event when the driver has ended."""
@@ -59,7 +72,8 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
         errors: list[CdcError] = []
         for conn_id in self.mysql_cdc_conn_ids:
             try:
-                configs.append(MySqlCdcHook(conn_id, self.kafka_conn_id).get_config(self.properties))
+                properties = {**self.properties, **self.stream_properties.get(conn_id, NOTHING)}
+                configs.append(MySqlCdcHook(conn_id, self.kafka_conn_id).get_config(properties))
             except CdcError as error:
                 errors.append(error)
         if not configs:

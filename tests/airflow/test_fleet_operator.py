@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import DAG
 from airflow_home import run_dag
 from fake_driver import Driver
 from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
-from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, SourceConnectionError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    NoOffsetError,
+    RunInProgressError,
+    SourceConnectionError,
+    SourcePrivilegeError,
+)
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger
@@ -64,9 +70,9 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, 
     return submit, Streams(pipeline)
 
 
-def drain(dag_id: str, **arguments: Any) -> Any:
+def drain(dag_id: str, kind: Any = MySqlCdcFleetDrainOperator, **arguments: Any) -> Any:
     with DAG(dag_id, schedule=None) as dag:
-        MySqlCdcFleetDrainOperator(
+        kind(
             task_id="drain",
             retries=1,
             retry_delay=timedelta(0),
@@ -166,15 +172,24 @@ def test_a_stream_that_another_run_drains_gives_way(fakes: Any) -> None:
         ([], "not a list of different names"),
         ("mysql_north", "not a list of different names"),
         (["mysql_north", "mysql_north"], "not a list of different names"),
-        (["mysql_north", "mysql_cdc_default"], "have the same topic.prefix"),
     ],
 )
-def test_wrong_connections_are_named(
-    fakes: Any, conn_ids: Any, said: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_CDC_DEFAULT", os.environ["AIRFLOW_CONN_MYSQL_NORTH"])
+def test_wrong_connections_are_named(fakes: Any, conn_ids: Any, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert drain("fleet_wrong", mysql_cdc_conn_ids=conn_ids).state == "failed"
     assert said in "".join(capfd.readouterr()) and fakes[0].record is None
+
+
+def test_connections_of_one_stream_fail_alone(
+    fakes: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, _ = fakes
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_CDC_DEFAULT", os.environ["AIRFLOW_CONN_MYSQL_NORTH"])
+    run = drain("fleet_same", mysql_cdc_conn_ids=["mysql_north", "mysql_south", "mysql_cdc_default"])
+    assert run.state == "failed" and streams_in(submit) == ["south"]
+    log = "".join(capfd.readouterr())
+    assert "2 of 3 streams were not drained" in log
+    for conn_id in ("mysql_north", "mysql_cdc_default"):
+        assert f"{conn_id}: ConfigError: connections of the fleet have the same topic.prefix" in log
 
 
 def test_a_connection_that_is_not_there_fails_its_stream_alone(fakes: Any) -> None:
@@ -211,6 +226,91 @@ def test_a_deferred_fleet_is_followed_and_remembers_what_was_not_in_the_job(
     assert "The task is deferred until it has ended" in log
     assert "3 streams: 1 drained, 1 nothing new, 1 failed. 42 records." in log
     assert "1 of 3 streams were not drained" in log
+
+
+class WorkerDies(MySqlCdcFleetDrainOperator):
+    """The worker is gone between the driver's first step and the deferral."""
+
+    def _defer(self, *args: Any, **more: Any) -> None:
+        if type(self).died:
+            super()._defer(*args, **more)
+        type(self).died = True
+        raise AirflowException("the worker is gone")
+
+    died = False
+
+
+def test_a_try_that_follows_a_driver_knows_what_was_not_in_its_job(
+    fakes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody else would tell: the ledger of a stream that was not planned says that its last batch is complete."""
+    submit, streams = fakes
+    driver = Driver(submit, tmp_path)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection", driver.holder_of)
+    monkeypatch.setattr(detached_driver, "DRIVER_POLL_S", 0.1)
+    monkeypatch.setattr(offset_from_ledger, "tally_of", lambda cfg, run: None)
+    streams.refused["south"] = SourcePrivilegeError("a grant is missing")
+    streams.idle.add("east")
+    driver.is_seen(8)
+    WorkerDies.died = False
+    run = drain("fleet_worker_dies", WorkerDies, deferrable=True, poll_interval=0.1)
+    assert WorkerDies.died and driver.starts() == 1 and run.state == "failed"
+    assert "3 streams: 1 drained, 1 nothing new, 1 failed. 42 records." in "".join(capfd.readouterr())
+
+
+def test_what_is_wrong_with_one_connection_keeps_no_driver_from_being_ended(
+    fakes: Any,
+) -> None:
+    conn_ids = ["mysql_nowhere", "mysql_south"]
+    task = MySqlCdcFleetDrainOperator(task_id="t", mysql_cdc_conn_ids=conn_ids, kafka_conn_id="kafka_cdc")
+    assert [cfg.topic_prefix for cfg in task._all_configs()] == ["south"]
+
+
+def test_each_stream_has_its_own_properties_and_its_own_asset(fakes: Any) -> None:
+    submit, _ = fakes
+    own = {
+        "properties": {"decimal.handling.mode": "string"},
+        "offset_asset": "offsets_of_north",
+        "asset_alias": "events_of_north",
+        "pipeline": "north",
+    }
+    with DAG("fleet_own", schedule=None) as dag:
+        task = MySqlCdcFleetDrainOperator(
+            task_id="drain",
+            mysql_cdc_conn_ids=["mysql_north", "mysql_south"],
+            kafka_conn_id="kafka_cdc",
+            properties={"decimal.handling.mode": "double"},
+            stream_arguments={"mysql_north": own},
+        )
+    assert {asset.name for asset in task.inlets} == {"mysql_cdc_offsets", "offsets_of_north"}
+    assert {alias.name for alias in task.outlets} == {"mysql_cdc", "events_of_north"}
+    assert run_dag(dag).state == "success"
+    specs = fleet_streams(JobSpec.from_json(submit.record["spec"]))
+    assert [spec.properties["decimal.handling.mode"] for spec in specs] == ["string", "double"]
+
+
+def test_the_error_of_a_stream_names_the_dags_of_its_pipeline(fakes: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    _, streams = fakes
+    for name in ("north", "south"):
+        streams.refused[name] = NoOffsetError("none", remedy="run the snapshot first (DAG mysql_cdc_snapshot)")
+    assert drain("fleet_names", stream_arguments={"mysql_north": {"pipeline": "eu"}}).state == "failed"
+    log = "".join(capfd.readouterr())
+    assert "north: NoOffsetError: none. What to do: run the snapshot first (DAG eu_snapshot)" in log
+    assert "south: NoOffsetError: none. What to do: run the snapshot first (DAG mysql_cdc_snapshot)" in log
+
+
+@pytest.mark.parametrize("own", [{"topics": 1}, {"offset_asset": ["a"]}, "mysql"])
+def test_wrong_arguments_of_a_stream_are_refused_when_the_dag_is_read(own: Any) -> None:
+    with pytest.raises(TypeError, match="stream_arguments of a"):
+        MySqlCdcFleetDrainOperator(task_id="t", mysql_cdc_conn_ids=["a"], stream_arguments={"a": own})
+    with pytest.raises(TypeError, match="stream_arguments of a"):
+        MySqlCdcFleetDrainOperator.partial(task_id="t", stream_arguments={"a": own})
+
+
+def test_no_run_sets_the_properties_of_a_stream(fakes: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    own = {"mysql_north": {"properties": {"kafka.bootstrap.servers": "{{ dag_run.conf.get('to', 'x:1') }}"}}}
+    assert drain("fleet_taken", stream_arguments=own).state == "failed"
+    assert "stream_arguments" in "".join(capfd.readouterr()) and fakes[0].record is None
 
 
 def test_the_trigger_survives_serialisation_and_asks_all_servers(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,17 +113,20 @@ def named_flows(cfg: ConnectorConfig, entries: Iterable[str]) -> list[TableFlow]
     return [TableFlow(table, table_topic_name(cfg, table)) for table in dict.fromkeys(named) if cfg.captures(table)]
 
 
-def moved_flows(cfg: ConnectorConfig, rows: Mapping[str, int], log: Log) -> list[TableFlow]:
+def moved_flows(
+    cfg: ConnectorConfig, rows: Mapping[str, int], log: Log, max_structures: int = MAX_STRUCTURES
+) -> list[TableFlow]:
     """Return the flows of the tables that a run has moved rows of, the one with the most rows first.
 
     Args:
         cfg: The connector's configuration.
         rows: Records of rows, by table (``TableId.path``).
         log: Takes one line of text when structures are missing.
+        max_structures: Most tables whose structures are read; 0 asks no server.
     """
     counted = {TableId.from_path(path): count for path, count in rows.items() if count and path != OTHERS_LABEL}
     tables = sorted(counted, key=lambda table: -counted[table])
-    structures = read_structures(cfg, tables[:MAX_STRUCTURES], log)
+    structures = read_structures(cfg, tables[:max_structures], log)
     flows = []
     for table in tables:
         try:

@@ -70,6 +70,21 @@ def test_each_stream_of_a_fleet_is_a_pipeline_of_its_own(conn_ids: Any) -> None:
     assert pipeline_tasks("fleet", stored(task)) == (), "known only when it runs"
 
 
+def test_a_stream_of_a_fleet_has_its_own_asset_and_properties_beside_those_of_the_fleet() -> None:
+    own = {"properties": {"table.include.list": "shop.orders", "b": "own"}, "offset_asset": "offsets_eu"}
+    task = {
+        "task_type": "MySqlCdcFleetDrainOperator",
+        "mysql_cdc_conn_ids": ["mysql_eu", "mysql_us"],
+        "properties": {"a": "1", "b": "all"},
+        "inlets": [{"__var": {"name": "offsets"}, "__type": "asset"}],
+        "stream_arguments": {"__var": {"mysql_eu": {"__var": own, "__type": "dict"}}, "__type": "dict"},
+    }
+    eu, us = pipeline_tasks("fleet", stored(task))
+    assert (eu.offset_asset, us.offset_asset) == ("offsets_eu", "offsets")
+    assert eu.properties == {"a": "1", "b": "own", "table.include.list": "shop.orders"}
+    assert us.properties == {"a": "1", "b": "all"}
+
+
 def test_a_form_offers_its_default_or_all_that_it_allows() -> None:
     task = {
         "task_type": "MySqlCdcDrainOperator",
