@@ -10,11 +10,29 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 # gRPC's status codes.
 _REFUSED = re.compile(r"UNAUTHENTICATED|PERMISSION_DENIED|Invalid authentication token|SSL_ERROR\w*")
 _SESSION_LOST = re.compile(r"INVALID_HANDLE\.\w+|RESPONSE_ALREADY_RECEIVED|SESSION_\w+")
+_CANCELED = re.compile(r"OPERATION_CANCELED|OPERATION_ABANDONED|CANCELLED")
 _SERVER_LOST = re.compile(
     r"RETRIES_EXCEEDED|UNAVAILABLE|DEADLINE_EXCEEDED|failed to connect to all addresses|Socket closed"
     r"|Cannot call methods on a stopped SparkContext|because SparkContext was shut down|DNS resolution failed"
 )
-_CANCELED = re.compile(r"OPERATION_CANCELED|OPERATION_ABANDONED|CANCELLED")
+_TOO_LARGE = re.compile(r"^RESOURCE_EXHAUSTED: ")
+_ANOTHER_SERVER = re.compile(r"^UNIMPLEMENTED: ")
+_CONTINUES = "a retry continues after the last commit, and tasks that still run are fenced"
+_OWN_END = f"check that the server runs and that nobody has ended its session; {_CONTINUES}"
+_ADDRESS = f"host, port and use_ssl of the Spark connection; {_CONTINUES}"
+_LOST = (
+    (_SESSION_LOST, "the session at the Spark Connect server has ended", _OWN_END),
+    (_CANCELED, "the Spark Connect server has cancelled this job", _OWN_END),
+    (_SERVER_LOST, "the Spark Connect server cannot be reached", f"check that the server runs, and {_ADDRESS}"),
+    (
+        _TOO_LARGE,
+        "the Spark Connect server or a proxy in front of it does not take a message of this size, or so many",
+        "start the server with a larger spark.connect.grpc.maxInboundMessageSize, or raise the limit of the proxy; "
+        + _CONTINUES,
+    ),
+    (_ANOTHER_SERVER, "what answers at this address is no Spark Connect server", f"check {_ADDRESS}"),
+)
+"""What the text of an error has, what it means, and the remedy; a retry can help each."""
 _LINE_CHARS = 300
 
 
@@ -35,12 +53,9 @@ def connect_error(error: BaseException, server: str) -> CdcError | None:
             why=why,
             remedy="check token, user and use_ssl of the Spark connection",
         )
-    if _SESSION_LOST.search(text):
-        return _lost("the session at the Spark Connect server has ended", where, why)
-    if _CANCELED.search(text):
-        return _lost("the Spark Connect server has cancelled this job", where, why)
-    if _SERVER_LOST.search(text):
-        return _lost("the Spark Connect server cannot be reached", where, why)
+    for pattern, what, remedy in _LOST:
+        if pattern.search(text):
+            return StateError(what, where=where, why=why, remedy=remedy, retriable=True)
     return None
 
 
@@ -55,17 +70,6 @@ def is_session_lost(error: BaseException) -> bool:
 
 def _text(error: BaseException) -> str:
     return f"{error} {getattr(error, 'grpc_status_code', '')} {_condition(error)}"
-
-
-def _lost(what: str, where: str, why: str) -> StateError:
-    return StateError(
-        what,
-        where=where,
-        why=why,
-        remedy="check that the server runs and that nobody has ended its session; a retry continues after the last "
-        "commit, and tasks that still run are fenced",
-        retriable=True,
-    )
 
 
 def too_few_slots(count: int, waited_s: float, server: str) -> StateError:

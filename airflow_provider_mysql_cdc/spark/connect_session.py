@@ -29,8 +29,8 @@ OWN_PREFIX = "spark.mysqlcdc."
 """Prefix of settings that only this provider reads."""
 DRIVER_SETTINGS = ("spark.driver.host", "spark.driver.bindAddress")
 """Settings of Spark's own driver, which say here where this driver listens."""
-IDLE_CHECK_S = 60.0
-"""Seconds without a job after which a session is tried first: a server ends one without a call for an hour
+IDLE_CHECK_S = 10.0
+"""Seconds without a job after which a session is tried first: a server ends one without a call for an hour by default
 (``spark.connect.session.manager.defaultSessionTimeout``)."""
 _SESSION_CONF = {
     # Tasks and buckets have as many partitions as they are given.
