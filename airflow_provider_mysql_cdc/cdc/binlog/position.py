@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import PurgeLoss, loss_behind, unnamed_reason, unnamed_remedy
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ServerChangedError, SourceError, SourceSettingError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.gtid import standard_text
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, same_base
 
 _EXECUTED_WAIT_S = 5
@@ -59,7 +59,7 @@ def stated_offset(conn: Any, rows: Sequence[dict[str, Any]]) -> BinlogOffset:
             remedy="start the server with log_bin=ON and binlog_format=ROW",
         )
     row = rows[0]
-    gtids = str(GtidSet.parse(row["Executed_Gtid_Set"])) if gtid_mode != "OFF" else None
+    gtids = standard_text(row["Executed_Gtid_Set"]) if gtid_mode != "OFF" else None
     return BinlogOffset(row["File"], int(row["Position"]), gtids, str(uuid))
 
 

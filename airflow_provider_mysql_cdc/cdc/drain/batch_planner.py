@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceSettingError
 from airflow_provider_mysql_cdc.cdc.formats import record_topics
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import assign_partitions
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.gtid import standard_text
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
     compare_offsets,
@@ -114,7 +114,7 @@ def new_end(conn: Any, start: BinlogOffset) -> BinlogOffset | None:
     """
     rows = binlog_status(conn)
     if rows:
-        gtids = None if start.gtids is None else str(GtidSet.parse(rows[0]["Executed_Gtid_Set"]))
+        gtids = None if start.gtids is None else standard_text(rows[0]["Executed_Gtid_Set"])
         if (rows[0]["File"], int(rows[0]["Position"]), gtids) == (start.file, start.pos, start.gtids):
             return None
     return stated_offset(conn, rows)

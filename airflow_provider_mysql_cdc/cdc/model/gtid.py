@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from struct import Struct
 
 GtidInterval = tuple[int, int]  # first, last + 1
@@ -189,6 +190,21 @@ class GtidTracker:
     def text(self) -> str | None:
         """Return the set's text, or None when the start was not known."""
         return str(self.gtid_set()) if self._start_known else None
+
+
+@lru_cache(maxsize=4)
+def standard_text(text: str | None) -> str:
+    """Return a server's text of a set as ``GtidSet`` writes it; the texts that come again and again are kept.
+
+    A run that follows a source asks ten times a second, and a set of many servers takes milliseconds to parse.
+
+    Args:
+        text: MySQL's text form; None for the empty set.
+
+    Raises:
+        ValueError: The text is not a GTID set.
+    """
+    return str(GtidSet.parse(text))
 
 
 def gtid_source(gtid: str) -> str:

@@ -7,7 +7,7 @@ import random
 import pytest
 from pymysqlreplication.gtid import GtidSet as OtherGtidSet
 
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker, standard_text
 
 A = "a1730108-e599-11f1-8bb7-02fc00000001"
 B = "b2840219-f6aa-11f1-8bb7-02fc00000002"
@@ -110,3 +110,15 @@ def test_tracker_of_an_empty_start_is_known() -> None:
     tracker.add(f"{A}:1")
     tracker.add(f"{A}:1")
     assert tracker.text() == f"{A}:1"
+
+
+def test_a_text_that_a_server_gives_again_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that follows a quiet source asks ten times a second."""
+    first, second = f"{B}:1-3:4,\n{A}:7", f"{B}:1-5,\n{A}:7"
+    parsed, parse = list[str | None](), GtidSet.parse
+    monkeypatch.setattr(GtidSet, "parse", lambda text: parsed.append(text) or parse(text))
+    standard_text.cache_clear()
+    for _ in range(3):
+        assert standard_text(first) == f"{A}:7,{B}:1-4"
+        assert standard_text(second) == f"{A}:7,{B}:1-5"
+    assert parsed == [first, second] and standard_text(None) == ""
