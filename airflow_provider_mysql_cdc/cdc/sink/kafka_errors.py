@@ -90,12 +90,19 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
     ),
     _E.GROUP_AUTHORIZATION_FAILED: (SinkAuthorizationError, "Kafka refuses the consumer group", _AUTHORIZATION),
     **dict.fromkeys(
-        (_E._FENCED, _E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED, _E.INVALID_PRODUCER_ID_MAPPING),
+        (_E._FENCED, _E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED),
         (
             FencedError,
             "a newer attempt took over this writer",
             "nothing if another run or attempt is running; otherwise run the task again",
         ),
+    ),
+    # The id is free then, or a newer attempt has taken it over since: the next try finds out, and loses nothing.
+    _E.INVALID_PRODUCER_ID_MAPPING: (
+        SinkError,
+        "Kafka has forgotten the transactional id of this writer",
+        "run the task again, which goes on behind what is committed; the brokers forget an id that has committed "
+        "nothing for transactional.id.expiration.ms (7 days by default)",
     ),
     **dict.fromkeys(
         (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE),
@@ -146,6 +153,9 @@ _ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
     ),
 }
 
+_RETRIABLE_CODES = frozenset({_E.INVALID_PRODUCER_ID_MAPPING})
+"""Codes with which a try of the task ends, and not the next one, although Kafka does not call them retriable."""
+
 
 def broker_addresses(settings: Mapping[str, Any]) -> str:
     """Return the broker addresses in client settings, for messages."""
@@ -178,7 +188,7 @@ def to_sink_error(
     why = f"{cause.name()}: {cause.str()}"
     if hint is not None and cause is not hint:
         why += f"; last error of the client: {hint.name()}: {hint.str()}"
-    retriable = True if cause.retriable() or kind.retriable else None
+    retriable = True if cause.retriable() or kind.retriable or cause.code() in _RETRIABLE_CODES else None
     return kind(f"{what}, {action}", where=where, why=why, remedy=remedy, retriable=retriable)
 
 

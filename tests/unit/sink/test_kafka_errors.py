@@ -43,6 +43,7 @@ E = KafkaError
         (E.GROUP_AUTHORIZATION_FAILED, SinkAuthorizationError, False),
         (E._FENCED, FencedError, True),
         (E.PRODUCER_FENCED, FencedError, True),
+        (E.INVALID_PRODUCER_ID_MAPPING, SinkError, True),
         (E.INVALID_PRODUCER_EPOCH, FencedError, True),
         (E.MSG_SIZE_TOO_LARGE, RecordTooLargeError, False),
         (E._UNKNOWN_TOPIC, SinkError, False),
