@@ -111,6 +111,7 @@ def all_jobs(pipeline: Pipeline, root: Any) -> None:
     require_exact(pipeline, root)
 
 
+@pytest.mark.timeout(600 + 1_200 * LATENCY_S)
 def test_latency_each_way(pipeline: Pipeline, root: Any, proxy: TcpProxy) -> None:
     proxy.delay(LATENCY_S)
     began = time.monotonic()
@@ -264,7 +265,7 @@ def test_a_job_goes_on_where_one_of_its_views_breaks(
 def test_a_job_over_connections_of_which_many_break(
     pipeline: Pipeline, root: Any, proxy: TcpProxy, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ends a try of its task is the loss of one of its locks alone, which a person may have taken from it."""
+    """What ends a try of its task is the loss of the run's lock alone, which a person may have taken from it."""
     more_tables(root)
     monkeypatch.setattr(reconnect_delay, "MAX_DELAY_S", 0.2)
     pipeline.properties["connect.max.attempts"] = "60"
@@ -274,8 +275,7 @@ def test_a_job_over_connections_of_which_many_break(
     proxy.break_some(LOST)
     result, errors = tries(pipeline.snapshot if job == "snapshot" else pipeline.verify, 6)
     assert job == "snapshot" or result.clean, result
-    lost = {run_lock.LOCK_LOST, "another driver of this run is active"}
-    assert proxy.breaks and {error.what for error in errors} <= lost, errors
+    assert proxy.breaks and {error.what for error in errors} <= {run_lock.LOCK_LOST}, errors
     while tries(pipeline.drain)[0] is not None:
         pass
     require_exact(pipeline, root)

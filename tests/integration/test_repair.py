@@ -21,7 +21,7 @@ from pipelinelib.submit import submit
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import RepairLimitError, RunInProgressError
-from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.verify import repair_found
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
@@ -307,7 +307,7 @@ def test_a_repair_waits_for_another_run_and_gives_way_to_a_later_try(
     pipeline.snapshot()
     damage_orders(root, database)
     settings, prefix = pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix
-    real_repair, real_wait, waits = repair_found.run_repair, run_lock.wait_as_owner, list[int | None]()
+    real_repair, real_wait, waits = repair_found.run_repair, owner_wait.wait_as_owner, list[int | None]()
 
     def beside_another_run(*arguments: Any) -> Any:
         with ExitStack() as other_run:
@@ -318,7 +318,7 @@ def test_a_repair_waits_for_another_run_and_gives_way_to_a_later_try(
                 threading.Timer(3.0, other_run.close).start()
                 real_wait(*given)
 
-            monkeypatch.setattr(run_lock, "wait_as_owner", wait)
+            monkeypatch.setattr(owner_wait, "wait_as_owner", wait)
             return real_repair(*arguments)
 
     monkeypatch.setattr(repair_found, "run_repair", beside_another_run)

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import add_counts
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job import owner_wait
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
@@ -81,6 +81,6 @@ def _wait(cfg: ConnectorConfig, owner: str, delay_s: float) -> None:
     """Wait as a driver that a person, or a later try of the task, can end; without a server, just wait."""
     until = time.monotonic() + delay_s
     try:
-        run_lock.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, owner, delay_s, even_if_free=True)
+        owner_wait.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, owner, delay_s, even_if_free=True)
     except SourceConnectionError:
         time.sleep(max(0.0, until - time.monotonic()))

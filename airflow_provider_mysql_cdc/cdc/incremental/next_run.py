@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError, StateError
-from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -69,7 +69,7 @@ def run_when_free(
                 ) from error
             log(f"{of_what} waits for another run: {error.what}")
         pause_s = min(_MAX_PAUSE_S, left_s)
-        run_lock.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, spec.owner, pause_s)
+        owner_wait.wait_as_owner(cfg.connection_settings(), cfg.topic_prefix, spec.owner, pause_s)
 
 
 def _next_plan(cfg: ConnectorConfig, spec: JobSpec) -> BatchPlan:

@@ -20,7 +20,6 @@ import hashlib
 import math
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.lock_recovery import LockRecovery, server_start
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
@@ -36,8 +35,6 @@ LEASE_S = 60.0
 """Seconds without a heartbeat after which the server frees the lock."""
 _RELEASE_WAIT_S = 1
 """Seconds to wait for the lock of a run that may just have ended."""
-_CHECK_S = 2.0
-"""Seconds between two checks whether another run still holds the lock."""
 ER_NO_SUCH_THREAD = 1094
 HEARTBEATS_PER_LEASE = 4
 """Heartbeats within a lease."""
@@ -60,7 +57,7 @@ class RunLock:
     ) -> None:
         self._recovery = recovery
         self._conn, self._prefix, self._interval_s = conn, prefix, lease_s / HEARTBEATS_PER_LEASE
-        self._owner_lock = _owner_lock(prefix, owner)
+        self._owner_lock = owner_lock_name(prefix, owner)
         self._checked_lock = lock_name(prefix)
         self._lost_reason: str | None = None
         self._stopped, self._sharing, self._shared, self._woken = (threading.Event() for _ in range(4))
@@ -186,46 +183,8 @@ def _set_lease(conn: Any, lease_s: float) -> None:
 def _acquire_free(conn: Any, prefix: str, owner: str, lease_s: float) -> bool:
     """Take the locks if nobody holds them, and end nobody; return whether they are held."""
     _set_lease(conn, lease_s)
-    names = lock_name(prefix), _owner_lock(prefix, owner)
+    names = lock_name(prefix), owner_lock_name(prefix, owner)
     return all(fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1 for name in names)
-
-
-def wait_as_owner(
-    settings: ConnectionSettings, prefix: str, owner: str, seconds: float, *, even_if_free: bool = False
-) -> None:
-    """Wait while another run holds the lock of the prefix, known by the owner's lock as a driver that runs.
-
-    Args:
-        settings: How to reach the source server.
-        prefix: topic.prefix.
-        owner: ``dag_id/run_id/task_id/map_index`` of this run.
-        seconds: How long at most.
-        even_if_free: Wait also while nobody holds the lock of the prefix.
-
-    Raises:
-        RunInProgressError: Another driver of this run has started, for a later try of the task.
-        SourceError: The server cannot be reached.
-    """
-    name, deadline = _owner_lock(prefix, owner), time.monotonic() + seconds
-    with connect(settings) as conn:
-        held = fetch_all(conn, "SELECT GET_LOCK(%s, 0)", (name,))[0][0] == 1
-        while held and (left_s := deadline - time.monotonic()) > 0:
-            time.sleep(min(_CHECK_S, left_s))
-            query = "SELECT IS_USED_LOCK(%s) <=> CONNECTION_ID(), IS_USED_LOCK(%s)"
-            try:
-                own, holder = fetch_all(conn, query, (name, lock_name(prefix)))[0]
-            except SourceConnectionError:
-                own, holder = 0, None
-            held = own == 1
-            if not held or (holder is None and not even_if_free):
-                break
-    if not held:
-        raise RunInProgressError(
-            "another driver of this run is active",
-            where=f"topic.prefix={prefix}",
-            why="it holds the owner's lock",
-            remedy="nothing: a later try of the task continues",
-        )
 
 
 def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
@@ -241,7 +200,7 @@ def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
         SourceError: The server refuses or does not answer.
     """
     query = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
-    holder, own_holder = fetch_all(conn, query, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
+    holder, own_holder = fetch_all(conn, query, (lock_name(prefix), owner_lock_name(prefix, owner)))[0]
     if holder is not None and holder != own_holder:
         raise _in_progress(prefix, holder)
 
@@ -270,7 +229,7 @@ def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
     Raises:
         SourceError: The server refuses or does not answer.
     """
-    holder = fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (_owner_lock(prefix, owner),))[0][0]
+    holder = fetch_all(conn, "SELECT IS_USED_LOCK(%s)", (owner_lock_name(prefix, owner),))[0][0]
     return None if holder is None else int(holder)
 
 
@@ -339,7 +298,7 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
         RunInProgressError: Another owner holds the lock.
         SourceError: The server refuses or does not answer.
     """
-    name, own_name = lock_name(prefix), _owner_lock(prefix, owner)
+    name, own_name = lock_name(prefix), owner_lock_name(prefix, owner)
     _set_lease(conn, lease_s)
     # Other runs recognize the owner by a second lock whose name contains it. The server frees the locks of a
     # closed connection one after the other, some time after the client has closed it; the first one is awaited.
@@ -394,5 +353,6 @@ def _in_progress(prefix: str, holder: int) -> RunInProgressError:
     )
 
 
-def _owner_lock(prefix: str, owner: str) -> str:
+def owner_lock_name(prefix: str, owner: str) -> str:
+    """Return the name of the lock by which others know whose run it is, and that its driver runs."""
     return "mysql_cdc:o:" + hashlib.sha256(f"{prefix}\0{owner}".encode()).hexdigest()[:48]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job import owner_wait, run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate.source_server import at_server_of_ledger
@@ -77,10 +79,16 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Log, only_connection: int | N
         try:
             if run_lock.holds_prefix(conn, cfg.topic_prefix, holder):
                 _fence_writers(cfg, owner)
+            else:
+                owner_wait.end_waiting(conn, holder, lambda: _holds(conn, cfg, owner, holder))
         finally:
             run_lock.end_connection(conn, holder)
     log(f"the driver of {owner} is fenced and can no longer write; its run lock is released")
     return True
+
+
+def _holds(conn: Any, cfg: ConnectorConfig, owner: str, holder: int) -> bool:
+    return run_lock.lock_connection(conn, cfg.topic_prefix, owner) == holder
 
 
 def _fence_writers(cfg: ConnectorConfig, owner: str) -> None:

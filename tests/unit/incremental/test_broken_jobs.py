@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import server_error
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental.broken_jobs import breaks_connection, go_on_where_broken
-from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job import owner_wait
 
 BROKEN = server_error(2013, "Lost connection", "db:3306")
 DOWN = server_error(2003, "Can't connect", "db:3306")
@@ -44,7 +44,7 @@ class Job:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     monkeypatch.setattr(reconnect_delay, "FIRST_DELAY_S", 0.0)
-    monkeypatch.setattr(run_lock, "wait_as_owner", lambda *given, **more: found.append((given[2:], more)))
+    monkeypatch.setattr(owner_wait, "wait_as_owner", lambda *given, **more: found.append((given[2:], more)))
     return found
 
 
@@ -83,7 +83,7 @@ def test_without_a_server_it_just_waits(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: Any, **__: Any) -> None:
         raise DOWN
 
-    monkeypatch.setattr(run_lock, "wait_as_owner", refuse)
+    monkeypatch.setattr(owner_wait, "wait_as_owner", refuse)
     assert Job(BROKEN, 1).run() == {"t": 1}
 
 
@@ -91,7 +91,7 @@ def test_whoever_ends_the_run_while_it_waits_ends_it(monkeypatch: pytest.MonkeyP
     def ended(*_: Any, **__: Any) -> None:
         raise RunInProgressError("another driver of this run is active")
 
-    monkeypatch.setattr(run_lock, "wait_as_owner", ended)
+    monkeypatch.setattr(owner_wait, "wait_as_owner", ended)
     job = Job(BROKEN, 1)
     with pytest.raises(RunInProgressError):
         job.run()
