@@ -60,9 +60,12 @@ def run_verify(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     def compare_all() -> dict[str, int]:
         return add_counts(drain_driver.run_drain(spec, runner, log, other_work), compare_rest())
 
+    def repair() -> dict[str, int]:
+        return verification.repair(runner, log)  # all is read before the first row is written
+
     cfg = ConnectorConfig.from_properties(spec.properties)
     counts = go_on_where_broken(cfg, spec.owner, log, compare_all, compare_rest, lambda: verification.progress)
-    return add_counts(counts, verification.repair(runner, log))
+    return add_counts(counts, go_on_where_broken(cfg, spec.owner, log, repair, repair))
 
 
 @dataclass(slots=True)
