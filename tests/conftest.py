@@ -70,7 +70,7 @@ LONGEST = {
     "test_named_errors": 30,
     "test_two_attempts": 30,
     # What waits more than it works comes early as well: others work meanwhile.
-    "test_outages": 60,
+    "test_outages": 110,
     "test_window_servers": 30,
     "test_server_identity": 30,
     "test_debezium_consumer": 20,
