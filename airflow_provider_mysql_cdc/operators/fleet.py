@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.operators.fleet_arguments import (
     reference_streams,
 )
 from airflow_provider_mysql_cdc.operators.fleet_lineage import FleetLineageMixin
+from airflow_provider_mysql_cdc.operators.fleet_names import without_same_names
 from airflow_provider_mysql_cdc.operators.fleet_outcome import (
     FAILED,
     GAVE_WAY,
@@ -335,32 +336,3 @@ class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
 
 def _identity(cfg: ConnectorConfig) -> ConnectorConfig:
     return cfg
-
-
-def without_same_names(streams: Sequence[FleetStream]) -> tuple[list[FleetStream], list[StreamOutcome]]:
-    """Return the streams, and the outcomes of connections that have the same ``topic.prefix`` as another one.
-
-    Args:
-        streams: The streams.
-    """
-    by_name: dict[str, list[FleetStream]] = {}
-    for stream in streams:
-        by_name.setdefault(stream.name, []).append(stream)
-    known = [same[0] for same in by_name.values() if len(same) == 1]
-    refused = [
-        StreamOutcome(stream.conn_id, stream.conn_id, FAILED, error=_same_name_error(name, same))
-        for name, same in by_name.items()
-        if len(same) > 1
-        for stream in same
-    ]
-    return known, refused
-
-
-def _same_name_error(name: str, streams: Sequence[FleetStream]) -> ConfigError:
-    return ConfigError(
-        "connections of the fleet have the same topic.prefix",
-        where=f"{name}: {', '.join(stream.conn_id for stream in streams)}",
-        why="topic.prefix identifies a stream: its ledger, its offset and its lock",
-        remedy="set a topic.prefix of its own in the extra of each connection; shards may share topics all the same "
-        "(docs/fleets.md)",
-    )

@@ -6,14 +6,16 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.common import run_key
 from airflow_provider_mysql_cdc.operators.detached_driver import DetachedDriver
 from airflow_provider_mysql_cdc.operators.fleet_outcome import DRAINED, FAILED, GAVE_WAY, IDLE, StreamOutcome
+from airflow_provider_mysql_cdc.operators.fleet_plans import MAX_THREADS, PlanWaves
 from airflow_provider_mysql_cdc.operators.job_exception import is_other_run_error
 from airflow_provider_mysql_cdc.operators.offset_updates import following_ledgers
 from airflow_provider_mysql_cdc.operators.task_error import NamedTaskError
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
     from airflow_provider_mysql_cdc.operators.job_run import JobRun
 
-MAX_THREADS = 16
-"""Streams that are planned or settled at the same time; most of that is waiting for MySQL and Kafka."""
+ResultT = TypeVar("ResultT")
 KEPT_KEY = "mysql_cdc_fleet_kept"
 """In the task's state store: what is known of the streams that are not in the job of its last submission."""
 LOADED_FIRST = (
@@ -67,11 +68,8 @@ class FleetStream:
         """
         return StreamOutcome(self.name, self.conn_id, state, result or {}, error)
 
-    def plan(self, job: str) -> JobSpec | StreamOutcome:
+    def plan(self) -> JobSpec | StreamOutcome:
         """Plan its job from its stored offset; return its outcome where there is none.
-
-        Args:
-            job: The submission's id, the same for all streams.
 
         Raises:
             CdcError: It cannot be planned.
@@ -82,7 +80,7 @@ class FleetStream:
         run, reasons = self.run, list["IdleReason"]()
         prepared = prepare_drain(run.cfg, run.store, run.owner, run.log, give_way=True, on_idle=reasons.append)
         if prepared is not None:
-            return replace(prepared.spec, run=run_key(run.context), id=job)
+            return replace(prepared.spec, run=run_key(run.context))
         record_idle(run.store, run.log)
         result = run.task_result.idle_result(run.cfg, run.store)
         result |= {"reason": reasons[-1].text} if reasons else {}
@@ -149,7 +147,7 @@ class FleetRun:
         return [stream.run.cfg for stream in self.streams]
 
     def drain(self, keep: Callable[[Mapping[str, Any]], None]) -> list[StreamOutcome]:
-        """Plan, run one Spark application, and settle.
+        """Plan, run one Spark application, and settle; then the same for streams whose plans came late.
 
         Args:
             keep: Takes what ``resume`` needs where the task is deferred.
@@ -161,25 +159,39 @@ class FleetRun:
             TaskDeferred: The driver works.
             CdcError: The Spark application cannot be submitted at all.
         """
+        outcomes = list(self.unread)
         if not self.streams:
-            return list(self.unread)
+            return outcomes
         first = self.streams[0].run
         detached = None
         if first.spark.should_defer():
             keep(_stored_outcomes(first.context))
             detached = DetachedDriver(self.cfgs, first.context, first.spark, first.handle, first.log)
             detached.follow_earlier()
+        _load_modules()
+        plan = partial(_guarded, FleetStream.plan)
+        with PlanWaves(self.streams, plan, _is_job, first.handle.raise_if_killed) as plans:
+            # A task that is deferred has one driver, so it waits for all plans.
+            while wave := plans.next(all_at_once=detached is not None):
+                outcomes += [plan for _, plan in wave if isinstance(plan, StreamOutcome)]
+                jobs = [(stream, plan) for stream, plan in wave if not isinstance(plan, StreamOutcome)]
+                if jobs:
+                    outcomes += self._run_jobs(jobs, outcomes, detached, keep)
+        return outcomes
+
+    def _run_jobs(
+        self,
+        planned: Sequence[tuple[FleetStream, JobSpec]],
+        ended: Sequence[StreamOutcome],
+        detached: DetachedDriver | None,
+        keep: Callable[[Mapping[str, Any]], None],
+    ) -> list[StreamOutcome]:
+        """Run the jobs of streams in one Spark application, and settle them; all have the id of the submission."""
         job = secrets.token_hex(8)
-        plans = self._each(self.streams, lambda stream: stream.plan(job))
-        first.handle.raise_if_killed()
-        ended = [plan for plan in plans.values() if isinstance(plan, StreamOutcome)]
-        jobs = [(stream, spec) for stream in self.streams if not isinstance(spec := plans[stream.name], StreamOutcome)]
-        if not jobs:
-            return [*self.unread, *ended]
+        jobs = [(stream, replace(spec, id=job)) for stream, spec in planned]
         failure = self._submit(jobs, ended, detached, keep)
         specs = {stream.name: spec for stream, spec in jobs}
-        settled = self._each([stream for stream, _ in jobs], lambda stream: stream.settle(specs[stream.name], failure))
-        return [*self.unread, *ended, *settled.values()]
+        return self._each([stream for stream, _ in jobs], lambda stream: stream.settle(specs[stream.name], failure))
 
     def _submit(
         self,
@@ -193,7 +205,7 @@ class FleetRun:
         first = self.streams[0].run
         spec = replace(fleet_job([spec for _, spec in jobs]), id=jobs[0][1].id)
         if detached is not None:
-            kept = {outcome.conn_id: outcome.remembered() for outcome in (*self.unread, *ended)}
+            kept = {outcome.conn_id: outcome.remembered() for outcome in ended}
             _store_outcomes(first.context, spec.id, kept)
             keep(kept)
             return detached.submit(spec)
@@ -217,7 +229,7 @@ class FleetRun:
             data = kept.get(stream.conn_id)
             return stream.settle(spec, None) if data is None else stream.recall(data)
 
-        return [*self.unread, *self._each(self.streams, end).values()]
+        return [*self.unread, *self._each(self.streams, end)]
 
     def mark_reported(self) -> None:
         """Record in the ledgers that this task, which now succeeds, has reported the batches of its streams."""
@@ -225,26 +237,34 @@ class FleetRun:
             list(pool.map(lambda stream: stream.run.task_result.mark_reported(), self.streams))
 
     def _each(
-        self, streams: Sequence[FleetStream], work: Callable[[FleetStream], StreamOutcome | JobSpec]
-    ) -> dict[str, Any]:
+        self, streams: Sequence[FleetStream], work: Callable[[FleetStream], StreamOutcome]
+    ) -> list[StreamOutcome]:
         """Do the same for many streams at a time; an error is the outcome of its stream alone."""
-
-        def guarded(stream: FleetStream) -> StreamOutcome | JobSpec:
-            try:
-                return work(stream)
-            except NamedTaskError as raised:
-                return stream.outcome(FAILED, error=raised.error)
-            except CdcError as error:
-                return stream.outcome(FAILED, error=error)
-            except Exception as error:
-                stream.run.logger.warning("unexpected error", exc_info=True)
-                return stream.outcome(FAILED, error=_unexpected(error))
-
-        # Threads that import the same modules at the same time may see them half loaded.
-        for module in LOADED_FIRST:
-            import_module(f"airflow_provider_mysql_cdc.{module}")
+        _load_modules()
         with ThreadPoolExecutor(min(MAX_THREADS, max(1, len(streams)))) as pool:
-            return dict(zip([stream.name for stream in streams], pool.map(guarded, streams), strict=True))
+            return list(pool.map(partial(_guarded, work), streams))
+
+
+def _guarded(work: Callable[[FleetStream], ResultT], stream: FleetStream) -> ResultT | StreamOutcome:
+    try:
+        return work(stream)
+    except NamedTaskError as raised:
+        return stream.outcome(FAILED, error=raised.error)
+    except CdcError as error:
+        return stream.outcome(FAILED, error=error)
+    except Exception as error:
+        stream.run.logger.warning("unexpected error", exc_info=True)
+        return stream.outcome(FAILED, error=_unexpected(error))
+
+
+def _is_job(plan: JobSpec | StreamOutcome) -> bool:
+    return not isinstance(plan, StreamOutcome)
+
+
+def _load_modules() -> None:
+    """Load what threads import: those that import the same modules at the same time may see them half loaded."""
+    for module in LOADED_FIRST:
+        import_module(f"airflow_provider_mysql_cdc.{module}")
 
 
 def _store_outcomes(context: Any, job: str, kept: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_streams
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.operate import offset_from_ledger
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import IdleReason
-from airflow_provider_mysql_cdc.operators import detached_driver
+from airflow_provider_mysql_cdc.operators import detached_driver, fleet_plans
 from airflow_provider_mysql_cdc.operators.fleet import MySqlCdcFleetDrainOperator
+from airflow_provider_mysql_cdc.operators.fleet_run import FleetRun
 from airflow_provider_mysql_cdc.triggers.fleet import MySqlCdcFleetTrigger
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -39,12 +41,15 @@ class Streams:
     def __init__(self, pipeline: FakePipeline) -> None:
         self.refused: dict[str, Exception] = {}
         self.idle: set[str] = set()
+        self.silent: dict[str, threading.Event] = {}
         self.outcomes: dict[str, FakeOutcome] = {}
         self.planned: list[str] = []
         plan, self.pipeline = pipeline.prepare_drain, pipeline
 
         def prepare(cfg: Any, *given: Any, **more: Any) -> Any:
             self.planned.append(cfg.topic_prefix)
+            if cfg.topic_prefix in self.silent:
+                assert self.silent[cfg.topic_prefix].wait(60)
             if cfg.topic_prefix in self.refused:
                 raise self.refused[cfg.topic_prefix]
             if cfg.topic_prefix in self.idle:
@@ -146,6 +151,32 @@ def test_a_retry_has_only_the_streams_that_are_left(fakes: Any, monkeypatch: pyt
     assert [*jobs, streams_in(submit)] == [["north", "south", "east"], ["east"]]
 
 
+def test_streams_that_are_planned_do_not_wait_for_one_whose_server_does_not_answer(
+    fakes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan comes late, so it has a Spark application of its own after theirs."""
+    _, streams = fakes
+    monkeypatch.setattr(fleet_plans, "STALL_S", 0.2)
+    monkeypatch.setattr(fleet_plans, "MORE_AFTER_S", 0.1)
+    monkeypatch.setattr(fleet_plans, "MAX_THREADS", 1)  # which the silent one occupies
+    submitted, jobs, given = threading.Event(), list[list[str]](), FleetRun._submit
+    streams.silent["north"] = submitted
+
+    def submit_and_tell(self: FleetRun, planned: Any, *more: Any) -> Any:
+        jobs.append([stream.name for stream, _ in planned])
+        try:
+            return given(self, planned, *more)
+        finally:
+            submitted.set()
+
+    monkeypatch.setattr(FleetRun, "_submit", submit_and_tell)
+    run = drain("fleet_silent")
+    assert run.state == "success"
+    assert jobs == [["south", "east"], ["north"]]
+    states = run.get_task_instances()[0].xcom_pull(task_ids="drain")["streams"]
+    assert {name: stream["state"] for name, stream in states.items()} == dict.fromkeys(STREAMS, "drained")
+
+
 @pytest.mark.parametrize("skips", [True, False])
 def test_a_fleet_without_anything_new_starts_no_spark(fakes: Any, skips: bool) -> None:
     submit, streams = fakes
@@ -190,6 +221,18 @@ def test_connections_of_one_stream_fail_alone(
     assert "2 of 3 streams were not drained" in log
     for conn_id in ("mysql_north", "mysql_cdc_default"):
         assert f"{conn_id}: ConfigError: connections of the fleet have the same topic.prefix" in log
+
+
+@pytest.mark.parametrize("name", ["ledger.topic", "schema.history.internal.kafka.topic"])
+def test_streams_that_would_share_a_topic_of_their_own_are_refused(
+    fakes: Any, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = {"mysql_east": {"properties": {name: "of_east"}}}
+    run = drain("fleet_topics", properties={name: "of_all"}, stream_arguments=own)
+    assert run.state == "failed" and streams_in(fakes[0]) == ["east"]
+    assert f"connections of the fleet have the same {name} [of_all: mysql_north, mysql_south]" in "".join(
+        capfd.readouterr()
+    )
 
 
 def test_a_connection_that_is_not_there_fails_its_stream_alone(fakes: Any) -> None:
