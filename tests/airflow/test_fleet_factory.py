@@ -155,3 +155,15 @@ def test_a_file_has_fleets_beside_pipelines(tmp_path: Path) -> None:
     file.write_text("pipelines:\n  north: {mysql_cdc_conn_id: a}\nfleets:\n  shards:\n    streams: {north: a}\n")
     with pytest.raises(ConfigError, match="two pipelines have a DAG of the same id"):
         pipelines_from_file(file)
+
+
+def test_the_examples_of_the_page_about_fleets_work(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "fleets.md").read_text()
+    code = [block.split("```")[0] for block in page.split("```python\n")[1:]]
+    found: dict[str, Any] = {}
+    for block in code:
+        exec(block.replace("cdc_fleet(\n", "made = cdc_fleet(\n"), found)
+    lines = page[page.index("    fleets:\n") :].split("\n\n")[0]
+    file = tmp_path / "pipelines.yaml"
+    file.write_text("\n".join(line.removeprefix("    ") for line in lines.splitlines()))
+    assert len(code) == 2 and set(found["made"]) == set(pipelines_from_file(file)) > {"shards_drain", "north_snapshot"}

@@ -1,4 +1,4 @@
-"""Lineage of a fleet: tables and topics of each stream, and what happened to it."""
+"""What a fleet tells Airflow of its streams: lineage, and asset events through the alias of each."""
 
 from __future__ import annotations
 
@@ -80,3 +80,23 @@ def test_a_fleet_that_has_failed_names_what_the_others_have_written(fakes: Any, 
     assert said["south"]["error"] == "SourcePrivilegeError" and "error" not in said["north"]
     assert validate(failed, "mysqlCdc_error")["name"] == "StreamsFailedError"
     assert "private" not in json.dumps(failed)
+
+
+def test_the_events_of_a_stream_come_through_its_own_alias(fakes: Any) -> None:  # noqa: F811
+    from airflow.models.asset import AssetAliasModel
+    from airflow.utils.session import create_session
+
+    _, streams = fakes
+    for name in ("north", "south", "east"):
+        wrote(streams, name, **{f"{name}.orders": 3})
+    own = {
+        f"mysql_{name}": {"offset_asset": f"kept_{name}", "asset_alias": f"of_{name}"} for name in ("north", "south")
+    }
+    assert drain("events_of_a_fleet", stream_arguments=own).state == "success"
+    with create_session() as session:
+        aliases = session.query(AssetAliasModel).all()
+        said = {alias.name: {asset.name for asset in alias.assets} for alias in aliases}
+    for name in ("north", "south"):
+        assert f"kept_{name}" in said[f"of_{name}"]
+        assert {asset.rsplit("/", 1)[-1] for asset in said[f"of_{name}"]} >= {name, f"{name}.orders"}
+    assert not [asset for asset in said["of_north"] if "south" in asset or "east" in asset]

@@ -100,16 +100,18 @@ class Fleet:
 
     def run(self, **arguments: Any) -> Any:
         """Run one task that drains all; return the finished run."""
-        for name, conn in (
-            ("KAFKA_CDC", {"conn_type": "kafka", "extra": self.settings}),
-            ("SPARK_CDC", {"conn_type": "spark", "host": "local[4]"}),
-        ):
-            self.monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(conn))
+        self.others()
         with DAG(dag_id=self.name, schedule=None) as dag:
             MySqlCdcFleetDrainOperator(
                 task_id="drain", mysql_cdc_conn_ids=self.conn_ids, retry_delay=timedelta(0), **arguments
             )
         return run_dag(dag)
+
+    def others(self, **more: Any) -> None:
+        """Define the connections that all shards have, and more."""
+        kafka, spark = {"conn_type": "kafka", "extra": self.settings}, {"conn_type": "spark", "host": "local[4]"}
+        for name, conn in {"KAFKA_CDC": kafka, "SPARK_CDC": spark, **more}.items():
+            self.monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(conn))
 
     def stream(self, number: int, shard: int) -> str:
         return f"{self.name}_{number}_{shard}"
