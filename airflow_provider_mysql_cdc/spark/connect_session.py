@@ -38,6 +38,9 @@ _SESSION_CONF = {
     # A block has up to 64 KB; Spark hands a task of a bucket so many at once, by default 10,000.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
+OLDEST_SERVER = (4, 0)
+"""Spark of the oldest server that is used: 3.5 writes whole operations into its event log, and with them the token by
+which a task gets the key of the job's properties; 4.0 shortens them."""
 _READY = OWN_PREFIX + "ready"
 """Setting of a session that is set up; Spark keeps names that it does not know."""
 MAX_GENERATIONS = 100
@@ -144,6 +147,7 @@ class ConnectSession:
         self._read = client.settings(_READY, *_READ_AT_ONCE)
         if self._read.get(_READY) == "true":
             return client
+        _require_version(client.server_version(), self.server)
         for name, value in {**_SESSION_CONF, **self._settings.conf}.items():
             if not name.startswith(OWN_PREFIX) and name not in DRIVER_SETTINGS:
                 self._set(client, name, value)
@@ -169,6 +173,25 @@ class ConnectSession:
                 why="it belongs to the server, which was started before",
                 remedy="remove it there; set it where the server is started",
             ) from None
+
+
+def _require_version(version: tuple[int, ...], server: str) -> None:
+    """Refuse a server of an older Spark.
+
+    Raises:
+        ConfigError: It is older.
+    """
+    if version < OLDEST_SERVER:
+        raise ConfigError(
+            "the Spark of this Spark Connect server is too old",
+            where=f"Spark Connect server {server}",
+            why=f"it is {_dotted(version)}, which writes secrets of the job into its event log",
+            remedy=f"use a server of Spark {_dotted(OLDEST_SERVER)} or newer, or run the jobs with spark-submit",
+        )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _parts() -> ConnectParts:

@@ -159,3 +159,8 @@ def test_what_a_server_does_not_take_is_named(
         assert isinstance(failure.value, CdcError) and "another" not in failure.value.message()
     with pytest.raises(ConfigError, match=r"spark\.mysqlcdc\.slots.*'many'"):
         ConnectRunner(open_session(spark_mysqlcdc_slots="many")).slots()
+    monkeypatch.setattr(connect_session, "OLDEST_SERVER", (99, 0))
+    with pytest.raises(
+        ConfigError, match=r"Spark of this Spark Connect server is too old.*it is 4\.\d+.*Spark 99\.0 or newer"
+    ):
+        open_session()
