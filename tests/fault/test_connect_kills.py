@@ -11,12 +11,15 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.connect_server import RunningServer, running_server
 from kit.spark_cluster import RunningCluster, command, kill, parent, wait_until
+from kit.sql import execute
+from kit.table_rig import check_chain, filled
 from pipelinelib.pipeline import Pipeline
 from pipelinelib.submit import ROOT, over_connect, start_connect
 from test_driver_kills import PROPERTIES, change, check, load
@@ -122,6 +125,63 @@ def test_the_next_attempt_is_exact(
     assert settle_offset(pipeline.cfg, pipeline.store, pipeline.log).complete
     check(pipeline, root, database)
     assert lives_on == (end not in ("the task is killed", "the server is killed and restarted"))
+
+
+def finish(held: HeldServer, pipeline: Pipeline, folder: Path, *kinds: str) -> None:
+    """Run jobs at the server; a snapshot that was interrupted has its rest read by drains."""
+    for kind in kinds:
+        done = over_connect(pipeline.prepare(kind).spec, folder, held.server.address)
+        assert done.returncode == 0, done.stdout
+        assert settle_offset(pipeline.cfg, pipeline.store, pipeline.log).complete
+
+
+def test_what_is_left_of_a_snapshot_is_read_beside_its_living_tasks(
+    held: HeldServer, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    pipeline.properties |= {"snapshot.parallelism": "2", "snapshot.chunk.rows": "50"}
+    execute(root, *filled(database, "a", "b", count=150), f"ANALYZE TABLE `{database}`.a, `{database}`.b")
+    held.hold_next()
+    with start_connect(pipeline.prepare("snapshot").spec, tmp_path, held.server.address) as driver:
+        task = held.holder()
+        execute(root, f"UPDATE `{database}`.a SET v = 5 WHERE id < 70", f"DELETE FROM `{database}`.b WHERE id > 140")
+        driver.kill()
+    finish(held, pipeline, tmp_path, "snapshot")
+    assert command(task), "the task of the first attempt has ended before"
+    held.release()
+    wait_until(lambda: not command(task), 90, "the task of the first attempt goes on")
+    execute(root, f"UPDATE `{database}`.b SET v = 6")
+    finish(held, pipeline, tmp_path, "drain")
+    for table in ("a", "b"):
+        check_chain(pipeline, root, database, table)
+
+
+def test_a_writer_that_lives_from_batch_to_batch_is_fenced(
+    held: HeldServer, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    """Its operation is interrupted in a later batch, and its Python worker lives on."""
+    execute(root, *filled(database, "a", count=50))
+    pipeline.snapshot()
+    update = f"UPDATE `{database}`.a SET v = %s WHERE id < %s"
+    execute(root, update % (1, 7))
+    session = str(uuid.uuid4())
+    spec = replace(pipeline.prepare("drain").spec, run_for_s=300)
+    with start_connect(spec, tmp_path, f"{held.server.address};session_id={session}") as driver:
+        try:
+            wait_until(lambda: len(pipeline.records("a")) == 50 + 7, 120, "the first batch is not committed")
+            held.hold_next()
+            execute(root, update % (2, 9))
+            attempt = Attempt(held.server, driver, session, held.holder())
+            attempt.client().interrupt_all()
+            output, _ = driver.communicate(timeout=120)
+        finally:
+            driver.kill()
+    assert driver.returncode == 75 and "server has cancelled this job" in output, output
+    execute(root, update % (3, 12))
+    finish(held, pipeline, tmp_path, "drain", "drain")
+    assert command(attempt.task), "the writer has ended before"
+    held.release()
+    wait_until(lambda: not command(attempt.task), 90, "the writer of the first attempt goes on")
+    check_chain(pipeline, root, database, "a")
 
 
 def test_an_executor_that_dies_is_replaced(
