@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.hooks.driver_output import OutputTail
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
-from airflow_provider_mysql_cdc.triggers.task_state import TRIGGER_QUERY_TIMEOUT_S, state_of
+from airflow_provider_mysql_cdc.triggers.task_state import TRIGGER_QUERY_TIMEOUT_S, UNFINISHED_STATES, UNKNOWN, state_of
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -48,6 +48,7 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         self.submission = dict(submission or {})
         self._free_polls = self._unknown_polls = 0
         self._holder: int | None = None
+        self._only: int | None = None
         made = Submission.from_json(self.submission) if self.submission else None
         self._output = OutputTail(Path(made.output), made.shown) if made is not None and not made.cluster else None
 
@@ -98,12 +99,15 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         await asyncio.to_thread(self._end_driver)
 
     def _end_driver(self) -> None:
-        if self.task_instance is not None and state_of(self.task_instance, TRIGGER_QUERY_TIMEOUT_S) == "deferred":
+        state = UNKNOWN if self.task_instance is None else state_of(self.task_instance, TRIGGER_QUERY_TIMEOUT_S)
+        if state == "deferred":
             self.log.info(
                 "The task is still deferred, so its driver keeps running and another triggerer follows it: %s.",
                 self.owner,
             )
             return
+        # A driver has another connection behind one that broke; but a task that goes on may have another driver.
+        self._only = self._holder if state in (*UNFINISHED_STATES, UNKNOWN) else None
         self._end()
 
     def _end(self) -> None:
@@ -112,4 +116,4 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         if self.submission:
             Submission.from_json(self.submission).kill()
         cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self.properties)
-        end_run(cfg, self.owner, self.log.info, self._holder)
+        end_run(cfg, self.owner, self.log.info, self._only)

@@ -319,6 +319,22 @@ def test_a_person_who_ends_the_task_ends_the_driver_and_no_other(
     assert ended.runs == [("d/r/t/-1", None), ("d/r/t/-1", 7)]
 
 
+@pytest.mark.parametrize(
+    ("state", "only"), [("failed", None), ("skipped", None), (None, 7), ("queued", 7), (task_state.UNKNOWN, 7)]
+)
+def test_the_driver_of_a_task_that_has_ended_is_ended_behind_a_connection_that_broke_too(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch, state: str | None, only: int | None
+) -> None:
+    """It holds its lock with another connection then; only a task that goes on can have another driver."""
+    monkeypatch.setattr(job, "state_of", lambda ti, timeout_s: state)
+    found = trigger()
+    found.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
+    for holder in (7, NO_HOLDER, 9):
+        found.evaluate(holder)
+    asyncio.run(found.on_kill())
+    assert ended.runs == [("d/r/t/-1", only)]
+
+
 def test_a_triggerer_that_has_lost_its_triggers_to_another_one_ends_no_driver(
     ended: Ended, driver: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
