@@ -82,7 +82,7 @@ def _event(head: bytes, event: tuple[str, Any, Any], tail: bytes) -> bytes:
 def test_sound_records_need_not_be_read(name: str, key: str) -> None:
     records = written(name, key)
     for key_bytes, value in records.records:
-        assert records.parts.of_event(value) is not None, value
+        assert records.parts.of_events.of_event(value) is not None, value
         if key != "d":
             assert records.parts.keys.fields_of(key_bytes) is not None
 
@@ -91,9 +91,9 @@ def test_sound_records_need_not_be_read(name: str, key: str) -> None:
 def test_an_event_that_is_not_read_could_be(name: str, number: int, data: st.DataObject) -> None:
     records = written(name, "id")
     key, sound = records.records[number]
-    expected = records.parts.of_event(sound)
+    expected = records.parts.of_events.of_event(sound)
     value = data.draw(changed(sound))
-    after = records.parts.of_event(value)
+    after = records.parts.of_events.of_event(value)
     if after is None or after != expected:
         return
     event = records.reader.read(key, value)

@@ -42,7 +42,7 @@ class TableChecksums:
         self._cfg, self._table, self._number, self._buckets = cfg, compared.table.id, compared.number, buckets
         self._blocks, self._parts = blocks, parts
         self._states = KeyStates(compared.number, parts.keys, partitions, buckets, blocks, parts.checksum_of)
-        self._records = RecordChecksums(compared.number, self._states, parts.of_event, blocks, _is_older(compared))
+        self._records = RecordChecksums(compared.number, self._states, parts.of_events, blocks, _is_older(compared))
 
     def read_records(self, part: TopicRange) -> Iterator[Block]:
         """Read a part of the topic; yield the blocks that are full.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import orjson
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import ChecksumBlocks, SumKind
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import EventLayout
+from airflow_provider_mysql_cdc.cdc.verify.event_runs import EventRuns
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import place_in_binlog
 from airflow_provider_mysql_cdc.cdc.verify.key_states import KeyStates
 from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, json_times
@@ -35,8 +36,20 @@ class KafkaMessage(Protocol):
         """Return the size of its value."""
 
 
-def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes | None]:
-    """Return a function that returns the text of the row after an event; empty for a delete, None for other texts.
+class EventRows(NamedTuple):
+    """Take the rows out of events.
+
+    Args:
+        of_event: Returns the text of the row after an event; empty for a delete, None for other texts.
+        of_run: Returns those of several events, in which all is plain; None where each has to be looked at.
+    """
+
+    of_event: Callable[[bytes], bytes | None]
+    of_run: Callable[[Sequence[bytes]], Sequence[bytes] | None]
+
+
+def event_rows(prefix: bytes, layout: EventLayout) -> EventRows:
+    """Return what takes the texts of rows out of events in JSON.
 
     The text of the row is what checksums compare, so it is not looked into; all else has to be JSON. A quote inside of
     a JSON string is escaped, so the names of members are found only where they are members.
@@ -80,7 +93,8 @@ def after_slicer(prefix: bytes, layout: EventLayout) -> Callable[[bytes], bytes 
             operation = recent.learn(value, source, tail[1])
         return after if operation in operations else None
 
-    return _like_the_last(new_row, recent, slice_other)
+    runs = EventRuns(new_row, recent, _NEW_ROW_OPS)
+    return EventRows(_like_the_last(new_row, recent, slice_other), runs.rows_of)
 
 
 def _like_the_last(
@@ -104,7 +118,7 @@ def row_slicer(prefix: bytes, slice_other: Callable[[bytes], bytes | None]) -> C
 
     Args:
         prefix: What values of the table's present structure begin with (``json_slices.value_prefix``).
-        slice_other: As from ``after_slicer``.
+        slice_other: As from ``EventRows``.
     """
     new_row, tail = prefix + b'{"before":null,"after":{', b""
     begin = len(new_row) - 1
@@ -135,7 +149,7 @@ class RecordChecksums:
     Args:
         number: The table's number.
         states: Takes the states of its keys.
-        slice_after: Takes the row out of its values (``after_slicer``).
+        rows: Takes the rows out of its values.
         blocks: Takes the numbers of its records.
         is_older: Says of a place in the binlog whether the table may have had another structure there, which records
             without schemas do not say (``written_structures``); None where it has had one structure alone.
@@ -145,11 +159,11 @@ class RecordChecksums:
         self,
         number: int,
         states: KeyStates,
-        slice_after: Callable[[bytes], bytes | None],
+        rows: EventRows,
         blocks: ChecksumBlocks,
         is_older: Callable[[int], bool] | None = None,
     ) -> None:
-        self._number, self._states, self._slice_after = number, states, slice_after
+        self._number, self._states, self._rows = number, states, rows
         self._blocks, self._is_older = blocks, is_older
         self._last: dict[bytes, bytes] = {}
         self._unread: set[bytes] = set()
@@ -178,7 +192,10 @@ class RecordChecksums:
         """Return whether all records are events that need not be read, and were added; otherwise none was."""
         if None in values or None in keys:
             return False
-        afters = list(map(self._slice_after, cast("Sequence[bytes]", values)))
+        texts = cast("Sequence[bytes]", values)
+        afters: Sequence[bytes | None] | None = self._rows.of_run(texts)
+        if afters is None:
+            afters = list(map(self._rows.of_event, texts))
         if None in afters:
             return False
         self._last.update(zip(cast("Sequence[bytes]", keys), cast("Sequence[bytes]", afters), strict=True))
@@ -186,7 +203,7 @@ class RecordChecksums:
 
     def _add_one_by_one(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> int:
         """Add records; return how many of them are no events."""
-        last, slice_after, is_older, others = self._last, self._slice_after, self._is_older, 0
+        last, slice_after, is_older, others = self._last, self._rows.of_event, self._is_older, 0
         for key, value in records:
             if key is None:
                 self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)

@@ -71,7 +71,8 @@ class KeyStates:
 
     def _put(self, keys: Sequence[bytes], rows: Iterable[bytes], order: int, states: list[bytearray]) -> None:
         number, buckets, count = self._number, self._buckets, self._blocks.shuffle_buckets
-        pack, checksum_of, first = STATE.pack, self._checksum_of, shuffle_bucket(number, 0, count)
+        pack, checksum_of = STATE.pack, self._checksum_of
+        of_bucket = [states[shuffle_bucket(number, bucket, count)] for bucket in range(buckets)]
         for key, fields, row in zip(keys, self._fields_of_all(keys), rows, strict=True):
             if fields is None:
                 self.mark(key)
@@ -81,7 +82,7 @@ class KeyStates:
                 bucket, checksum = key_bucket(fields, buckets), checksum_of(text)
             else:
                 bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
-            states[(first + bucket) % count] += pack(
+            of_bucket[bucket] += pack(
                 number,
                 bucket,
                 fields if len(fields) <= ID_BYTES else key_id(fields),

@@ -30,7 +30,7 @@ class RecentTails(Generic[FactsT]):
 
     def __init__(self, times: Callable[[bytes, int], Times | None]) -> None:
         self._times_of, self._misses = times, -1
-        self._head, self._size = b"", 0
+        self._head, self._times, self._size = b"", b"", 0
         self._is_times: Callable[[bytes, int], object] = _JSON_TIMES.fullmatch
         self._is_as_long: Callable[[bytes, int], object] = _JSON_TIMES.fullmatch
         self._whole_size = 0
@@ -61,6 +61,10 @@ class RecentTails(Generic[FactsT]):
             return None
         return (source, facts) if self._is_as_long(value, source + self._size) is not None else None
 
+    def last(self) -> tuple[bytes, bytes, FactsT] | None:
+        """Return the text that was read last up to its times, these, and what was said of it; None for none."""
+        return None if self._facts is None else (self._head, self._times, self._facts)
+
     def learn(self, value: bytes, source: int, facts: FactsT) -> FactsT:
         """Take a text as one that later ones may be like, and return what it says.
 
@@ -76,6 +80,7 @@ class RecentTails(Generic[FactsT]):
             if found is not None:
                 begin, pattern, as_long = found
                 self._head, self._size, self._whole_size = value[source:begin], begin - source, len(value) - source
+                self._times = value[begin:]
                 self._is_times, self._is_as_long, self._facts = pattern.fullmatch, as_long.fullmatch, facts
         return facts
 

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partitio
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify import checksum_parts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import (
+    NO_ROW,
     STATE,
     STATES,
     ChecksumBlocks,
@@ -28,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, Ch
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, after_slicer, row_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, event_rows, row_slicer
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
@@ -77,7 +78,7 @@ class Side:
         self.keys = KeyTexts(f'{{"schema":{KEY_SCHEMA},"payload":'.encode() if schemas else b"", ("id",))
         prefix = f'{{"schema":{VALUE_SCHEMA},"payload":'.encode() if schemas else b""
         layout = layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=schemas)
-        self.slice_after = after_slicer(prefix, layout)
+        self.event_rows = event_rows(prefix, layout)
 
     def key(self, id_: Any, form: str = "") -> bytes:
         fields = form or text({"id": id_})
@@ -121,7 +122,7 @@ class Side:
         for partition, of_partition in records.items():
             # The parts of a partition are read by different tasks, in any order.
             for start in reversed(range(0, len(of_partition), part)):
-                reader = RecordChecksums(5, states, self.slice_after, blocks, is_older)
+                reader = RecordChecksums(5, states, self.event_rows, blocks, is_older)
                 messages = [Message(*record) for record in of_partition[start : start + part]]
                 reader.add(messages, partition, start + len(messages))
                 reader.flush(partition, start + len(messages))
@@ -439,7 +440,7 @@ def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_t
     for id_ in names:
         name = names[other if exchanged == (id_ == one) else one]
         states = KeyStates(5, side.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
-        reader = RecordChecksums(5, states, side.slice_after, blocks)
+        reader = RecordChecksums(5, states, side.event_rows, blocks)
         reader.add([Message(side.key(id_), side.value("c", None, {"name": name}))], side.partition(id_), 1)
         reader.flush(side.partition(id_), 1)
     folds = [ChecksumFold() for _ in range(SHUFFLE)]
@@ -546,7 +547,7 @@ def test_the_server_adds_up_what_python_does() -> None:
 @pytest.mark.parametrize("schemas", [False, True])
 def test_rows_are_taken_out_of_records_that_end_as_others_and_of_those_that_do_not(schemas: bool) -> None:
     side = Side(schemas)
-    row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.slice_after)
+    row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.event_rows.of_event)
     rows = [ROWS[1], {**ROWS[2], "note": '"op":"r"}'}, ROWS[3]]
     values = [side.value(op, None, row) for op in ("r", "c") for row in rows]
     assert list(map(row_of, values)) == [text(row).encode() for row in rows] * 2
@@ -569,3 +570,38 @@ def test_the_last_state_of_a_key_counts_whichever_block_comes_first(side: Side, 
     for _, block in sums.take_rest():
         fold.add(block)
     assert fold.result().differing == {}
+
+
+def _folded(states: Iterable[tuple[bytes, int, bytes]], rows: Sequence[bytes]) -> dict[int, set[int]]:
+    """Return the buckets that differ of a topic with states of keys, each in a block, and a table with such rows."""
+    fold, sums = ChecksumFold(), ChecksumBlocks(1)
+    for key, order, checksum in states:
+        fold.add(STATES + STATE.pack(5, 3, key, order, checksum))
+    for checksum in rows:
+        sums.add(SumKind.ROWS, 5, 3, 1, int.from_bytes(checksum, "big"))
+    for _, block in sums.take_rest():
+        fold.add(block)
+    return fold.result().differing
+
+
+def test_keys_with_one_state_each_are_equal_to_rows_with_such_checksums() -> None:
+    one, two = checksum_of(b"1"), checksum_of(b"2")
+    assert _folded([(b"a", 7, one), (b"b", 7, two)], [one, two]) == {}
+    assert _folded([(b"a", 7, one), (b"b", 7, two)], [one, one]) == {5: {3}}
+    assert _folded([(b"a", 7, one), (b"b", 7, two)], [one]) == {5: {3}}
+
+
+def test_rows_with_one_key_differ_though_their_events_have_all_checksums() -> None:
+    one, two = checksum_of(b"1"), checksum_of(b"2")
+    assert _folded([(b"a", 7, one), (b"a", 9, two)], [one, two]) == {5: {3}}
+
+
+def test_a_delete_counts_though_the_event_before_it_has_the_checksum_of_the_row() -> None:
+    one = checksum_of(b"1")
+    assert _folded([(b"a", 7, one), (b"a", 9, NO_ROW)], [one]) == {5: {3}}
+    assert _folded([(b"a", 9, one), (b"a", 7, NO_ROW)], [one]) == {}
+
+
+def test_a_row_that_the_server_cannot_write_is_equal_to_no_delete() -> None:
+    one = checksum_of(b"1")
+    assert _folded([(b"a", 7, one), (b"b", 7, NO_ROW)], [one, NO_ROW]) == {5: {3}}
