@@ -20,7 +20,7 @@ _IN_EVENT = b'{"after":null'
 _CLOSING = ord("}")
 _NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
 _MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
-"""Keys, and bytes of events, after which the states are handed on."""
+"""Keys, and bytes of keys of events, after which the states are handed on."""
 
 
 class KafkaMessage(Protocol):
@@ -31,9 +31,6 @@ class KafkaMessage(Protocol):
 
     def value(self) -> bytes | None:
         """Return its value."""
-
-    def __len__(self) -> int:
-        """Return the size of its value."""
 
 
 class EventRows(NamedTuple):
@@ -182,7 +179,6 @@ class RecordChecksums:
         if self._is_older is not None or not self._add_plain(keys, values):
             others = self._add_one_by_one(zip(keys, values, strict=True))
         self._blocks.add(SumKind.RECORDS, self._number, number=len(messages) - others)
-        self._bytes += sum(map(len, messages))
         if len(self._last) >= _MAX_KEYS or self._bytes >= _MAX_BYTES:
             self.flush(partition, end)
             return True
@@ -198,12 +194,18 @@ class RecordChecksums:
             afters = list(map(self._rows.of_event, texts))
         if None in afters:
             return False
-        self._last.update(zip(cast("Sequence[bytes]", keys), cast("Sequence[bytes]", afters), strict=True))
+        self._keep(cast("Sequence[bytes]", keys), cast("Sequence[bytes]", afters))
         return True
+
+    def _keep(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> None:
+        """Keep the checksum of the row after the last event of each key, while the row is in the processor's cache."""
+        self._last.update(zip(keys, self._states.checksums_of(keys, rows), strict=True))
+        self._bytes += sum(map(len, keys))
 
     def _add_one_by_one(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> int:
         """Add records; return how many of them are no events."""
-        last, slice_after, is_older, others = self._last, self._rows.of_event, self._is_older, 0
+        slice_after, is_older, others = self._rows.of_event, self._is_older, 0
+        last: dict[bytes, bytes] = {}
         for key, value in records:
             if key is None:
                 self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
@@ -221,6 +223,7 @@ class RecordChecksums:
                 self._unread.add(key)
             else:
                 last[key] = after
+        self._keep(list(last), list(last.values()))
         return others
 
     def flush(self, partition: int, end: int) -> None:
