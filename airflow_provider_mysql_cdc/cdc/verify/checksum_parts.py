@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import record_schemas
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import bytes_checksum_of, checksum_of
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeySlices, key_texts
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import EventRows, event_rows, row_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import EventSlicers, event_slicers, row_slicer
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import event_layout
 from airflow_provider_mysql_cdc.cdc.verify.json_slices import value_prefix
@@ -36,7 +36,7 @@ class ChecksumParts:
     """
 
     keys: KeySlices
-    of_events: EventRows
+    of_events: EventSlicers
     of_row: SliceRow
     checksum_of: Callable[[bytes], bytes]
     texts: SqlTexts | None
@@ -72,7 +72,7 @@ def checksum_parts(
     table = compared.table
     prefix = value_prefix(cfg, table)
     if prefix is not None:
-        of_texts = event_rows(prefix, event_layout(cfg, table, has_schema=bool(prefix)))
+        of_texts = event_slicers(prefix, event_layout(cfg, table, has_schema=bool(prefix)))
         texts = sql_texts(cfg, table) if sums_in_sql else None
         return ChecksumParts(key_texts(cfg, table), of_texts, row_slicer(prefix, of_texts.of_event), checksum_of, texts)
     keys, slices = plain_parts(cfg, compared, formats) or (None, None)
@@ -83,4 +83,4 @@ def checksum_parts(
         event = slices.slice(value)
         return None if event is None else event[0]
 
-    return ChecksumParts(keys, EventRows(of_event, lambda values: None), slices.of_row, bytes_checksum_of, None)
+    return ChecksumParts(keys, EventSlicers(of_event, lambda values: None), slices.of_row, bytes_checksum_of, None)

@@ -53,7 +53,6 @@ class TableChecksums:
         for messages in read_messages(self._cfg, part.topic, part.partition, (part.start, part.end)):
             if self._records.add(messages, part.partition, messages[-1].offset() + 1):
                 yield from self._blocks.take_full()
-        self._records.flush(part.partition, part.end)
         yield from self._blocks.take_full()
 
     def add_rows(self, rows: Iterable[WrittenRow]) -> None:

@@ -19,8 +19,8 @@ _SOURCE, _AFTER_ROW, _NO_AFTER = b',"source":{"version":', b',"after":{', b',"af
 _IN_EVENT = b'{"after":null'
 _CLOSING = ord("}")
 _NEW_ROW_OPS, _CHANGED_ROW_OPS, _NO_ROW_OPS = frozenset({b"c", b"r", b"u"}), frozenset({b"u"}), frozenset({b"d"})
-_MAX_KEYS, _MAX_BYTES = 50_000, 32 << 20
-"""Keys, and bytes of keys of events, after which the states are handed on."""
+_MAX_STATES = 10_000
+"""States after which the blocks that are full are handed on."""
 
 
 class KafkaMessage(Protocol):
@@ -33,7 +33,7 @@ class KafkaMessage(Protocol):
         """Return its value."""
 
 
-class EventRows(NamedTuple):
+class EventSlicers(NamedTuple):
     """Take the rows out of events.
 
     Args:
@@ -45,7 +45,7 @@ class EventRows(NamedTuple):
     of_run: Callable[[Sequence[bytes]], Sequence[bytes] | None]
 
 
-def event_rows(prefix: bytes, layout: EventLayout) -> EventRows:
+def event_slicers(prefix: bytes, layout: EventLayout) -> EventSlicers:
     """Return what takes the texts of rows out of events in JSON.
 
     The text of the row is what checksums compare, so it is not looked into; all else has to be JSON. A quote inside of
@@ -91,7 +91,7 @@ def event_rows(prefix: bytes, layout: EventLayout) -> EventRows:
         return after if operation in operations else None
 
     runs = EventRuns(new_row, recent, _NEW_ROW_OPS)
-    return EventRows(_like_the_last(new_row, recent, slice_other), runs.rows_of)
+    return EventSlicers(_like_the_last(new_row, recent, slice_other), runs.rows_of)
 
 
 def _like_the_last(
@@ -115,7 +115,7 @@ def row_slicer(prefix: bytes, slice_other: Callable[[bytes], bytes | None]) -> C
 
     Args:
         prefix: What values of the table's present structure begin with (``json_slices.value_prefix``).
-        slice_other: As from ``EventRows``.
+        slice_other: As from ``EventSlicers``.
     """
     new_row, tail = prefix + b'{"before":null,"after":{', b""
     begin = len(new_row) - 1
@@ -156,18 +156,16 @@ class RecordChecksums:
         self,
         number: int,
         states: KeyStates,
-        rows: EventRows,
+        rows: EventSlicers,
         blocks: ChecksumBlocks,
         is_older: Callable[[int], bool] | None = None,
     ) -> None:
         self._number, self._states, self._rows = number, states, rows
         self._blocks, self._is_older = blocks, is_older
-        self._last: dict[bytes, bytes] = {}
-        self._unread: set[bytes] = set()
-        self._bytes = 0
+        self._states_since = 0
 
     def add(self, messages: Sequence[KafkaMessage], partition: int, end: int) -> bool:
-        """Add records of one partition, in their order; return whether states were handed on.
+        """Add records of one partition, in their order; return whether there may be full blocks.
 
         Args:
             messages: The records.
@@ -176,15 +174,18 @@ class RecordChecksums:
         """
         keys, values = [message.key() for message in messages], [message.value() for message in messages]
         others = 0
-        if self._is_older is not None or not self._add_plain(keys, values):
-            others = self._add_one_by_one(zip(keys, values, strict=True))
+        if self._is_older is not None or not self._add_plain(keys, values, partition, end):
+            others = self._add_one_by_one(zip(keys, values, strict=True), partition, end)
         self._blocks.add(SumKind.RECORDS, self._number, number=len(messages) - others)
-        if len(self._last) >= _MAX_KEYS or self._bytes >= _MAX_BYTES:
-            self.flush(partition, end)
-            return True
-        return False
+        self._states_since += len(messages)
+        if self._states_since < _MAX_STATES:
+            return False
+        self._states_since = 0
+        return True
 
-    def _add_plain(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
+    def _add_plain(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], partition: int, end: int
+    ) -> bool:
         """Return whether all records are events that need not be read, and were added; otherwise none was."""
         if None in values or None in keys:
             return False
@@ -194,15 +195,11 @@ class RecordChecksums:
             afters = list(map(self._rows.of_event, texts))
         if None in afters:
             return False
-        self._keep(cast("Sequence[bytes]", keys), cast("Sequence[bytes]", afters))
+        # At once, while the rows are in the processor's cache.
+        self._states.add_events(cast("Sequence[bytes]", keys), cast("Sequence[bytes]", afters), partition, end)
         return True
 
-    def _keep(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> None:
-        """Keep the checksum of the row after the last event of each key, while the row is in the processor's cache."""
-        self._last.update(zip(keys, self._states.checksums_of(keys, rows), strict=True))
-        self._bytes += sum(map(len, keys))
-
-    def _add_one_by_one(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> int:
+    def _add_one_by_one(self, records: Iterable[tuple[bytes | None, bytes | None]], partition: int, end: int) -> int:
         """Add records; return how many of them are no events."""
         slice_after, is_older, others = self._rows.of_event, self._is_older, 0
         last: dict[bytes, bytes] = {}
@@ -220,22 +217,8 @@ class RecordChecksums:
                 # Its key, too, may be written as that of another row now.
                 self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
             if after is None:
-                self._unread.add(key)
+                self._states.mark(key)
             else:
                 last[key] = after
-        self._keep(list(last), list(last.values()))
+        self._states.add_events(list(last), list(last.values()), partition, end)
         return others
-
-    def flush(self, partition: int, end: int) -> None:
-        """Hand on the states of all keys; called at the end of each part.
-
-        Args:
-            partition: The partition of the records since the last call.
-            end: The offset after the last one.
-        """
-        for key in self._unread:
-            self._states.mark(key)
-        self._states.add_events(list(self._last), self._last.values(), partition, end)
-        self._last.clear()
-        self._unread.clear()
-        self._bytes = 0

@@ -47,41 +47,19 @@ class KeyStates:
         self._partitions, self._buckets, self._blocks = partitions, buckets, blocks
         self._checksum_of = checksum_of
 
-    def checksums_of(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> list[bytes]:
-        """Return checksums of keys with their rows, of which a state takes the first bytes.
+    def add_events(self, keys: Sequence[bytes], rows: Sequence[bytes], partition: int, end: int) -> None:
+        """Add what events say of their keys; of several events of a key, the last one counts.
 
         Args:
-            keys: Keys of records.
-            rows: A row of each; empty where there is none.
-        """
-        return self._checksums(self._fields_of_all(keys), rows)
-
-    def _checksums(self, fields: Sequence[bytes | None], rows: Sequence[bytes]) -> list[bytes]:
-        escaped_checksum = self._escaped_checksum
-        return [
-            NO_ROW
-            if not row or of_key is None  # whose records are read
-            else sha256(text).digest()
-            if _BACKSLASH not in (text := of_key + row)
-            else escaped_checksum(text)
-            for of_key, row in zip(fields, rows, strict=True)
-        ]
-
-    def _escaped_checksum(self, text: bytes) -> bytes:
-        return self._checksum_of(text) if _ESCAPE in text else sha256(text).digest()
-
-    def add_events(self, keys: Sequence[bytes], checksums: Iterable[bytes], partition: int, end: int) -> None:
-        """Add what the last event of each key says.
-
-        Args:
-            keys: Keys of records.
-            checksums: The checksum of each with the row after its last event (``checksums_of``).
+            keys: Keys of records, in their order.
+            rows: The row after each event; empty where there is none.
             partition: The partition of the events.
-            end: The offset after the last of them; states with a higher one are later ones.
+            end: The offset after the last of them, or a later one; events of later calls are later ones.
         """
         if self._partitions > 1:
             self._check_partitions(keys, partition)
-        self._put(keys, self._fields_of_all(keys), checksums, end, self._blocks.states)
+        # There are at least as many offsets as records.
+        self._put(keys, rows, range(end - len(keys), end), self._blocks.states)
 
     def add_rows(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> None:
         """Add rows of the table.
@@ -90,26 +68,28 @@ class KeyStates:
             keys: Keys of their records.
             rows: The rows, as events say them.
         """
-        fields = self._fields_of_all(keys)
-        self._put(keys, fields, self._checksums(fields, rows), 0, self._blocks.row_states)
+        self._put(keys, rows, [0] * len(keys), self._blocks.row_states)
 
     def _put(
-        self,
-        keys: Sequence[bytes],
-        fields: Sequence[bytes | None],
-        checksums: Iterable[bytes],
-        order: int,
-        states: list[bytearray],
+        self, keys: Sequence[bytes], rows: Sequence[bytes], orders: Sequence[int], states: list[bytearray]
     ) -> None:
-        number, buckets, count, pack = self._number, self._buckets, self._blocks.shuffle_buckets, STATE.pack
-        of_bucket = [states[shuffle_bucket(number, bucket, count)] for bucket in range(buckets)]
-        for key, of_key, checksum in zip(keys, fields, checksums, strict=True):
-            if of_key is None:
+        number, buckets, count = self._number, self._buckets, self._blocks.shuffle_buckets
+        pack, first = STATE.pack, shuffle_bucket(number, 0, count)
+        for key, fields, row, order in zip(keys, self._fields_of_all(keys), rows, orders, strict=True):
+            if fields is None:
                 self.mark(key)
                 continue
-            bucket = crc32(of_key) % buckets if _BACKSLASH not in of_key else key_bucket(of_key, buckets)
-            of_bucket[bucket] += pack(
-                number, bucket, of_key if len(of_key) <= ID_BYTES else key_id(of_key), order, checksum
+            text = fields + row
+            if _BACKSLASH in text and _ESCAPE in text:
+                bucket, checksum = key_bucket(fields, buckets), self._checksum_of(text)
+            else:
+                bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
+            states[(first + bucket) % count] += pack(
+                number,
+                bucket,
+                fields if len(fields) <= ID_BYTES else key_id(fields),
+                order,
+                checksum if row else NO_ROW,  # of which the entry takes the first bytes (``STATE``)
             )
 
     def _check_partitions(self, keys: Iterable[bytes], partition: int) -> None:

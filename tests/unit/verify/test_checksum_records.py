@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.checksum_fold import ChecksumFold, Ch
 from airflow_provider_mysql_cdc.cdc.verify.checksum_function import checksum_of, sums_sql
 from airflow_provider_mysql_cdc.cdc.verify.checksum_keys import KeyTexts
 from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import has_checksums
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, event_rows, row_slicer
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import RecordChecksums, event_slicers, row_slicer
 from airflow_provider_mysql_cdc.cdc.verify.checksum_tables import (
     DifferingKeys,
     differing_keys,
@@ -78,7 +78,7 @@ class Side:
         self.keys = KeyTexts(f'{{"schema":{KEY_SCHEMA},"payload":'.encode() if schemas else b"", ("id",))
         prefix = f'{{"schema":{VALUE_SCHEMA},"payload":'.encode() if schemas else b""
         layout = layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=schemas)
-        self.event_rows = event_rows(prefix, layout)
+        self.event_slicers = event_slicers(prefix, layout)
 
     def key(self, id_: Any, form: str = "") -> bytes:
         fields = form or text({"id": id_})
@@ -122,10 +122,9 @@ class Side:
         for partition, of_partition in records.items():
             # The parts of a partition are read by different tasks, in any order.
             for start in reversed(range(0, len(of_partition), part)):
-                reader = RecordChecksums(5, states, self.event_rows, blocks, is_older)
+                reader = RecordChecksums(5, states, self.event_slicers, blocks, is_older)
                 messages = [Message(*record) for record in of_partition[start : start + part]]
                 reader.add(messages, partition, start + len(messages))
-                reader.flush(partition, start + len(messages))
                 handed_on += blocks.take_full()
         handed_on += blocks.take_rest()
         folds = [ChecksumFold() for _ in range(SHUFFLE)]
@@ -418,7 +417,7 @@ def test_rows_of_which_the_key_is_not_known_are_compared() -> None:
 def test_memory_is_bounded_by_states_that_are_handed_on_early(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_provider_mysql_cdc.cdc.verify import checksum_records
 
-    monkeypatch.setattr(checksum_records, "_MAX_KEYS", 3)
+    monkeypatch.setattr(checksum_records, "_MAX_STATES", 3)
     side = Side(schemas=False)
     records, rows = changed(side)
     assert side.compare(records, rows.values()).differing == {}
@@ -440,9 +439,8 @@ def test_rows_of_two_keys_of_one_bucket_are_told_apart_though_they_do_not_have_t
     for id_ in names:
         name = names[other if exchanged == (id_ == one) else one]
         states = KeyStates(5, side.keys, PARTITIONS, BUCKETS, blocks, checksum_of)
-        reader = RecordChecksums(5, states, side.event_rows, blocks)
+        reader = RecordChecksums(5, states, side.event_slicers, blocks)
         reader.add([Message(side.key(id_), side.value("c", None, {"name": name}))], side.partition(id_), 1)
-        reader.flush(side.partition(id_), 1)
     folds = [ChecksumFold() for _ in range(SHUFFLE)]
     for bucket, block in blocks.take_rest():
         folds[bucket].add(block)
@@ -547,7 +545,7 @@ def test_the_server_adds_up_what_python_does() -> None:
 @pytest.mark.parametrize("schemas", [False, True])
 def test_rows_are_taken_out_of_records_that_end_as_others_and_of_those_that_do_not(schemas: bool) -> None:
     side = Side(schemas)
-    row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.event_rows.of_event)
+    row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.event_slicers.of_event)
     rows = [ROWS[1], {**ROWS[2], "note": '"op":"r"}'}, ROWS[3]]
     values = [side.value(op, None, row) for op in ("r", "c") for row in rows]
     assert list(map(row_of, values)) == [text(row).encode() for row in rows] * 2

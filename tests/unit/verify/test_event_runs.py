@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.verify.checksum_records import EventRows, event_rows
+from airflow_provider_mysql_cdc.cdc.verify.checksum_records import EventSlicers, event_slicers
 from airflow_provider_mysql_cdc.cdc.verify.event_layout import layout_of
 
 pytestmark = pytest.mark.quick
@@ -31,9 +31,9 @@ def value(row: bytes, ms: bytes = TIMES[0], op: bytes = b"r", prefix: bytes = b"
     return prefix + OPENING + row + b',"source":{' + source + b"}" + times + (b"}}" if prefix else b"}")
 
 
-def slicer(prefix: bytes = b"", op: bytes = b"r") -> EventRows:
+def slicer(prefix: bytes = b"", op: bytes = b"r") -> EventSlicers:
     """Return what has read an event."""
-    rows = event_rows(prefix, layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=bool(prefix)))
+    rows = event_slicers(prefix, layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=bool(prefix)))
     assert rows.of_event(value(ROWS[0], op=op, prefix=prefix)) == ROWS[0]
     return rows
 
@@ -93,6 +93,6 @@ def test_events_that_do_not_end_as_the_last_one_are_looked_at_one_by_one(other: 
 
 
 def test_deletes_and_updates_have_no_run() -> None:
-    rows = event_rows(b"", layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=False))
+    rows = event_slicers(b"", layout_of(("id", "name", "note"), TABLE, LAYOUT, has_schema=False))
     deleted = value(b"null", op=b"d")
     assert rows.of_event(deleted) == b"" and rows.of_run([value(ROWS[0], op=b"d")]) is None
