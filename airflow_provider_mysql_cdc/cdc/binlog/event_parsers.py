@@ -140,6 +140,29 @@ def parse_gtid(event: Event) -> GtidEvent:
         raise unreadable_event("a GTID event", event, error) from error
 
 
+def parse_common_gtid(kind: int, buf: bytes, pos: int, end: int) -> tuple[str | None, int] | None:
+    """Return GTID and commit time in microseconds of a GTID or ANONYMOUS_GTID event as a source of MySQL 8.0 writes it.
+
+    Args:
+        kind: The event's type.
+        buf: Bytes that hold it.
+        pos: Offset of its body.
+        end: Offset after it.
+
+    Returns:
+        Both, or None for an event that ``parse_gtid`` has to look at.
+    """
+    if end - pos < _GTID_FULL.size:
+        return None
+    _, uuid, number, clock, _, _, time = _GTID_FULL.unpack_from(buf, pos)
+    if clock != _LOGICAL_CLOCK or time & _HAS_ORIGINAL_TIME:
+        return None
+    commit_us = time & _HAS_ORIGINAL_TIME - 1
+    if kind == c.ANONYMOUS_GTID_LOG_EVENT:
+        return None, commit_us
+    return (f"{_cached_uuid(uuid)}:{number}", commit_us) if number > 0 else None
+
+
 def _parse_untagged(event: Event) -> GtidEvent:
     buf, pos, end = event.buf, event.body, event.end
     if end - pos >= _GTID_FULL.size and event.type == c.GTID_LOG_EVENT:

@@ -11,6 +11,7 @@ from functools import partial
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.event import TransactionDecoder
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_broken_connection
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
@@ -23,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.table_correction import TableCorrecti
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer
 from airflow_provider_mysql_cdc.cdc.drain.correction_records import correction_warning
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
+from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
 from airflow_provider_mysql_cdc.cdc.drain.reconnects import Reconnects
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.rolled_back import require_no_rows
@@ -93,6 +95,8 @@ class DrainWriter:
         metadata: Writes transaction metadata; None where it is off.
         touched_tables: Notes tables whose structures are to be compared with the server's; None where writer 0 does it.
         whole_transactions: Decodes whole transactions natively; None where each event is handled here.
+        plain_transactions: Handles the events of plain transactions where ``whole_transactions`` does not; None where
+            each event is handled here.
     """
 
     context: WriterContext
@@ -110,6 +114,7 @@ class DrainWriter:
     metadata: TransactionMetadata | None
     touched_tables: TouchedTables | None
     whole_transactions: WholeTransactions | None
+    plain_transactions: PlainTransactions | None = None
     _changed_at: tuple[str, int] | None = None
 
     def run(self) -> WriterResult:
@@ -204,7 +209,7 @@ class DrainWriter:
         handlers = self._handlers()
         row_event_types, check, until_check = c.ROW_EVENT_KINDS, self.committer.check, CHECK_EVENTS
         handle_rows = self.rows.handle
-        decode_transactions = None if self.whole_transactions is None else self.whole_transactions.decode_transactions
+        decode_transactions = self._transaction_decoder()
         events = stream.events(self.context.plan.end, decode_transactions, self.routes.is_unused)
         try:
             for event in events:
@@ -223,6 +228,12 @@ class DrainWriter:
                 raise
             return error
         return None
+
+    def _transaction_decoder(self) -> TransactionDecoder | None:
+        """Return what reads transactions before the stream yields their events."""
+        if self.whole_transactions is not None:
+            return self.whole_transactions.decode_transactions
+        return None if self.plain_transactions is None else self.plain_transactions.handle_events
 
     def _reconnect(
         self, reconnects: Reconnects, error: SourceConnectionError, created: tuple[str, int]

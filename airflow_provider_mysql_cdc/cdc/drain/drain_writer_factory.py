@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.kept_parts import KeptParts
+from airflow_provider_mysql_cdc.cdc.drain.plain_transactions import PlainTransactions
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.row_events import RowEventHandler
@@ -60,6 +61,8 @@ def create_writer(context: WriterContext) -> DrainWriter:
         touched_tables = TouchedTables(cfg.ledger_topic, context.unchecked, side_records, server_uuid)
     routes = _table_routes(context, settings, shares, signals, committer, position, tracker, touched_tables, kept)
     metadata = TransactionMetadata(cfg) if cfg[F.PROVIDE_TRANSACTION_METADATA] else None
+    rows = _row_event_handler(context, settings, position, routes, output, committer, xa, metadata, commit_clock)
+    has_metadata = metadata is not None
     return DrainWriter(
         context=context,
         state=context.state,
@@ -69,13 +72,23 @@ def create_writer(context: WriterContext) -> DrainWriter:
         shares=shares,
         signals=signals,
         routes=routes,
-        rows=_row_event_handler(context, settings, position, routes, output, committer, xa, metadata, commit_clock),
+        rows=rows,
         ddl_events=DdlEventHandler(cfg, plan.epoch, context.server),
         output=output,
         committer=committer,
         metadata=metadata,
         touched_tables=touched_tables,
         whole_transactions=_whole_transactions(context, settings, output, position, tracker, committer, commit_clock),
+        plain_transactions=PlainTransactions(
+            position,
+            tracker,
+            routes,
+            rows,
+            committer,
+            counts.meter,
+            has_begin=has_metadata,
+            has_end=has_metadata or signals is not None,
+        ),
     )
 
 

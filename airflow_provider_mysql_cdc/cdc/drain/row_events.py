@@ -68,6 +68,11 @@ class RowEventHandler:
         if self.metadata is not None:
             self.ctx.transaction = PLACEHOLDER
 
+    @property
+    def needs_gtid_events(self) -> bool:
+        """Whether ``begin_transaction`` does anything."""
+        return self.counts_source is not None or self.commit_clock is not None
+
     def begin_transaction(self, gtid_event: GtidEvent, event: Event) -> None:
         """Prepare for the rows of a transaction.
 

@@ -151,6 +151,22 @@ class TableRoutes:
         route = self.by_id[table_id] = cached.route
         return route
 
+    def announce(self, table_id: int, table_map: bytes) -> bool:
+        """Use the route of a TABLE_MAP event that was met before, unless structures may have changed since.
+
+        Args:
+            table_id: The id in it.
+            table_map: The event's body after the id.
+
+        Returns:
+            Whether there is one; ``of_table_map`` looks at any other event.
+        """
+        cached = self._cache.get(table_map)
+        if cached is None or cached.statement_count != self._statements:
+            return False
+        self.by_id[table_id] = cached.route
+        return True
+
     def of_rows(self, event: Event) -> tuple[TableRoute, Event, int]:
         """Return the route of a row event, the event and the offset of its first row, whatever its header looks like.
 
