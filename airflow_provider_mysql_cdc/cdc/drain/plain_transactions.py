@@ -34,9 +34,9 @@ _EVENT = 5  # offset of an event in its packet: after the packet's header and th
 _XID_BYTES = 8
 _MAX_BEGINS = 256
 
-Header = tuple[int, int, int, int, int, int, int, int]
+EventFrame = tuple[int, int, int, int, int, int, int, int]
 """Packet header, status, timestamp, type, server id, size, position behind the event and flags (``FRAME``)."""
-Handle = Callable[[bytes, int, int, Header, str, int, int], bool]
+HandlePlainEvent = Callable[[bytes, int, int, EventFrame, str, int, int], bool]
 """Handles an event, or returns False: bytes, offset of its body and behind it, header, file, position of the event and
 behind it."""
 
@@ -57,7 +57,7 @@ class HandledEvents(NamedTuple):
 
 @dataclass(slots=True)
 class PlainTransactions:
-    """Handle the events of plain transactions for a writer.
+    """HandlePlainEvent the events of plain transactions for a writer.
 
     Args:
         position: The writer's position.
@@ -78,7 +78,7 @@ class PlainTransactions:
     meter: WriterMeter
     has_begin: bool = False
     has_end: bool = False
-    _handlers: dict[int, Handle] = field(init=False)
+    _handlers: dict[int, HandlePlainEvent] = field(init=False)
     _begins: dict[bytes, int] = field(default_factory=dict)
     _until_check: int = CHECK_EVENTS
 
@@ -92,7 +92,7 @@ class PlainTransactions:
             self._handlers[c.XID_EVENT] = self._commit
 
     def handle_events(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> HandledEvents:
-        """Handle events up to the first one that the event loop has to handle.
+        """HandlePlainEvent events up to the first one that the event loop has to handle.
 
         Args:
             chunk: Packets of a dump.
@@ -128,7 +128,7 @@ class PlainTransactions:
                 self.committer.check()
         return HandledEvents(at, pos)
 
-    def _gtid(self, chunk: bytes, body: int, end: int, header: Header, file: str, pos: int, end_pos: int) -> bool:
+    def _gtid(self, chunk: bytes, body: int, end: int, header: EventFrame, file: str, pos: int, end_pos: int) -> bool:
         position = self.position
         if position.file != file or position.events or position.statements or position.query is not None:
             return False
@@ -140,7 +140,7 @@ class PlainTransactions:
         position.last_transaction = header[4], gtid
         return True
 
-    def _begin(self, chunk: bytes, body: int, end: int, header: Header, file: str, pos: int, end_pos: int) -> bool:
+    def _begin(self, chunk: bytes, body: int, end: int, header: EventFrame, file: str, pos: int, end_pos: int) -> bool:
         text = chunk[body:end]
         thread = self._begins.get(text)
         if thread is None:
@@ -156,18 +156,20 @@ class PlainTransactions:
         position.thread, position.begun = thread, True
         return True
 
-    def _table_map(self, chunk: bytes, body: int, end: int, header: Header, file: str, pos: int, end_pos: int) -> bool:
+    def _table_map(
+        self, chunk: bytes, body: int, end: int, header: EventFrame, file: str, pos: int, end_pos: int
+    ) -> bool:
         number = int.from_bytes(chunk[body : body + TABLE_ID_BYTES], "little")
         return self.routes.announce(number, chunk[body + TABLE_ID_BYTES : end])
 
-    def _rows(self, chunk: bytes, body: int, end: int, header: Header, file: str, pos: int, end_pos: int) -> bool:
+    def _rows(self, chunk: bytes, body: int, end: int, header: EventFrame, file: str, pos: int, end_pos: int) -> bool:
         _, _, timestamp, kind, server_id, _, _, flags = header
         # As ``Event(...)``, in half the time.
         event = tuple.__new__(Event, (kind, timestamp, server_id, flags, file, pos, end_pos, chunk, body, end, False))
         self.rows.handle(event)
         return True
 
-    def _commit(self, chunk: bytes, body: int, end: int, header: Header, file: str, pos: int, end_pos: int) -> bool:
+    def _commit(self, chunk: bytes, body: int, end: int, header: EventFrame, file: str, pos: int, end_pos: int) -> bool:
         position = self.position
         self.meter.end_transaction(committed=True)
         if position.gtid is not None:

@@ -60,11 +60,29 @@ def state_of(writer: DrainWriter) -> tuple[Any, ...]:
     """Return all that a marker says of a writer's position, and what its next records show."""
     at, meter = writer.position, writer.output.counts.meter
     return (
-        at.reached(writer.tracker.text()), str(writer.tracker.gtid_set()), at.last_transaction, at.gtid,
-        at.commit_us, at.thread, at.begun, at.query, at.statements, at.events, at.row_bytes, at.last_commit, writer.output.counts.by_topic, meter.committed,
-        meter.torn, meter.filtered, meter.created, meter.updated, meter.deleted, sorted(writer.routes.by_id),
-        writer.xa.prepared, writer.xa.open,
-    )  # fmt: skip
+        at.reached(writer.tracker.text()),
+        str(writer.tracker.gtid_set()),
+        at.last_transaction,
+        at.gtid,
+        at.commit_us,
+        at.thread,
+        at.begun,
+        at.query,
+        at.statements,
+        at.events,
+        at.row_bytes,
+        at.last_commit,
+        writer.output.counts.by_topic,
+        meter.committed,
+        meter.torn,
+        meter.filtered,
+        meter.created,
+        meter.updated,
+        meter.deleted,
+        sorted(writer.routes.by_id),
+        writer.xa.prepared,
+        writer.xa.open,
+    )
 
 
 class NotingWriter(MemoryWriter):
