@@ -1,4 +1,4 @@
-"""A fleet beside other runs of its streams: another fleet, an operator of one stream, a second attempt of its task."""
+"""A fleet beside and after other runs of its streams: other fleets, operators of one, a second attempt of its task."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_home import run_dag
 from kit.private_mysql import PrivateServer
+from kit.sql import execute
 from test_fleet_kills import server  # noqa: F401
 from test_real_fleet import ROWS, SHARDS, Fleet
 
+from airflow_provider_mysql_cdc.dag_factory import cdc_fleet, cdc_pipeline
 from airflow_provider_mysql_cdc.operators.fleet_outcome import DRAINED, GAVE_WAY
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
@@ -124,3 +127,30 @@ def test_each_row_is_there_once_whoever_else_drains_the_streams_of_a_fleet(
         os.kill(pid, signal.SIGCONT)
     first.wait(WAIT_S)
     assert [fleet.committed(0, shard) for shard in range(SHARDS)] == [ROWS] * SHARDS
+
+
+def test_a_pipeline_becomes_a_stream_of_a_fleet_and_a_pipeline_again(
+    server: PrivateServer,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    stack: Any,
+    unique: str,
+) -> None:
+    """Each goes on at the offset of the one before, and tells of its own events alone."""
+    fleet = Fleet(monkeypatch, unique, stack.kafka)
+    fleet.server(server, 0)
+    fleet.others()
+    names = {f"{unique}_{shard}": f"shard_0_{shard}" for shard in range(2)}
+    first = next(iter(names))
+    alone = cdc_pipeline(first, mysql_cdc_conn_id=names[first], dags=["drain"])
+    together = cdc_fleet(f"{unique}_all", names, dags=[])
+    conn, table, topic = server.connect(), "shard_0_0.orders", fleet.topic(0, 0)
+    counts = []
+    for number, dag in enumerate((*alone.values(), *together.values(), *alone.values())):
+        if number:
+            execute(conn, f"INSERT INTO {table} VALUES ({1000 + number}, 'later')")
+        run = run_dag(dag)
+        assert run.state == "success"
+        counts.append(run.get_task_instances()[0].xcom_pull(task_ids="drain")["counts"][topic])
+    conn.close()
+    assert counts == [ROWS, 1, 1]
+    assert (fleet.committed(0, 0), fleet.committed(0, 1)) == (ROWS + 2, ROWS)
