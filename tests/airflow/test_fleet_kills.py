@@ -44,7 +44,9 @@ def test_each_row_is_there_once_where_a_process_of_a_fleet_is_killed(
     run = fleet.run(retries=1, env_vars={"MYSQL_CDC_FAULT": json.dumps(fault)})
     (ti,) = run.get_task_instances()
     assert fired.exists()
-    assert (run.state, ti.try_number) == ("success", 2)
+    # All streams may have committed before the driver dies; then the task succeeds at once.
+    tries = {2} if action == "kill-self" else {1, 2}
+    assert run.state == "success" and ti.try_number in tries
     assert [fleet.committed(0, shard) for shard in range(SHARDS)] == [ROWS] * SHARDS
     result = ti.xcom_pull(task_ids="drain")
     assert [result["counts"][fleet.topic(0, shard)] for shard in range(SHARDS)] == [ROWS] * SHARDS
