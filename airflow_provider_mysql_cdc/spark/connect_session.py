@@ -37,7 +37,10 @@ _SESSION_CONF = {
     "spark.sql.adaptive.enabled": "false",
     # A block has up to 64 KB; Spark hands a task of a bucket so many at once, by default 10,000.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    # A task hands on nothing until it ends, and a server may end such ones (since 4.1).
+    "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "false",
 }
+"""Settings that jobs need; those of a connection do not change them."""
 OLDEST_SERVER = (4, 0)
 """Spark of the oldest server that is used: 3.5 writes whole operations into its event log, and with them the token by
 which a task gets the key of the job's properties; 4.0 shortens them."""
@@ -148,7 +151,7 @@ class ConnectSession:
         if self._read.get(_READY) == "true":
             return client
         _require_version(client.server_version(), self.server)
-        for name, value in {**_SESSION_CONF, **self._settings.conf}.items():
+        for name, value in {**self._settings.conf, **_SESSION_CONF}.items():
             if not name.startswith(OWN_PREFIX) and name not in DRIVER_SETTINGS:
                 self._set(client, name, value)
         client.add_artifacts(self._settings.py_files, archives=False)

@@ -30,6 +30,9 @@ SHUFFLE_MEMORY = "64m"
 """PySpark collects what is shuffled until a Python worker has half of this; by default (512m) all the more, the more
 buckets there are (pyspark.RDD.partitionBy)."""
 
+END_QUIET_TASKS = "spark.python.worker.killOnIdleTimeout"
+"""By which a cluster may end tasks that hand on nothing for a while (since 4.1); these do so only when they end."""
+
 JobFunction = Callable[[JobSpec, TaskRunner, Log], Any]
 ErrorReport = Callable[[JobSpec, Log, Callable[[BaseException], CdcError | None]], AbstractContextManager[None]]
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
@@ -118,6 +121,7 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
             where="conf",
             remedy="set spark.speculation to false",
         )
+    conf.set(END_QUIET_TASKS, "false")
     try:
         context = SparkContext(conf=conf.setIfMissing(WORKER_MEMORY, SHUFFLE_MEMORY))
     except Exception as error:

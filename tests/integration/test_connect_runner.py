@@ -61,6 +61,17 @@ def test_the_error_of_a_task_is_whole_and_that_of_another_version_is_named(
         runner.run(sample_tasks.echo, 1, {"value": 1}, barrier=False)
 
 
+def test_a_server_neither_ends_quiet_tasks_nor_shows_their_variables(
+    open_session: Open, connect_server: RunningServer
+) -> None:
+    """The tests' server is set to both (kit/connect_server.py)."""
+    runner = ConnectRunner(open_session())
+    arguments = {"text": "drowssap a fo esrever eht", "seconds": 6}
+    with pytest.raises(Exception, match="a mistake in a task, 25") as failure:
+        runner.run(sample_tasks.fail_late, 1, arguments, barrier=False)
+    assert "the reverse of a password" not in f"{failure.value} {connect_server.log()}"
+
+
 def _another_version(task: Any, arguments: Any) -> Any:
     from airflow_provider_mysql_cdc.spark.connect_tasks import ResultFunction
 

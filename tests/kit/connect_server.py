@@ -21,6 +21,13 @@ from pipelinelib.submit import ROOT, spark_home
 from kit.spark_cluster import command, descendants, parent, wait_until
 
 _EVENT_LOG = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
+# What a server may be set to, against which jobs must protect themselves: errors with the values of all variables, and
+# the end of tasks that hand on nothing for a while.
+_HARSH = {
+    "spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled": "true",
+    "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "2",
+    "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
+}
 TOKEN = "a-token-of-the-tests"
 
 
@@ -128,7 +135,7 @@ def running_server(
     options = spark_connect.ServerOptions(
         master,
         python or Path(sys.executable),
-        conf={**_EVENT_LOG, "spark.eventLog.dir": f"file://{folder}/events", **(conf or {})},
+        conf={**_EVENT_LOG, **_HARSH, "spark.eventLog.dir": f"file://{folder}/events", **(conf or {})},
         env={**fixed, **(env or {})},
         jvm=jvm,
     )

@@ -38,6 +38,13 @@ def fail(index: int, arguments: Mapping[str, Any]) -> int:
     raise StateError("a task of a test fails", why="é" * arguments["length"], retriable=True)
 
 
+def fail_late(index: int, arguments: Mapping[str, Any]) -> int:
+    """End after some seconds with an error that has no name, and a variable with the reverse of a text."""
+    reverse = arguments["text"][::-1]
+    time.sleep(arguments["seconds"])
+    raise ValueError(f"a mistake in a task, {len(reverse)}")
+
+
 def blocks(index: int, arguments: Mapping[str, Any]) -> Iterator[tuple[int, bytes]]:
     """Yield blocks for the buckets 0, 2, 4 ...: ``count`` for each, which begin with task and bucket."""
     for number in range(arguments["count"]):
