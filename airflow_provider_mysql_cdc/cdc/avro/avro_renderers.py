@@ -12,6 +12,7 @@ from functools import partial
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout, literal
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_documents import SHAPES
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import (
     SET_FIELDS,
     ColumnRequest,
@@ -31,7 +32,6 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     time_unit,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
-from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import FloatTexts, quote_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text
@@ -227,7 +227,7 @@ def json_document_text(data: bytes) -> str:
     Raises:
         ValueError: It is damaged.
     """
-    text = json_byte_text(data)
+    text = SHAPES.text(data)
     if not text.isascii():
         text.encode("latin-1").decode()
     return text

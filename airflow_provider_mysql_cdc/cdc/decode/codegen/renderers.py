@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers, temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_documents import json_string
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
-from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.geometry import geometry_text, point_text, vector_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
@@ -384,10 +384,6 @@ def _call(hint: str, function: Callable[[bytes], str], quoted: bool, request: Co
     return WireLayout(prefix=request.wire.length, as_bytes=True), render
 
 
-def _json_string(data: bytes) -> str:
-    return escape_utf8(json_byte_text(data))
-
-
 def _temporal(request: ColumnRequest) -> ColumnRenderer:
     code = request.wire.code
     literals = literal_temporal_renderers.RENDERERS if request.options.flat else {}
@@ -405,7 +401,7 @@ RENDERERS: dict[Family, Callable[[ColumnRequest], ColumnRenderer]] = {
     Family.BYTES: _bytes,
     Family.ENUM: _enum,
     Family.SET: _set,
-    Family.JSON: partial(_call, "json_string", _json_string, True),
+    Family.JSON: partial(_call, "json_string", json_string, True),
     Family.DATE: _temporal,
     Family.TIME: _temporal,
     Family.DATETIME: _temporal,
