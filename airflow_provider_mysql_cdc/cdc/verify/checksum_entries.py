@@ -28,8 +28,8 @@ SPLIT_ROW = struct.Struct(">20s8x8s")
 """The state of a row, which has no order: which key it is, and its checksum."""
 STATES, ROW_STATES, SUMS = MARK + b"K", MARK + b"R", MARK + b"S"
 HEAD_BYTES = len(STATES)
-MAX_BUCKETS = 4096
-"""Most buckets of a table."""
+MAX_BUCKETS = 1024
+"""Most buckets of a table; the server sends a sum of each for every chunk of rows."""
 ROWS_PER_BUCKET = 256
 _BLOCK_BYTES = 1 << 16
 _MAX_SUMS = 100_000

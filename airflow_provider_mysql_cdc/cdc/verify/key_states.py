@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from typing import TypeGuard, cast
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
@@ -73,21 +74,38 @@ class KeyStates:
     def _put(
         self, keys: Sequence[bytes], rows: Sequence[bytes], orders: Sequence[int], states: list[bytearray]
     ) -> None:
+        fields = self._fields_of_all(keys)
+        if not _are_short_and_plain(fields, rows):
+            self._put_one_by_one(keys, fields, rows, orders, states)
+            return
         number, buckets, count = self._number, self._buckets, self._blocks.shuffle_buckets
         pack, first = STATE.pack, shuffle_bucket(number, 0, count)
-        for key, fields, row, order in zip(keys, self._fields_of_all(keys), rows, orders, strict=True):
+        for of_key, row, order in zip(fields, rows, orders, strict=True):
+            bucket = crc32(of_key) % buckets
+            states[(first + bucket) % count] += pack(number, bucket, of_key, order, sha256(of_key + row).digest())
+
+    def _put_one_by_one(
+        self,
+        keys: Sequence[bytes],
+        fields_of_all: Sequence[bytes | None],
+        rows: Sequence[bytes],
+        orders: Sequence[int],
+        states: list[bytearray],
+    ) -> None:
+        number, buckets, count = self._number, self._buckets, self._blocks.shuffle_buckets
+        for key, fields, row, order in zip(keys, fields_of_all, rows, orders, strict=True):
             if fields is None:
                 self.mark(key)
                 continue
             text = fields + row
-            if _BACKSLASH in text and _ESCAPE in text:
-                bucket, checksum = key_bucket(fields, buckets), self._checksum_of(text)
-            else:
+            if _has_no_escape(text):
                 bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
-            states[(first + bucket) % count] += pack(
+            else:
+                bucket, checksum = key_bucket(fields, buckets), self._checksum_of(text)
+            states[shuffle_bucket(number, bucket, count)] += STATE.pack(
                 number,
                 bucket,
-                fields if len(fields) <= ID_BYTES else key_id(fields),
+                key_id(fields),
                 order,
                 checksum if row else NO_ROW,  # of which the entry takes the first bytes (``STATE``)
             )
@@ -109,3 +127,15 @@ class KeyStates:
             self._blocks.add(SumKind.UNJUDGED_TABLE, self._number)
         else:
             self._blocks.add(SumKind.UNJUDGED_BUCKET, self._number, key_bucket(fields, self._buckets))
+
+
+def _are_short_and_plain(fields: Sequence[bytes | None], rows: Sequence[bytes]) -> TypeGuard[Sequence[bytes]]:
+    """Return whether all keys are known and short, all have a row, and the server writes no character otherwise."""
+    if None in fields or b"" in rows:
+        return False
+    of_keys = cast("Sequence[bytes]", fields)
+    return max(map(len, of_keys), default=0) <= ID_BYTES and _has_no_escape(b"".join((*of_keys, *rows)))
+
+
+def _has_no_escape(text: bytes) -> bool:
+    return _BACKSLASH not in text or _ESCAPE not in text

@@ -424,7 +424,7 @@ def test_memory_is_bounded_by_states_that_are_handed_on_early(monkeypatch: pytes
 
 
 def test_a_table_has_as_many_buckets_as_its_size_needs() -> None:
-    assert [bucket_count(rows) for rows in (0, 255, 2560, 10**9)] == [1, 1, 10, 4096]
+    assert [bucket_count(rows) for rows in (0, 255, 2560, 10**9)] == [1, 1, 10, 1024]
 
 
 @pytest.mark.parametrize("exchanged", [False, True])
@@ -603,3 +603,33 @@ def test_a_delete_counts_though_the_event_before_it_has_the_checksum_of_the_row(
 def test_a_row_that_the_server_cannot_write_is_equal_to_no_delete() -> None:
     one = checksum_of(b"1")
     assert _folded([(b"a", 7, one), (b"b", 7, NO_ROW)], [one, NO_ROW]) == {5: {3}}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        (b'{"id":3}', b'{"name":"\\u001F"}'),  # the server writes such characters otherwise
+        (b'{"id":3}', b'{"name":"\\"u\\n"}'),
+        (b'{"id":1234567890123}', b'{"name":"long key"}'),
+        (b'{"id":3}', b""),
+        (b'{"id": 3}', b'{"name":"a key that is read"}'),
+    ],
+)
+def test_states_are_the_same_whichever_keys_are_beside_them(odd: tuple[bytes, bytes]) -> None:
+    records = [(b'{"id":1}', b'{"name":"a"}'), odd, (b'{"id":2}', b'{"name":"b"}')]
+
+    def written(runs: Sequence[Sequence[tuple[bytes, bytes]]]) -> list[tuple[int, bytes]]:
+        blocks = ChecksumBlocks(SHUFFLE)
+        states = KeyStates(5, Side(schemas=False).keys, 1, BUCKETS, blocks, checksum_of)
+        for run in runs:
+            end = records.index(run[-1]) + 1
+            states.add_events([key for key, _ in run], [row for _, row in run], 0, end)
+        return list(blocks.take_rest())
+
+    together = written([records])
+    assert together == written([[record] for record in records])
+    fields, row = odd
+    if b" " not in fields:
+        checksum = checksum_of(fields + row) if row else NO_ROW
+        state = STATE.pack(5, key_bucket(fields, BUCKETS), key_id(fields), 1, checksum)
+        assert any(state in block for _, block in together)
