@@ -112,6 +112,7 @@ def _on_spark(run: JobFunction, spec: JobSpec) -> None:
 
     require_same_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
     leave_out_numpy()
+    SparkContext._ensure_initialized()  # without a JVM there are no settings of the application
     conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
     # The operators submit jobs with false, which overrides the cluster's own settings.
