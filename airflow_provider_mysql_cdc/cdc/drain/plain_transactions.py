@@ -31,7 +31,6 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 _LENGTH, _BODY = 0xFFFFFF, 24
 _LOW32 = 0xFFFFFFFF
 _EVENT = 5  # offset of an event in its packet: after the packet's header and the status
-_XID_BYTES = 8
 _MAX_BEGINS = 256
 
 EventFrame = tuple[int, int, int, int, int, int, int, int]
@@ -57,7 +56,7 @@ class HandledEvents(NamedTuple):
 
 @dataclass(slots=True)
 class PlainTransactions:
-    """HandlePlainEvent the events of plain transactions for a writer.
+    """Handle the events of plain transactions for a writer.
 
     Args:
         position: The writer's position.
@@ -92,7 +91,7 @@ class PlainTransactions:
             self._handlers[c.XID_EVENT] = self._commit
 
     def handle_events(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> HandledEvents:
-        """HandlePlainEvent events up to the first one that the event loop has to handle.
+        """Handle events up to the first one that the event loop has to handle.
 
         Args:
             chunk: Packets of a dump.
