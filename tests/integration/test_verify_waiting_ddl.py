@@ -21,6 +21,9 @@ def test_ddl_between_the_views_and_the_chunks(
     execute(root, f"INSERT INTO `{database}`.t VALUES " + ",".join(f"({i}, {i})" for i in range(100)))
     pipeline.properties["snapshot.chunk.rows"] = "10"
     pipeline.snapshot()
+    # The server keeps this estimate; without one it has none while a statement waits for the table.
+    execute(root, f"ANALYZE TABLE `{database}`.t")
+    assert rows(root, f"SELECT table_rows FROM information_schema.tables WHERE table_schema = '{database}'") == [(100,)]
     split_table, waiting = split_tables.split_table, list[threading.Thread]()
 
     def alter() -> None:
