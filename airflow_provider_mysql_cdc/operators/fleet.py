@@ -273,9 +273,7 @@ class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
         return known
 
     def _all_configs(self) -> Sequence[ConnectorConfig]:
-        if not (configs := self._readable_configs()):
-            return [self._config()]
-        return configs
+        return self._readable_configs() or [self._config()]
 
     def _readable_configs(self) -> list[ConnectorConfig]:
         """Return the configurations that can be read; the others have no driver."""

@@ -91,7 +91,7 @@ class MySqlCdcFleetTrigger(MySqlCdcJobTrigger):
                 raise
             return None
 
-    def _end(self) -> None:
+    def _end(self, only_connection: int | None = None) -> None:
         from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import end_runs
 
         if self.submission:

@@ -48,7 +48,6 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
         self.submission = dict(submission or {})
         self._free_polls = self._unknown_polls = 0
         self._holder: int | None = None
-        self._only: int | None = None
         made = Submission.from_json(self.submission) if self.submission else None
         self._output = OutputTail(Path(made.output), made.shown) if made is not None and not made.cluster else None
 
@@ -107,13 +106,12 @@ class MySqlCdcJobTrigger(MySqlCdcTrigger):
             )
             return
         # A driver has another connection behind one that broke; but a task that goes on may have another driver.
-        self._only = self._holder if state in (*UNFINISHED_STATES, UNKNOWN) else None
-        self._end()
+        self._end(self._holder if state in (*UNFINISHED_STATES, UNKNOWN) else None)
 
-    def _end(self) -> None:
+    def _end(self, only_connection: int | None = None) -> None:
         from airflow_provider_mysql_cdc.cdc.operate.end_run import end_run
 
         if self.submission:
             Submission.from_json(self.submission).kill()
         cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self.properties)
-        end_run(cfg, self.owner, self.log.info, self._only)
+        end_run(cfg, self.owner, self.log.info, only_connection)
