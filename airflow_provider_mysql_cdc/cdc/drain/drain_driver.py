@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.batch_interval import BatchInterval
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import new_end, plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
     StartedBatch,
@@ -164,10 +165,12 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork
         def complete_batch(planned: PlannedBatch) -> dict[str, int]:
             return _complete_batch(cfg, source.conn, job, planned, writers, log, lock, other_work, heartbeats.timer)
 
+        interval = BatchInterval(cfg[F.POLL_INTERVAL_MS] / 1000)
         while True:
             lock.require()
-            earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
+            begun = time.monotonic()
             counts = complete_batch(planned)
+            earliest = interval.earliest(begun, sum(counts.values()))
             with contextlib.suppress(SourceConnectionError):  # the batch is complete; whoever needs a server says so
                 source.renew_if_broken(lambda: job.latest().end())
             conn = source.conn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -116,6 +117,7 @@ def batches_of(
     takes_s: float,
     *,
     read: int = 0,
+    writes: Sequence[int] = (),
     first_new: float = 0.0,
     looks: list[float] | None = None,
     **properties: str,
@@ -126,6 +128,7 @@ def batches_of(
         monkeypatch: Replaces parts of the driver.
         takes_s: Seconds that a batch takes.
         read: Records read behind each by other work.
+        writes: Records of each batch; further ones have as many as the last, and 0 if none is given.
         first_new: Seconds before which nothing new is found behind the first batch.
         looks: Gets the seconds at which a batch is planned, or found to be none.
         properties: Further properties.
@@ -137,7 +140,7 @@ def batches_of(
         assert planned.offsets_checked is bool(begun), "the first plan is another process's"
         begun.append(clock.now - 100.0)
         clock.now += takes_s
-        return {}
+        return {"t": writes[min(len(begun), len(writes)) - 1]} if writes else {}
 
     def plan_next(cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, **__: Any) -> Any:
         if looks is not None:
@@ -176,6 +179,28 @@ def test_what_is_new_within_an_interval_is_one_batch(monkeypatch: pytest.MonkeyP
     assert each == [0.0, 2.0, 4.0, 6.0, 8.0]
     each, _ = batches_of(monkeypatch, 0.25, read=1)
     assert each == [n * 0.25 for n in range(40)]
+
+
+@pytest.mark.req("CFG-33")
+def test_many_changes_come_in_fewer_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may wait for few changes; what a batch costs besides its records is saved where there are many."""
+    calm, _ = batches_of(monkeypatch, 0.1, writes=[100_000, 349])
+    assert [round(at, 6) for at in calm[:4]] == [0.0, 0.35, 0.7, 1.05], "the first one has no rate"
+    busy, _ = batches_of(monkeypatch, 0.1, writes=[1, 1_000, 1_000, 699, 0])
+    assert [round(at, 6) for at in busy[:7]] == [0.0, 0.35, 1.05, 1.75, 2.1, 2.45, 2.8]
+    for interval_ms, apart_s in (("100", 0.2), ("500", 0.7), ("2000", 2.0)):
+        each, _ = batches_of(monkeypatch, 0.05, writes=[10_000], poll_interval_ms=interval_ms)
+        assert round(each[3] - each[2], 6) == apart_s, interval_ms
+    slow, _ = batches_of(monkeypatch, 0.9, writes=[10_000])
+    assert [round(at, 6) for at in slow[:4]] == [0.0, 0.9, 1.8, 2.7]
+    quiet, _ = batches_of(monkeypatch, 0.1, writes=[0], first_new=6.0)
+    assert round(quiet[2] - quiet[1], 6) == 0.35
+
+
+@pytest.mark.req("STRM-33")
+def test_a_burst_after_a_quiet_time_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    each, _ = batches_of(monkeypatch, 0.1, writes=[1, 6_000, 1], first_new=7.0)
+    assert 7.0 <= each[1] <= 7.1 and round(each[2] - each[1], 6) == 0.35
 
 
 @pytest.mark.req("STRM-33")
