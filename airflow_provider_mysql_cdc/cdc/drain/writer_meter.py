@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from airflow_provider_mysql_cdc.cdc.binlog.constants import ROW_EVENT_KINDS
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SKIPPED_STATEMENTS_SUFFIX = " (skipped statements)"
 _WRITE, _DELETE = 0, 2
+_RECORD_NUMBER = itemgetter(3)
 _OPERATIONS = ("c", "u", "d", "u")
 """Debezium's letters of the operations, by the number of the decoder's function (``ROW_EVENT_KINDS``)."""
 
@@ -62,18 +64,18 @@ class WriterMeter:
 
         Args:
             operation: Number of the decoder's function.
-            records: All records of the event.
+            records: Records of the event: all of them, or those of rows whose keys are the writer's (``owned_keys``).
             produced: How many of them this writer has produced.
             share: The writer's share of the topic.
         """
         if not produced:
             return
-        rows = records[-1][2] + 1
+        rows = records[-1][2] + 1  # as many or more: rows of other writers, and such as cannot be read, have no record
         if operation == _WRITE:
             self.created += produced
         elif operation == _DELETE and produced == 2 * rows:  # each with its tombstone
             self.deleted += rows
-        elif len(records) == rows:  # one record for each row: no tombstone, and no key has changed
+        elif not any(map(_RECORD_NUMBER, records)):  # one record for each row: no tombstone, and no key has changed
             if operation == _DELETE:
                 self.deleted += produced
             else:

@@ -50,6 +50,10 @@ KEY_CHANGED = [
         # TiCDC: the old key's record has no value.
         (UPDATE, [record(0, CHANGE, None), record(0, NEW_KEY)], StreamCounts(deleted=1, created=1)),
         (UPDATE, [], StreamCounts()),
+        # Rows of other writers have no records here, so there may be as many records as the event has rows.
+        (DELETE, [record(1), record(1, TOMBSTONE, None)], StreamCounts(deleted=1)),
+        (UPDATE, [(*each[:2], 2, *each[3:]) for each in KEY_CHANGED], StreamCounts(deleted=1, created=1)),
+        (UPDATE, [record(3)], StreamCounts(updated=1)),
     ],
 )
 def test_rows_are_counted_by_what_happened_to_them(
