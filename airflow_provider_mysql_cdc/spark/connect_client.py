@@ -22,6 +22,8 @@ _CLOSE_S = 10.0
 """Seconds in which the server is told that the results have arrived."""
 # A connection that is cut is tried again for 45 s; pyspark's client would do so for ten minutes.
 RETRIES = {"max_retries": 11, "backoff_multiplier": 4.0, "initial_backoff": 50, "max_backoff": 5000}
+# A server at a wrong address, or with TLS where none is expected, is named after 10 s.
+OPENING_RETRIES = {**RETRIES, "max_retries": 5}
 _LAST_CALLS_RETRIES = {"max_retries": 1, "backoff_multiplier": 4.0, "initial_backoff": 50, "max_backoff": 50}
 
 
@@ -63,11 +65,12 @@ class ConnectClient:
         agent = address.parameters.get("user_agent") or "airflow-provider-mysql-cdc"
         self._client_type = f"{agent}/{__version__}"
 
-    def settings(self, *names: str) -> dict[str, str]:
+    def settings(self, *names: str, opening: bool = False) -> dict[str, str]:
         """Return those of some settings that have a value.
 
         Args:
             names: Their names.
+            opening: Whether this is the first call to the server, which is tried for a shorter time.
 
         Raises:
             ServerError: The server refuses it, or cannot be reached.
@@ -76,7 +79,7 @@ class ConnectClient:
         request = self._messages.ConfigRequest
         asked = [self._messages.KeyValue(key=name, value="") for name in names]
         operation = request.Operation(get_with_default=request.GetWithDefault(pairs=asked))
-        answer = self._call("Config", request, operation=operation)
+        answer = self._call("Config", request, OPENING_RETRIES if opening else None, operation=operation)
         return {pair.key: pair.value for pair in answer.pairs if pair.value}
 
     def set_setting(self, name: str, value: str) -> None:

@@ -147,7 +147,7 @@ class ConnectSession:
 
     def _set_up(self, id_: str | None) -> ConnectClient:
         client = ConnectClient(self._parts, self._address, id_ or self._address.session or str(uuid.uuid4()))
-        self._read = client.settings(_READY, *_READ_AT_ONCE)
+        self._read = client.settings(_READY, *_READ_AT_ONCE, opening=True)
         if self._read.get(_READY) == "true":
             return client
         _require_version(client.server_version(), self.server)

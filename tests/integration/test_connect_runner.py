@@ -159,12 +159,13 @@ def test_the_jobs_of_a_stream_share_a_session_and_its_python_workers(open_sessio
 def test_what_a_server_does_not_take_is_named(
     open_session: Open, connect_server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(connect_client.OPENING_RETRIES, "max_retries", 2)
+    monkeypatch.setitem(connect_client.RETRIES, "max_retries", 10**6)  # a job's own patience has no end here
     for conf, error, what in (
         ({"spark_executor_memory": "2g"}, ConfigError, "cannot have this setting"),
         ({"url": connect_server.address.replace(connect_server.token, "another")}, ConfigError, "refuses the client"),
         ({"url": "sc://localhost:9"}, StateError, "cannot be reached"),
     ):
-        monkeypatch.setitem(connect_client.RETRIES, "max_retries", 2)
         with pytest.raises(error, match=what) as failure:
             open_session(**conf)
         assert isinstance(failure.value, CdcError) and "another" not in failure.value.message()
