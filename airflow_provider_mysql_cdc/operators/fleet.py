@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, AirflowTaskTimeout
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SinkConnectionError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.submission import Submission
 from airflow_provider_mysql_cdc.operators.airflow_channel import LockedAccessor
@@ -48,7 +48,7 @@ from airflow_provider_mysql_cdc.operators.fleet_outcome import (
 )
 from airflow_provider_mysql_cdc.operators.fleet_run import FleetRun, FleetStream
 from airflow_provider_mysql_cdc.operators.job_run import JobKind, JobRun
-from airflow_provider_mysql_cdc.operators.metrics_output import publishing_metrics
+from airflow_provider_mysql_cdc.operators.metrics_output import PublishedStream, publishing_each
 from airflow_provider_mysql_cdc.operators.offset_asset import accessor_of
 from airflow_provider_mysql_cdc.operators.run_summary import SUMMARY_KEY
 from airflow_provider_mysql_cdc.operators.spark_job_operator import MySqlCdcSparkOperator
@@ -286,14 +286,22 @@ class MySqlCdcFleetDrainOperator(FleetLineageMixin, MySqlCdcSparkOperator):
     def _config(self) -> ConnectorConfig:
         return self._stream_config(self._conn_ids()[0])
 
-    def _publishing_metrics(self, fleet: FleetRun) -> ExitStack:
+    def _publishing_metrics(self, fleet: FleetRun) -> AbstractContextManager[None]:
         """Publish the metrics of each stream at the end, as its own operator would."""
-        stack = ExitStack()
-        for stream in fleet.streams:
-            file = self.metrics_file and self.metrics_file.replace(STREAM_FIELD, stream.name)
-            read: Callable[[], ConnectorConfig] = partial(_identity, stream.run.cfg)
-            stack.enter_context(publishing_metrics(read, file, self.log.info))
-        return stack
+
+        def streams() -> list[PublishedStream]:
+            ended = [outcome for outcome, _ in self.lineage_streams]
+            lost = {outcome.conn_id for outcome in ended if isinstance(outcome.error, SinkConnectionError)}
+            return [
+                PublishedStream(
+                    partial(_identity, stream.run.cfg),
+                    self.metrics_file and self.metrics_file.replace(STREAM_FIELD, stream.name),
+                    lost_kafka=stream.conn_id in lost,
+                )
+                for stream in fleet.streams
+            ]
+
+        return publishing_each(streams, self.log.info)
 
     def _do_render_template_fields(self, parent: Any, template_fields: Any, context: Any, *more: Any) -> None:
         super()._do_render_template_fields(parent, template_fields, context, *more)

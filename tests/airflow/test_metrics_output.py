@@ -21,6 +21,8 @@ from airflow_provider_mysql_cdc.cdc.metrics.stream_lag import StreamLag
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics
 from airflow_provider_mysql_cdc.cdc.operate import stream_status
 from airflow_provider_mysql_cdc.cdc.operate.stream_status import StreamStatus
+from airflow_provider_mysql_cdc.cdc.sink import topics
+from airflow_provider_mysql_cdc.operators import metrics_output
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -84,15 +86,30 @@ def test_numbers_go_out_through_airflows_metrics(fakes: Any, backend: Backend) -
     assert not [name for name, _ in ours if "BinlogFilename" in name]
 
 
-def test_a_file_is_written_whatever_the_task_ends_with(fakes: Any, tmp_path: Path) -> None:
+def test_a_file_is_written_whatever_the_task_ends_with(
+    fakes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, pipeline = fakes
     path = tmp_path / "shop.prom"
     assert run("metrics_file_success", metrics_file=str(path)).state == "success"
     assert 'mysql_cdc_lag_milliseconds{server="shop"} 1500' in path.read_text().splitlines()
     path.unlink()
     pipeline.outcome = FakeOutcome(complete=False, error=SinkConnectionError("Kafka is gone"))
+    monkeypatch.setattr(topics, "accepts_clients", lambda settings, timeout_s: True)
     assert run("metrics_file_failure", metrics_file=str(path)).state == "failed"
-    assert path.exists()
+    assert path.exists(), "Kafka is there again"
+
+
+def test_a_try_that_ends_without_kafka_asks_shortly_whether_it_is_there_again(
+    fakes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, pipeline = fakes
+    pipeline.outcome = FakeOutcome(complete=False, error=SinkConnectionError("Kafka is gone"))
+    asked = list[float]()
+    monkeypatch.setattr(topics, "accepts_clients", lambda settings, timeout_s: asked.append(timeout_s))
+    monkeypatch.setattr(stream_status, "read_status", lambda cfg: pytest.fail("it waits for Kafka"))
+    ti = run("metrics_without_kafka", metrics_file=str(tmp_path / "shop.prom"))
+    assert (ti.state, asked, list(tmp_path.glob("*.prom"))) == ("failed", [metrics_output.KAFKA_TIMEOUT_S], [])
 
 
 def test_a_file_that_cannot_be_written_does_not_hide_how_the_task_ended(fakes: Any, tmp_path: Path) -> None:
