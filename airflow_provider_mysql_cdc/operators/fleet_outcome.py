@@ -13,6 +13,8 @@ DRAINED, IDLE, GAVE_WAY, FAILED = "drained", "nothing new", "gave way", "failed"
 """States of a stream."""
 XCOM_PREFIX = "stream_"
 """Begins the key of the XCom of a stream; its name follows."""
+NAMED_STREAMS = 10
+"""Streams that an error names which several have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,16 @@ def fleet_summary(outcomes: Sequence[StreamOutcome]) -> str:
     return f"{len(outcomes)} streams: {', '.join(known)}. {records:,} records."
 
 
+def _shortened(streams: Sequence[str]) -> str:
+    """Return the first ones of the streams that have failed with the same error; the task's log has all of them."""
+    more = len(streams) - NAMED_STREAMS
+    return ", ".join(streams[:NAMED_STREAMS]) + (f" and {more} more" if more > 0 else "")
+
+
 def fleet_error(outcomes: Sequence[StreamOutcome]) -> StreamsFailedError | None:
-    """Return the error that lists each failed stream with its remedy, and whether a retry helps; None without one.
+    """Return the error that lists the failed streams with their remedies, and whether a retry helps; None without one.
+
+    A server that is down fails all of its streams with one message, which is there once.
 
     Args:
         outcomes: What happened to each.
@@ -108,10 +118,12 @@ def fleet_error(outcomes: Sequence[StreamOutcome]) -> StreamsFailedError | None:
     failed = [(outcome, outcome.error) for outcome in outcomes if outcome.error is not None]
     if not failed:
         return None
-    lines = (f"{outcome.stream}: {outcome.line()}" for outcome, _ in failed)
+    names: dict[str, list[str]] = {}
+    for outcome, _ in failed:
+        names.setdefault(" ".join(outcome.line().split()), []).append(outcome.stream)
     return StreamsFailedError(
         f"{len(failed)} of {len(outcomes)} streams were not drained",
-        why="\n".join(" ".join(line.split()) for line in lines),
+        why="\n".join(f"{_shortened(streams)}: {line}" for line, streams in names.items()),
         remedy="do for each of these streams what its line says; the other streams are drained, and a retry drains "
         "what is left",
         retriable=any(error.can_retry for _, error in failed),

@@ -203,7 +203,8 @@ def test_of_forty_streams_one_server_dies_one_refuses_and_one_is_slow(
     # A server that starts begins another file of its binlog, to which the offset of each of its shards moves.
     assert submitted == [SERVERS * SHARDS - 1, SHARDS + 1]
     lines = log[log.rindex("StreamsFailedError: 3 of 40 streams were not drained. A retry can help.") :].splitlines()
-    failed = dict(line.split(": ", 1) for line in lines[1:4])
+    grouped = [line.split(": ", 1) for line in lines[1:4] if line.startswith(unique)]
+    failed = {name: error for names, error in grouped for name in names.split(", ")}
     assert failed.keys() == {fleet.stream(0, 0), fleet.stream(0, 1), fleet.stream(1, 0)}
     assert failed[fleet.stream(1, 0)].startswith("SourcePrivilegeError: ")
     assert "What to do: " in failed[fleet.stream(1, 0)] and "A retry will not help." in failed[fleet.stream(1, 0)]

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.coordinator import MAX_PORT_TRIES
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error, unexpected_error, write_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.run_lock import STREAMS_OF_SERVER
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 
@@ -31,7 +32,7 @@ StreamJob = Callable[[JobSpec, TaskRunner, Log], Any]
 def run_fleet(
     spec: JobSpec, runner: TaskRunner, log: Log, to_named_error: ToNamedError, run_stream: StreamJob = run_drain
 ) -> int:
-    """Drain all streams at the same time; return how many of them were drained without an error.
+    """Drain all streams at the same time, of one server some; return how many were drained without an error.
 
     Each stream ends as in a job of its own: its error is in its own ledger, and ends no other stream. The job itself
     fails only where it cannot begin.
@@ -51,6 +52,7 @@ def run_fleet(
     # Each stream's driver listens for its tasks, all at the same time.
     endpoint = replace(runner.endpoint, tries=MAX_PORT_TRIES + len(streams))
     slot_tasks = SlotTasks(runner, slots, endpoint)
+    turns = {_server_of(stream): threading.Semaphore(STREAMS_OF_SERVER) for stream in streams}
     drained: list[str] = []
 
     def write(line: str) -> None:
@@ -61,7 +63,7 @@ def run_fleet(
         prefix = stream_name(stream)
         stream_log = partial(_prefixed, write, prefix)
         try:
-            with reporting_job_error(stream, stream_log, to_named_error):
+            with turns[_server_of(stream)], reporting_job_error(stream, stream_log, to_named_error):
                 run_stream(stream, StreamRunner(runner, slots, slot_tasks), stream_log)
             drained.append(prefix)
         except CdcError as error:
@@ -80,6 +82,10 @@ def stream_name(stream: JobSpec) -> str:
         stream: Its spec.
     """
     return str(stream.properties.get(F.TOPIC_PREFIX.name, "?"))
+
+
+def _server_of(stream: JobSpec) -> tuple[Any, ...]:
+    return tuple(stream.properties.get(field.name) for field in (F.DATABASE_HOSTNAME, F.DATABASE_PORT))
 
 
 @contextmanager

@@ -33,7 +33,8 @@ LINGER_S = 0.5
 CLOSE_S = 5.0
 """Seconds in which the Spark tasks may end by themselves."""
 MAX_CALL_BYTES = MAX_LINE_BYTES // 2
-"""Longest call; a longer one, with the structures of very many tables, is a Spark job of its own."""
+"""Longest call and longest result in a message; a longer call, with the structures of very many tables, is a Spark job
+of its own, and a longer result is that of its Spark task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +135,43 @@ def open_signed(text: str, key: bytes) -> Any:
     return pickle.loads(data)
 
 
-def slot_task(index: int, arguments: SlotArguments) -> None:
+@dataclass(frozen=True, slots=True)
+class LargeResult:
+    """Hold the result of a call that is too large for a message; it ends the Spark task, whose result it is.
+
+    Args:
+        number: Number of the call.
+        result: Its result.
+    """
+
+    number: int
+    result: Any
+
+
+def slot_task(index: int, arguments: SlotArguments) -> LargeResult | None:
     """Carry out one call after another; called in a Spark task.
 
     Args:
         index: Index of the task, always 0.
         arguments: What it was started with.
+
+    Returns:
+        The result of the last call where it is too large for a message.
     """
     request, key = CallRequest(), arguments.key
     with CoordinatorClient(arguments.address, arguments.token, arguments.slot) as channel:
         while (call := channel.call(NEXT_CALL, request)).number:
             task, task_index, task_arguments = open_signed(call.call, key)
             try:
-                request = CallRequest(call.number, sign(task(task_index, task_arguments), key))
+                result = task(task_index, task_arguments)
             except CdcError as error:
                 request = CallRequest(call.number, error=error.to_json())
+                continue
+            signed = sign(result, key)
+            if len(signed) > MAX_CALL_BYTES:
+                return LargeResult(call.number, result)
+            request = CallRequest(call.number, signed)
+    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -237,11 +260,12 @@ class SlotTasks:
 
     def _run_slot(self, slot: int) -> None:
         failure: BaseException = lost_task_error(-1)
+        large: LargeResult | None = None
         try:
             with self._slots.lend(1, barrier=False):
                 coordinator = self._coordinator
                 arguments = SlotArguments(coordinator.address, coordinator.token, self._key, slot)
-                self._runner.run(slot_task, 1, arguments, barrier=False)
+                (large,) = self._runner.run(slot_task, 1, arguments, barrier=False)
         except BaseException as error:  # raised in the thread of the stream that has made the call
             failure = error
         with self._changed:
@@ -250,7 +274,9 @@ class SlotTasks:
             if call is None and slot not in self._asked and self._waiting:
                 # Spark cannot run the task at all; without an error for a call it would be tried for ever.
                 call = self._waiting.popleft()
-            if call is not None:
+            if call is not None and large is not None and large.number == call.number:
+                call.ended, call.result = True, large.result
+            elif call is not None:
                 call.ended, call.error = True, failure
             self._changed.notify_all()
             self._start_slots()

@@ -33,6 +33,9 @@ from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
 """Seconds without a heartbeat after which the server frees the lock."""
+STREAMS_OF_SERVER = 16
+"""Streams of one server that the driver of a fleet drains at the same time: each has connections of its own, and MySQL
+takes 151 by default from all of its clients (``max_connections``)."""
 _RELEASE_WAIT_S = 1
 """Seconds to wait for the lock of a run that may just have ended."""
 ER_NO_SUCH_THREAD = 1094

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.job.run_lock import STREAMS_OF_SERVER
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.operate import end_run
 
 AnswerT = TypeVar("AnswerT")
 MAX_THREADS = 16
 """Streams whose servers are asked at the same time; most of the time is waiting for answers."""
+NEXT_TURN_S = 1.0
+"""Seconds in which the driver of a fleet begins with other streams in place of those that have ended."""
 
 
 def any_driver_running(cfgs: Sequence[ConnectorConfig], owner: str) -> bool:
@@ -49,6 +54,8 @@ def server_time(cfgs: Sequence[ConnectorConfig]) -> float:
 def end_runs(cfgs: Sequence[ConnectorConfig], owner: str, log: Log) -> None:
     """End the driver of a run on all its streams; what cannot be ended on one server keeps no other from it.
 
+    Where a server has more streams than work at the same time, others begin as these end, and are ended too.
+
     Args:
         cfgs: Configuration of each stream.
         owner: ``dag_id/run_id/task_id/map_index``.
@@ -57,7 +64,13 @@ def end_runs(cfgs: Sequence[ConnectorConfig], owner: str, log: Log) -> None:
     Raises:
         CdcError: No server, or not Kafka, can be reached.
     """
-    _answers(cfgs, lambda cfg: end_run.end_run(cfg, owner, log))
+    most = max(Counter(cfg.source_address() for cfg in cfgs).values())
+    ended = _answers(cfgs, lambda cfg: end_run.end_run(cfg, owner, log))
+    for _ in range(STREAMS_OF_SERVER, most, STREAMS_OF_SERVER):
+        if not any(ended):
+            return
+        time.sleep(NEXT_TURN_S)
+        ended = _answers(cfgs, lambda cfg: end_run.end_run(cfg, owner, log))
 
 
 def _answers(cfgs: Sequence[ConnectorConfig], ask: Callable[[ConnectorConfig], AnswerT]) -> list[AnswerT]:

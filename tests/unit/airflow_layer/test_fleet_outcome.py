@@ -78,11 +78,23 @@ def test_the_error_lists_each_failed_stream_with_its_remedy_and_whether_a_retry_
 
 def test_many_failures_are_all_there() -> None:
     failed = [
-        StreamOutcome(f"shard_{n}", "c", FAILED, error=NoOffsetError("none", remedy="snapshot")) for n in range(90)
+        StreamOutcome(f"shard_{n}", "c", FAILED, error=NoOffsetError("none", where=f"{n}", remedy="snapshot"))
+        for n in range(90)
     ]
     error = fleet_error(failed)
     assert error is not None
     assert [line.split(":")[0] for line in short_text(error).splitlines()[1:]] == [f"shard_{n}" for n in range(90)]
+
+
+def test_an_error_that_many_streams_have_in_common_is_there_once() -> None:
+    gone = SourceConnectionError("gone", where="db:1", remedy="start it")
+    failed = [StreamOutcome(f"shard_{n}", "c", FAILED, error=gone) for n in range(200)]
+    error = fleet_error([REFUSED, *failed, ONE])
+    assert error is not None
+    first, refused, common = short_text(error).splitlines()
+    assert "201 of 202 streams" in first and refused.startswith("refused: SourcePrivilegeError")
+    assert common.startswith("shard_0, shard_1, ") and ", shard_9 and 190 more: SourceConnectionError: gone" in common
+    assert len(outcome_table(failed)) == 200
 
 
 def test_a_deferred_task_keeps_plain_json_of_the_streams_that_are_not_in_the_job() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,36 @@ def test_an_error_ends_its_stream_alone_and_is_written_into_its_own_ledger(repor
     assert "dead: SourceConnectionError: gone. What to do: start it. A retry can help." in lines
     assert lines[-1] == "2 of 4 streams were drained"
     assert SECRET not in "\n".join(lines) and SECRET not in str(reported["odd"])
+
+
+def test_of_one_server_some_streams_work_at_a_time_and_those_of_another_do_not_wait(
+    reported: dict[str, CdcError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server has a limit for the connections of all its clients."""
+    monkeypatch.setattr(fleet_driver, "STREAMS_OF_SERVER", 2)
+    lock, at_work, most = threading.Lock(), {"db1": 0, "db2": 0}, {"db1": 0, "db2": 0}
+    begun = threading.Barrier(4)
+
+    def drain(spec: JobSpec, runner: TaskRunner, log: Log) -> None:
+        host = spec.properties["database.hostname"]
+        with lock:
+            at_work[host] += 1
+            most[host] = max(most[host], at_work[host])
+        if spec.properties["topic.prefix"] in ("s0", "s1", "s10", "s11"):
+            begun.wait(60)  # two of each server
+        threading.Event().wait(0.01)
+        with lock:
+            at_work[host] -= 1
+        if spec.properties["topic.prefix"] == "s1":
+            raise SourceConnectionError("gone", remedy="start it")
+
+    specs = [stream(f"s{n}") for n in range(20)]
+    streams = [
+        replace(spec, properties={**spec.properties, "database.hostname": f"db{1 + n // 10}"})
+        for n, spec in enumerate(specs)
+    ]
+    assert run_fleet(fleet_job(streams), ThreadRunner(2), lambda line: None, named, drain) == 19
+    assert most == {"db1": 2, "db2": 2} and list(reported) == ["s1"]
 
 
 def test_an_error_before_the_streams_is_in_the_ledger_of_each(reported: dict[str, CdcError]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError, StateError
+from airflow_provider_mysql_cdc.cdc.fleet import slot_tasks
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots
 from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import (
     CallRequest,
@@ -17,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import (
     open_signed,
     sign,
 )
+from airflow_provider_mysql_cdc.cdc.job import coordinator
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
@@ -53,7 +55,7 @@ def work(index: int, argument: str) -> str:
         raise SourceConnectionError("gone", remedy="start it")
     if argument == "lost":
         raise LookupError("the worker is gone")
-    return f"{argument} {index}"
+    return "x" * 1000 if argument == "large" else f"{argument} {index}"
 
 
 class Opened:
@@ -72,10 +74,10 @@ def carry_out(tasks: SlotTasks, arguments: list[str]) -> list[Any]:
             ended[number] = error
 
     threads = [threading.Thread(target=call, args=(n,), daemon=True) for n in range(len(arguments))]
-    for thread in threads:
+    for number, thread in enumerate(threads):
         thread.start()
-    while tasks._numbers < len(arguments):
-        threading.Event().wait(0.01)
+        while tasks._numbers <= number:  # in order
+            threading.Event().wait(0.001)
     ALL_CALLED.set()
     for thread in threads:
         thread.join(WAIT_S)
@@ -106,6 +108,15 @@ def test_a_lost_task_ends_its_call_alone_and_others_carry_out_the_rest() -> None
     assert [type(each) for each in ended if not isinstance(each, list)] == [LookupError, LookupError]
     assert [each for each in ended if isinstance(each, list)] == [["one 0"], ["two 0"], ["three 0"]]
     assert jobs.count == 3
+
+
+def test_a_result_that_no_message_holds_is_that_of_the_spark_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_tasks, "MAX_CALL_BYTES", 400)
+    monkeypatch.setattr(coordinator, "MAX_LINE_BYTES", 800)
+    jobs = Jobs()
+    ended = carry_out(SlotTasks(jobs, SharedSlots(1), Endpoint()), ["one", "large", "two"])
+    assert ended == [["one 0"], ["x" * 1000], ["two 0"]]
+    assert jobs.count == 2, "the slot's task ends with the large result, and another one goes on"
 
 
 def test_where_spark_runs_no_task_each_call_ends_with_its_error() -> None:
