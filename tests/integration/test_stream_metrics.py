@@ -52,12 +52,18 @@ def families(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.req("MET-58", "MET-25", "MET-26", "MET-27", "MET-28", "MET-29", "STRM-16", "MET-30", "MET-35")
-@pytest.mark.native
-@pytest.mark.parametrize("writers", ["1", "3"])
+@pytest.mark.parametrize(
+    ("writers", "query"),
+    [
+        pytest.param("1", "false", marks=pytest.mark.native),
+        pytest.param("3", "false", marks=pytest.mark.native),
+        ("3", "true"),  # with statements the kernel does not decode whole transactions
+    ],
+)
 def test_events_are_counted_once_whatever_the_number_of_writers(
-    pipeline: Pipeline, root: Any, database: str, writers: str
+    pipeline: Pipeline, root: Any, database: str, writers: str, query: str
 ) -> None:
-    pipeline.properties |= {"drain.writers": writers, "drain.small.batch.bytes": "0"}
+    pipeline.properties |= {"drain.writers": writers, "drain.small.batch.bytes": "0", "include.query": query}
     pipeline.properties |= {"table.exclude.list": rf"{database}\.left_out"}
     execute(root, *filled(database, "a", "b", "left_out", count=2))
     pipeline.snapshot()
@@ -66,25 +72,28 @@ def test_events_are_counted_once_whatever_the_number_of_writers(
         f"INSERT INTO `{database}`.a VALUES (10, 0), (11, 0), (12, 0)",
         f"UPDATE `{database}`.a SET v = 1 WHERE id IN (10, 11)",
         f"DELETE FROM `{database}`.a WHERE id = 12",
+        # Of the rows of one statement each writer has some.
+        f"INSERT INTO `{database}`.a VALUES {','.join(f'({key}, 0)' for key in range(30, 54))}",
+        *(f"DELETE FROM `{database}`.a WHERE id BETWEEN {key} AND {key + 3}" for key in range(30, 54, 4)),
         f"UPDATE `{database}`.b SET id = id + 100 WHERE id IN (0, 1)",
         f"INSERT INTO `{database}`.left_out VALUES (10, 0), (11, 0)",
         f"UPDATE `{database}`.left_out SET v = 7",
     )
     pipeline.drain()
     # Two changed keys are two deletes and two creates; each statement on the table that is left out is one event.
-    expected = StreamCounts(created=5, updated=2, deleted=3, filtered=2, committed=6)
+    expected = StreamCounts(created=29, updated=2, deleted=27, filtered=2, committed=13)
     assert counts(pipeline) == expected
     streaming = families(pipeline)["streaming"]
-    assert streaming["TotalNumberOfEventsSeen"] == 12
-    assert streaming["TotalNumberOfCreateEventsSeen"] == 5
+    assert streaming["TotalNumberOfEventsSeen"] == 60
+    assert streaming["TotalNumberOfCreateEventsSeen"] == 29
     assert streaming["TotalNumberOfUpdateEventsSeen"] == 2
-    assert streaming["TotalNumberOfDeleteEventsSeen"] == 3
+    assert streaming["TotalNumberOfDeleteEventsSeen"] == 27
     assert streaming["NumberOfEventsFiltered"] == 2
-    assert streaming["NumberOfCommittedTransactions"] == 6
+    assert streaming["NumberOfCommittedTransactions"] == 13
     assert streaming["CapturedTables"] == [f"{database}.a", f"{database}.b"]
     execute(root, f"INSERT INTO `{database}`.a VALUES (20, 0)")
     pipeline.drain()
-    assert counts(pipeline) == replace(expected, created=6, committed=7), "counts go on from run to run"
+    assert counts(pipeline) == replace(expected, created=30, committed=14), "counts go on from run to run"
 
 
 @pytest.mark.req("MET-23", "MET-24", "MET-34", "MET-36", "MET-37", "MET-40", "MET-41", "MET-42", "MET-43", "MET-33")
