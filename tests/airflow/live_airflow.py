@@ -22,6 +22,7 @@ from demolib.airflow_run import Airflow
 from demolib.airflow_server import AirflowError, connection
 
 ROOT = Path(__file__).resolve().parents[2]
+FLEETS = ("fleet_by_submit_of_a_test", "fleet_over_connect_of_a_test", "drain_over_connect_of_a_test")
 DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")
 WAITS = "waits_of_a_test"
 DEFERRED = "deferred_drain_of_a_test"
@@ -56,7 +57,8 @@ from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.spark.jobs import run_job
+from airflow_provider_mysql_cdc.cdc.fleet.fleet_driver import reporting_fleet_error
+from airflow_provider_mysql_cdc.spark.jobs import run_fleet_job, run_job
 
 while os.path.exists({hold!r}):
     time.sleep(0.05)
@@ -80,9 +82,11 @@ if says := os.environ.get("SAYS"):
     log(says + " " + spec.properties["database.password"])
 with open({started!r}, "a") as started:
     print(spec.owner, file=started)
+fleet = spec.mode == "fleet"
+reporting, run = (reporting_fleet_error, run_fleet_job) if fleet else (reporting_job_error, run_job)
 try:
-    with reporting_job_error(spec, log, lambda error: error if isinstance(error, CdcError) else None):
-        run_job(spec, ThreadRunner(2), log)
+    with reporting(spec, log, lambda error: error if isinstance(error, CdcError) else None):
+        run(spec, ThreadRunner(2), log)
 except CdcError as error:
     log(f"{{type(error).__name__}}: {{error.message()}}")
     if on_cluster:
@@ -104,7 +108,7 @@ class LiveAirflow(Airflow):
             home,
             lambda line: print(f"[airflow] {line}"),
             dags_folder=folder,
-            dags=(*DAGS, WAITS, DEFERRED, RETRIED, ATTACHED, CLUSTER, LATE),
+            dags=(*DAGS, WAITS, DEFERRED, RETRIED, ATTACHED, CLUSTER, LATE, *FLEETS),
         )
         self.spark = home.with_name(home.name + "-spark")
         self._started_jobs = self.spark / "started"
@@ -114,7 +118,7 @@ class LiveAirflow(Airflow):
         folder.mkdir()
         for name in DAGS:
             shutil.copy(ROOT / "dags" / f"{name}.py", folder)
-        for name in ("waits", "deferred_drain", "watched_drain", "late_run"):
+        for name in ("waits", "deferred_drain", "deferred_fleet", "watched_drain", "late_run"):
             shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
         (self.spark / "bin").mkdir(parents=True)
         files = {"started": self._started_jobs, "drivers": self._drivers, "hold": self.hold}
@@ -165,6 +169,19 @@ class LiveAirflow(Airflow):
         for pid in found:
             os.kill(pid, signal.SIGKILL)
         return found
+
+    def end(self, part: str, sign: signal.Signals) -> None:
+        """End a part with a signal, and wait until it is gone.
+
+        Args:
+            part: Its command line.
+            sign: The signal.
+        """
+        found = [process for process in family.members(None, self._tag()) if part in family.shown(process.pid)]
+        assert found
+        for process in found:
+            os.kill(process.pid, sign)
+        self.wait_for(lambda: not any(map(family.alive, found)), f"the end of {part}")
 
     def stop(self) -> None:
         """End Airflow, with what its killed parts have left."""

@@ -17,17 +17,20 @@ from typing import Any
 import pymysql
 import pytest
 from demolib import family
+from kit.connect_server import RunningServer
 from kit.incremental_rig import FLAT, books
 from kit.records import payload
 from kit.signals import send
 from kit.sql import execute
 from live_airflow import ATTACHED, CLUSTER, DEFERRED, LATE, RETRIED, WAITS, WATCHED, LiveAirflow
+from live_streams import STREAMS, streams_of
 from pipelinelib.pipeline import Pipeline
 from real_servers import files_with
 from statsd_server import StatsdServer
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
+from airflow_provider_mysql_cdc.cdc.operate.stream_drivers import any_driver_running
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
@@ -361,6 +364,51 @@ def kill_task(live: LiveAirflow, run_id: str) -> None:
 
     for pid in live.wait_for(found, "the task's process"):
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.spark
+def test_no_job_is_doubled_or_left_where_triggerers_die_and_stop(
+    live: LiveAirflow, pipeline: Pipeline, source: Any, connect_server: RunningServer, tmp_path: Path
+) -> None:
+    """The driver of each task waits before it reports, while one triggerer is killed and the next one stopped."""
+    streams = streams_of(live, pipeline, connect_server)
+    execute(source, f"INSERT INTO {CUSTOMERS} VALUES (701, 0), (702, 0)")
+    before, go, runs = driver_outputs(live), tmp_path / "go", dict[str, str]()
+    for dag_id in STREAMS:
+        fault = {"point": "driver.before_outcome", "action": "wait", "until": str(go), "fired": str(tmp_path / dag_id)}
+        runs[dag_id] = live.trigger(dag_id, fault=json.dumps(fault))
+
+    def followed(times: int) -> None:
+        for dag_id, run_id in runs.items():
+            what = f"{dag_id}: triggerer {times} follows the driver"
+            live.wait_for(lambda r=run_id: logs_of(live, r).count("Following the driver of") >= times, what)
+
+    live.wait_for(lambda: all((tmp_path / dag_id).exists() for dag_id in STREAMS), "the drivers' work")
+    followed(1)
+    outputs = driver_outputs(live) - before
+    for times, sign in ((2, signal.SIGKILL), (3, signal.SIGTERM)):
+        live.end("airflow triggerer", sign)
+        live.begin("triggerer")
+        followed(times)
+    assert driver_outputs(live) - before == outputs and len(outputs) == len(STREAMS), "a driver for each task"
+    go.touch()
+    for dag_id, run_id in runs.items():
+        assert live.end_of(dag_id, run_id) == "success", live.log_of(run_id)
+        result = live.result(dag_id, run_id, "drain")
+        topics = {f"{streams[name].cfg.topic_prefix}.{CUSTOMERS}": 2 for name in STREAMS[dag_id]}
+        assert result["complete"] and result["counts"] == topics
+    for dag_id, names in STREAMS.items():
+        for name in names:
+            values = [payload(record.value) for record in streams[name].records("customers")]
+            assert [v["after"]["id"] for v in values if v and v["op"] == "c"] == [701, 702]
+        owner = f"{dag_id}/{runs[dag_id]}/drain/-1"
+        assert not any_driver_running([streams[name].cfg for name in names], owner)
+    assert not driver_outputs(live) - before
+
+
+def driver_outputs(live: LiveAirflow) -> set[str]:
+    """Return the files with the output of drivers that work for deferred tasks."""
+    return {path.name for path in (live.home / "logs" / "mysql_cdc").glob("driver-*.log")}
 
 
 def test_an_asset_watcher_starts_a_drain_for_each_change_and_none_for_work_that_is_done(
