@@ -101,6 +101,16 @@ class RowDecoder:
             partial(self._make_run, dialect.before, tombstone=options.tombstones)
         )
 
+    @property
+    def writes(self) -> NullBitmapFunctions:
+        """Return the functions (``DecodeRun``) that read inserted rows with all columns, by their bitmap of NULLs."""
+        return self._writes
+
+    @property
+    def bitmap_size(self) -> int:
+        """Return the bytes of a bitmap of NULLs."""
+        return self._size
+
     # -- the three functions of the contract --------------------------------------------------------------------
 
     def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[RowRecord]) -> int:

@@ -82,6 +82,11 @@ class Committer:
         self._transaction_limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 / 2
         self._commit_s = min(self.cfg[F.COMMIT_INTERVAL_MS] / 1000, self._transaction_limit_s)
 
+    @property
+    def commit_bytes(self) -> int:
+        """Return the bytes of keys and values from which on a commit is due."""
+        return self._commit_bytes
+
     def after_rows(self) -> None:
         """Commit if enough bytes are pending; called after each row event that produced records."""
         if self.sink.bytes_pending >= self._commit_bytes:

@@ -241,7 +241,18 @@ def change_time(layout: Contract, event: RowEvent, transaction: SourceTransactio
         event: The row event.
         transaction: The transaction around it.
     """
-    return (layout.recent and transaction.commit_us) or event.timestamp * 1_000_000
+    return change_us(layout, event.timestamp, transaction.commit_us)
+
+
+def change_us(layout: Contract, timestamp: int, commit_us: int) -> int:
+    """Return the time of a row's change as ``change_time``.
+
+    Args:
+        layout: The event contract.
+        timestamp: Time of the row event in seconds since the epoch.
+        commit_us: Commit time in microseconds since the epoch, 0 when the server does not report it.
+    """
+    return (layout.recent and commit_us) or timestamp * 1_000_000
 
 
 def fill(ctx: SourceContext, block: SourceBlock, event: RowEvent, transaction: SourceTransaction) -> None:
