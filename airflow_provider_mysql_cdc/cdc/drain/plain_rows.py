@@ -29,7 +29,7 @@ _MAX_TEXT = 2 << 20
 
 
 @dataclass(slots=True)
-class PlainTable:
+class PlainInserts:
     """Hold what the inserted rows of a table need.
 
     Args:
@@ -68,15 +68,15 @@ class PlainRows:
     """
 
     handler: RowEventHandler
-    _tables: dict[bytes, tuple[TableRoute, PlainTable | None]] = field(default_factory=dict)
+    _tables: dict[bytes, tuple[TableRoute, PlainInserts | None]] = field(default_factory=dict)
     _chunk: bytes = b""
     _text: str = ""
     _records: list[RowRecord] = field(default_factory=list)
-    _counted: PlainTable | None = None
+    _counted: PlainInserts | None = None
     _row_count: int = 0
     _last: tuple[int, int, str, int, str | None, int] | None = None
 
-    def table(self, table_map: bytes, chunk: bytes) -> PlainTable | None:
+    def table(self, table_map: bytes, chunk: bytes) -> PlainInserts | None:
         """Return what the rows of a table need; None where the handler reads them.
 
         Args:
@@ -93,7 +93,15 @@ class PlainRows:
         return None if handler.xa.open or len(chunk) > _MAX_TEXT else known[1]
 
     def insert(
-        self, table: PlainTable, chunk: bytes, body: int, end: int, file: str, pos: int, server_id: int, timestamp: int
+        self,
+        table: PlainInserts,
+        chunk: bytes,
+        body: int,
+        end: int,
+        file: str,
+        pos: int,
+        server_id: int,
+        timestamp: int,
     ) -> bool:
         """Produce the records of an event, or return False: the handler reads it, and finds out why.
 
@@ -135,7 +143,7 @@ class PlainRows:
         self._last = timestamp, server_id, file, pos, gtid, commit_us
         return True
 
-    def _decode(self, table: PlainTable, chunk: bytes, at: int, end: int, middle: str) -> bool:
+    def _decode(self, table: PlainInserts, chunk: bytes, at: int, end: int, middle: str) -> bool:
         """Decode the rows of an event; return whether it holds some, and all are what they should be."""
         if chunk is not self._chunk:
             self._chunk, self._text = chunk, chunk.decode("latin-1")
@@ -154,7 +162,7 @@ class PlainRows:
             return False
         return bool(records)
 
-    def _begin_rows(self, table: PlainTable) -> None:
+    def _begin_rows(self, table: PlainInserts) -> None:
         """Make the texts of a table's rows, and count those of the table before."""
         if table is not self._counted:
             self.add_counts()
@@ -179,7 +187,7 @@ class PlainRows:
         self._row_count = 0
 
 
-def _plain_table(handler: RowEventHandler, route: TableRoute, table_id: bytes) -> PlainTable | None:
+def _plain_table(handler: RowEventHandler, route: TableRoute, table_id: bytes) -> PlainInserts | None:
     """Return what the inserted rows of a table need; None where their records need more than decoding."""
     decoder, share, output, source = route.decoder, route.share, handler.output, route.source
     header = route.headers.get(c.WRITE_ROWS_EVENT_V2)
@@ -193,4 +201,4 @@ def _plain_table(handler: RowEventHandler, route: TableRoute, table_id: bytes) -
         return None
     if handler.needs_gtid_events or handler.metadata is not None or handler.window_keys is not None:
         return None
-    return PlainTable(route, source, decoder.writes, table_id, header, decoder.bitmap_size)
+    return PlainInserts(route, source, decoder.writes, table_id, header, decoder.bitmap_size)

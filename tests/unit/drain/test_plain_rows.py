@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.nulled_values import NULLED_SUFFIX
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS
-from airflow_provider_mysql_cdc.cdc.drain.plain_rows import PlainRows, PlainTable
+from airflow_provider_mysql_cdc.cdc.drain.plain_rows import PlainInserts, PlainRows
 from airflow_provider_mysql_cdc.cdc.drain.table_route import RouteSettings, make_route
 from airflow_provider_mysql_cdc.cdc.emit import source_block
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import TopicShare
@@ -152,6 +152,22 @@ def test_values_that_no_type_can_hold_are_counted(monkeypatch: pytest.MonkeyPatc
     assert f"'p.d.t{NULLED_SUFFIX}': 3" in end
 
 
+@pytest.mark.parametrize("tables", [1, 2])
+def test_commits_inside_a_transaction_are_those_of_the_handlers(monkeypatch: pytest.MonkeyPatch, tables: int) -> None:
+    dump = Dump().begin()
+    for number in range(1, 30):
+        transaction(dump, number, *(row(number + more) for more in range(0, 500, 100)), tables=tables)
+    markers = []
+    for plainly in (True, False):
+        monkeypatch.setattr(time, "time_ns", lambda: COMMIT_US * 1000)
+        given = {"commit.bytes": "5000"}
+        noted, *_ = drained(monkeypatch, dump, [bytes(dump.data)], plainly=plainly, counted=False, **given)
+        markers.append([Marker.from_json(json.loads(r[2])) for r, _ in noted if r[0] == "ledger.p"])
+    said = [[(m.reached, m.counts, m.tables, m.done, m.metrics.counts) for m in each] for each in markers]
+    assert said[0] == said[1]
+    assert len(said[0]) > 10 and any(not reached.is_boundary for reached, *_ in said[0])
+
+
 def test_enough_bytes_are_committed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, writer = drained(
         monkeypatch, dump := plain_dump(30), [bytes(dump.data)], plainly=True, counted=False, **{"commit.bytes": "1024"}
@@ -159,7 +175,7 @@ def test_enough_bytes_are_committed_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(committed_counts(writer.output.sink)) >= 30 // 2  # type: ignore[arg-type]
 
 
-def inserts(handler: Any = None, route: Any = None, size: int = 100) -> PlainTable | None:
+def inserts(handler: Any = None, route: Any = None, size: int = 100) -> PlainInserts | None:
     """Return what the rows of a table need, with a handler and a route that are as plain as can be but for some."""
     body = b"\1" + bytes(5) + MAP
     table_map = parse_table_map(Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, body, 0, len(body)))
