@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_fingerpr
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
@@ -110,6 +111,38 @@ def test_a_position_that_fits_again_after_a_reset_is_refused(pipeline: Pipeline,
     wanted = {i: v for i, v in rows(source, f"SELECT id, v FROM `{database}`.t")}
     found = {r["id"]: r["v"] for r in compacted(pipeline.records("t")).values()}
     assert {i: found[i] for i in wanted} == wanted
+
+
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize("more", [0, 60], ids=["the former file is read to its end", "it holds more"])
+def test_a_reset_behind_living_writers_ends_their_run(
+    pipeline: Pipeline, source: Any, database: str, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """For some seconds the file is not compared again; their dump reads on in the former one, never in the new one."""
+
+    def reset() -> None:
+        load(source, database, 1200, more, "not read")
+        load_again(source, database)
+
+    steps = [lambda: load(source, database, 1100, 1, "in batch"), reset]
+    plan_next = drain_driver._next_plan
+
+    def plan_step(*args: Any) -> Any:
+        if steps:
+            steps.pop(0)()
+        return plan_next(*args)
+
+    monkeypatch.setattr(drain_driver, "_next_plan", plan_step)
+    monkeypatch.setattr(drain_driver, "CHECK_INTERVAL_S", 1.0)
+    load(source, database, 1090, 1, "in batch")
+    spec = replace(pipeline.prepare("drain").spec, run_for_s=120)
+    with pytest.raises(BinlogPurgedError, match="replaced by another"):
+        run_drain(spec, ThreadRunner(3), pipeline.log)
+    outcome = pipeline.settle()
+    assert more or isinstance(outcome.error, BinlogPurgedError)
+    assert max(payload(r.value)["after"]["id"] for r in pipeline.records("t")) < 2000
+    with pytest.raises(BinlogPurgedError, match="replaced by another"):
+        pipeline.drain()
 
 
 @pytest.mark.req("FAULT-11")

@@ -138,6 +138,7 @@ def plan_drain(
     reached: BinlogOffset | None = None,
     even_empty: bool = False,
     continued_from: BinlogOffset | None = None,
+    start_checked: bool = False,
 ) -> BatchPlan | None:
     """Return the plan of the next batch, or None when nothing was logged since ``start``.
 
@@ -152,13 +153,16 @@ def plan_drain(
         reached: The end of the server's binlog if it was read a moment ago; None reads it.
         even_empty: Whether to plan a batch even when nothing was logged, because the job has other work.
         continued_from: The committed offset, where ``start`` is its place in another server's binlog.
+        start_checked: Whether this driver has compared the start's file a moment ago, over the same connection. A
+            batch that ends in the same file is then planned without comparing it again.
 
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
     # The file's fingerprint is read after the end, so that it is also that of the end's file.
     end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES], reached)
-    start = check_available(conn, cfg.connection_settings(), start)
+    if not (start_checked and _in_one_file(start, end)):
+        start = check_available(conn, cfg.connection_settings(), start)
     if compare_offsets(end, start) <= 0:
         if not even_empty:
             return None
@@ -168,6 +172,14 @@ def plan_drain(
         writers = 1
     plan = _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
     return plan if continued_from is None else replace(plan, continued_from=continued_from)
+
+
+def _in_one_file(start: BinlogOffset, end: BinlogOffset) -> bool:
+    """Return whether an end that was just read names the file of a start whose fingerprint is complete.
+
+    The end gets the start's fingerprint then. If the file was replaced meanwhile, the next comparison finds that out.
+    """
+    return (end.server_uuid, end.file) == (start.server_uuid, start.file) and is_complete(start.origin)
 
 
 def plan_window_batch(

@@ -30,7 +30,14 @@ from airflow_provider_mysql_cdc.cdc.drain.kept_writer import KeptWriter
 from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import require_unchanged_marker
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.drain.writer_context import WriterContext
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogCorruptError,
+    BinlogPurgedError,
+    CdcError,
+    RecordTooLargeError,
+    SourceError,
+    StateError,
+)
 from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_batch_size
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
@@ -132,6 +139,24 @@ def _require_available(cfg: ConnectorConfig, plan: BatchPlan) -> None:
         # A file that holds the end holds the start; if both were purged, the writers check the start once more.
         for offset in (plan.end,) if plan.start.file == plan.end.file else (plan.start, plan.end):
             check_available(conn, settings, offset)
+
+
+def cause_of(cfg: ConnectorConfig, plan: BatchPlan, error: CdcError) -> CdcError:
+    """Return why a batch failed: a file that a living dump cannot read on may have been replaced by another one.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch.
+        error: The error with which it ended.
+    """
+    if isinstance(error, BinlogCorruptError):
+        try:
+            _require_available(cfg, plan)
+        except BinlogPurgedError as replaced:
+            return replaced
+        except SourceError:
+            pass  # a server that cannot be asked now; the first error says what is known
+    return error
 
 
 def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> SchemaState:

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import (
     StartedBatch,
     WriterInputs,
     begin_batch,
+    cause_of,
     finish_batch,
 )
 from airflow_provider_mysql_cdc.cdc.drain.batch_writers import BatchWriters, SucceedingRunner
@@ -209,8 +210,11 @@ def _complete_batch(
         with named_errors(cfg):
             result = _run_batch(cfg, conn, job, planned, writers, log, other_work, heartbeat_timer)
     except CdcError as error:
-        job.write_outcome(plan, error=error)
-        raise
+        cause = cause_of(cfg, plan, error)
+        job.write_outcome(plan, error=cause)
+        if cause is error:
+            raise
+        raise cause from error
     faults.fault_point("driver.before_outcome")
     lock.require()
     job.write_outcome(result.plan, counts=result.counts)
@@ -333,7 +337,7 @@ def _next_plan(
                     checked_at, work_pending = time.monotonic(), other_work.is_pending(cfg, job.read())
                 reached = new_end(source.conn, start)
                 if check_due or reached is not None:
-                    prepared = ledger.prepared()
+                    start_checked = not source.begin_file_check() and not check_due
                     next_plan = plan_drain(
                         cfg,
                         source.conn,
@@ -341,9 +345,10 @@ def _next_plan(
                         epoch,
                         spec.owner,
                         counts,
-                        prepared,
+                        ledger.prepared(),
                         reached=reached,
                         even_empty=work_pending,
+                        start_checked=start_checked,
                     )
                     if next_plan is not None:
                         return next_plan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,9 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+FILE_CHECK_INTERVAL_S = 5.0
+"""Seconds for which a binlog file that was compared counts as the same, over the same connection (ADR 0027)."""
 
 
 class DriverConnection:
@@ -30,13 +35,25 @@ class DriverConnection:
 
     def __init__(self, cfg: ConnectorConfig, require_lock: Callable[[], None], log: Log) -> None:
         self._cfg, self._require_lock, self._log = cfg, require_lock, log
-        self._settings = cfg.connection_settings()
+        self._settings, self._file_checked_at = cfg.connection_settings(), -math.inf
         self.conn = self._open()
 
     def _open(self) -> Any:
         conn = connect(self._settings)
+        self._file_checked_at = -math.inf
         run_lock.disable_idle_timeout(conn)
         return conn
+
+    def begin_file_check(self) -> bool:
+        """Return whether the binlog file of the stream's position is to be compared with the server's now.
+
+        Whoever is told so compares it; then nobody is for some seconds, unless the connection is renewed.
+        """
+        now = time.monotonic()
+        if now - self._file_checked_at < FILE_CHECK_INTERVAL_S:
+            return False
+        self._file_checked_at = now
+        return True
 
     def close(self) -> None:
         """Close it, unless it is closed: the error that it has broken with counts, not that of closing it twice."""

@@ -17,10 +17,18 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, driver_connection
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import NO_OTHER_WORK, PlannedBatch
+from airflow_provider_mysql_cdc.cdc.drain.driver_connection import DriverConnection
 from airflow_provider_mysql_cdc.cdc.drain.heartbeats import HeartbeatTimer
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogCorruptError,
+    BinlogPurgedError,
+    CdcError,
+    RunInProgressError,
+    SourceConnectionError,
+    StateError,
+)
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
 from airflow_provider_mysql_cdc.cdc.job.job_metrics import JobMetrics
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -67,6 +75,9 @@ class Source:
 
     def renew_if_broken(self, reached: Any) -> bool:
         return False
+
+    def begin_file_check(self) -> bool:
+        return True
 
     def close(self) -> None:
         pass
@@ -120,6 +131,7 @@ def batches_of(
     writes: Sequence[int] = (),
     first_new: float = 0.0,
     looks: list[float] | None = None,
+    compared: list[float] | None = None,
     **properties: str,
 ) -> tuple[list[float], float]:
     """Run batches for ten seconds; return when each begins and when the run ends.
@@ -131,6 +143,7 @@ def batches_of(
         writes: Records of each batch; further ones have as many as the last, and 0 if none is given.
         first_new: Seconds before which nothing new is found behind the first batch.
         looks: Gets the seconds at which a batch is planned, or found to be none.
+        compared: Gets those at which the binlog file is compared for that.
         properties: Further properties.
     """
     clock = Clock()
@@ -142,9 +155,10 @@ def batches_of(
         clock.now += takes_s
         return {"t": writes[min(len(begun), len(writes)) - 1]} if writes else {}
 
-    def plan_next(cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, **__: Any) -> Any:
-        if looks is not None:
-            looks.append(clock.now - 100.0)
+    def plan_next(cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, start_checked: bool = False, **__: Any) -> Any:
+        for noted in (looks, None if start_checked else compared):
+            if noted is not None:
+                noted.append(clock.now - 100.0)
         return None if nothing_new() else plan(epoch)
 
     def nothing_new() -> bool:
@@ -222,6 +236,72 @@ def test_a_quiet_stream_looks_at_its_binlog_file_each_few_seconds(monkeypatch: p
     looks.clear()
     each, _ = batches_of(monkeypatch, 0.0, first_new=7.25, looks=looks)
     assert 5.0 <= looks[0] <= 5.11 and 7.25 <= each[1] == looks[1] <= 7.36
+
+
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize("first_new", [0.0, 8.0], ids=["busy", "quiet"])
+def test_a_binlog_file_is_compared_each_few_seconds(monkeypatch: pytest.MonkeyPatch, first_new: float) -> None:
+    """That takes a connection of its own; a quiet stream, which plans nothing meanwhile, compares it as often."""
+    compared: list[float] = []
+    looks: list[float] = []
+    due = iter([first_new == 0.0, *[False] * 100])
+    monkeypatch.setattr(Source, "begin_file_check", lambda _: next(due))
+    each, _ = batches_of(monkeypatch, 0.1, first_new=first_new, looks=looks, compared=compared)
+    assert len(each) > 3 and compared == ([looks[0]] if first_new == 0.0 else looks[:1])
+    assert (5.0 <= compared[0] <= 5.3) if first_new else compared[0] == each[1]
+
+
+@pytest.mark.req("FAULT-11")
+def test_a_new_connection_compares_the_binlog_file_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, opened = Clock(), SimpleNamespace(open=True, close=lambda: None)
+    monkeypatch.setattr(driver_connection, "time", clock)
+    monkeypatch.setattr(driver_connection, "connect", lambda _: opened)
+    monkeypatch.setattr(driver_connection.run_lock, "disable_idle_timeout", lambda _: None)
+    source = DriverConnection(CFG, lambda: None, lambda line: None)
+    assert [source.begin_file_check() for _ in range(2)] == [True, False]
+    clock.sleep(4.9)
+    assert not source.begin_file_check()
+    clock.sleep(0.2)
+    assert [source.begin_file_check() for _ in range(2)] == [True, False]
+
+    def broken(*_: Any) -> Any:
+        raise SourceConnectionError("the connection is broken")
+
+    monkeypatch.setattr(driver_connection, "fetch_all", broken)
+    monkeypatch.setattr(driver_connection, "Reconnects", lambda *_: SimpleNamespace(wait=lambda *_: None))
+    assert source.renew_if_broken(lambda: None) and source.begin_file_check()
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "named"),
+    [
+        (BinlogCorruptError("unreadable"), BinlogPurgedError("replaced"), "replaced"),
+        (BinlogCorruptError("unreadable"), SourceConnectionError("not there"), "unreadable"),
+        (BinlogCorruptError("unreadable"), None, "unreadable"),
+        (StateError("something else"), BinlogPurgedError("replaced"), "something else"),
+    ],
+)
+def test_a_file_that_cannot_be_read_on_may_have_been_replaced(
+    monkeypatch: pytest.MonkeyPatch, error: CdcError, found: CdcError | None, named: str
+) -> None:
+    """Where a server resets its binlog, a dump that reads the former file gets an error that names no reset."""
+    outcomes: list[CdcError | None] = []
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    def check_available(*_: Any) -> None:
+        if found is not None:
+            raise found
+
+    monkeypatch.setattr(drain_driver, "_run_batch", fail)
+    monkeypatch.setattr(one_batch, "check_available", check_available)
+    monkeypatch.setattr(one_batch, "connect", lambda _: nullcontext())
+    job: Any = SimpleNamespace(write_outcome=lambda batch, *, error: outcomes.append(error))
+    planned, unused = PlannedBatch(plan(), offsets_checked=True), SimpleNamespace()
+    with pytest.raises(CdcError, match=named) as caught:
+        drain_driver._complete_batch(CFG, None, job, planned, *[unused] * 5)  # type: ignore[arg-type]
+    assert outcomes == [caught.value]
 
 
 @pytest.mark.parametrize("epoch, done", [(1, False), (7, True)], ids=["not done", "of another batch"])

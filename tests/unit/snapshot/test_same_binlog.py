@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -94,6 +95,33 @@ def test_a_file_is_a_second_old_before_its_mark_counts(server: dict[str, Any], m
     server["origin"] = mark
     assert origin.with_fingerprint(None, SETTINGS, READ.with_position(READ.file, 4)).origin == mark
     assert server["slept"] == [(100,)]
+
+
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize(
+    ("end", "origin_", "compares"),
+    [
+        (BinlogOffset(READ.file, 900, None, READ.server_uuid), "100.aa.bb", False),
+        (BinlogOffset("binlog.000011", 900, None, READ.server_uuid), "100.aa.bb", True),
+        (BinlogOffset(READ.file, 900, None, "another"), "100.aa.bb", True),
+        (BinlogOffset(READ.file, 900, None, READ.server_uuid), "100.aa", True),
+        (BinlogOffset(READ.file, 900, None, READ.server_uuid), None, True),
+    ],
+    ids=["the start's file", "another file", "another server", "no transaction in it", "an older version's"],
+)
+def test_a_file_that_was_just_compared_is_compared_again_unless_the_end_is_in_it(
+    monkeypatch: pytest.MonkeyPatch, end: BinlogOffset, origin_: str | None, compares: bool
+) -> None:
+    """An end in another file would get that file's mark, and nothing would tell later that a reset lies between."""
+    monkeypatch.setattr(batch, "choose_end", lambda *_: end)
+    monkeypatch.setattr(batch, "check_available", purged)
+    monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
+    start = replace(READ, origin=origin_)
+    with pytest.raises(BinlogPurgedError) if compares else nullcontext():
+        made = batch.plan_drain(CFG, None, start, 2, "someone", {}, start_checked=True)
+        assert made is not None and (made.start, made.end.origin) == (start, READ.origin)
+    with pytest.raises(BinlogPurgedError):
+        batch.plan_drain(CFG, None, start, 2, "someone", {})
 
 
 def test_a_stream_begins_in_the_file_that_its_start_was_read_in(monkeypatch: pytest.MonkeyPatch) -> None:
