@@ -47,6 +47,7 @@ from airflow_provider_mysql_cdc.cdc.job.topic_guard import prepare_topics, requi
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import delete_chunk_records
 
@@ -120,8 +121,8 @@ def begin_batch(
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history topic
-    require_recorded_history(cfg, ledger)
-    state = _structures(cfg, job, plan) if preloaded is None else preloaded
+    history_topic = require_recorded_history(cfg, ledger)
+    state = _structures(cfg, job, plan, history_topic) if preloaded is None else preloaded
     job.metrics.begin(plan, state.tables)
     if moved_from is not None:
         # A server may have tables of another structure: statements that were not logged, filters, a restored backup.
@@ -159,12 +160,17 @@ def cause_of(cfg: ConnectorConfig, plan: BatchPlan, error: CdcError) -> CdcError
     return error
 
 
-def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> SchemaState:
+def _structures(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, history_topic: TopicInfo | None) -> SchemaState:
     """Return the table structures as of the batch's start."""
     history = job.metrics.history
     with history.recovering():
         return load_schema_state(
-            cfg, until=plan.start, epoch=plan.epoch, on_record=history.on_record, cache=job.history_cache
+            cfg,
+            until=plan.start,
+            epoch=plan.epoch,
+            on_record=history.on_record,
+            cache=job.history_cache,
+            described=history_topic,
         )
 
 

@@ -34,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 from airflow_provider_mysql_cdc.cdc.schema.statement_size import LargeStatement, name_statement, refused_topic
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange
-from airflow_provider_mysql_cdc.cdc.schema.table_discovery import utf8mb4_collation
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import UTF8MB4_COLLATION
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 from airflow_provider_mysql_cdc.cdc.snapshot.unlogged_changes import UnloggedChange, unlogged_changes
 
@@ -70,11 +70,12 @@ def server_variables(conn: Any) -> dict[str, int]:
     """
     names = ("lower_case_table_names", "explicit_defaults_for_timestamp")
     with conn.cursor() as cursor:
-        cursor.execute("SELECT @@version, " + ", ".join(f"@@global.{name}" for name in names))
-        version_text, *found = cursor.fetchone()
+        variables = ", ".join(f"@@global.{name}" for name in names)
+        cursor.execute(f"SELECT @@version, ({UTF8MB4_COLLATION}), {variables}")
+        version_text, collation, *found = cursor.fetchone()
     values = {name: int(value) for name, value in zip(names, found, strict=True)}
     version = [int(number) for number in re.findall(r"\d+", str(version_text))[:3]]
-    default = utf8mb4_collation(conn)
+    default = int(collation)
     values["before_8"] = int(version < [8])
     values["utf8mb4_after_collate"] = default if version <= _LAST_CHARSET_CLAUSE_WINS else 0
     return values | {"default_collation_for_utf8mb4": default}

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
-from airflow_provider_mysql_cdc.cdc.sink.topics import describe_created, describe_topics, end_offsets
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, describe_created, describe_topics, end_offsets
 
 _REBUILD_REMEDY = "rebuild the history: set snapshot.mode=recovery and trigger mysql_cdc_snapshot"
 _RESTART_SNAPSHOT_REMEDY = (
@@ -33,21 +33,29 @@ def history_difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
     Raises:
         SinkError: Kafka refuses or does not answer.
     """
+    return _compare(cfg, ledger)[0]
+
+
+def _compare(cfg: ConnectorConfig, ledger: LedgerState | None) -> tuple[str, TopicInfo | None]:
+    """Return how the topic differs, and the topic as it is; None where nothing is recorded, or the topic is gone."""
     recorded = ledger.other_records.get(HISTORY_KEY) if ledger is not None else None
     if recorded is None:
-        return ""
+        return "", None
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
     current = describe_topics(admin, [topic], broker_addresses(cfg.kafka_settings())).get(topic)
     if current is None:
-        return "it was deleted"
+        return "it was deleted", None
     if recorded["topic"] == topic:
         changed = None not in (recorded["id"], current.id) and recorded["id"] != current.id
-        return "it was deleted and created again" if changed else ""
+        return "it was deleted and created again" if changed else "", current
     first, end = end_offsets(admin, topic, [0])[0]
-    return "" if end > first else f"it is empty; until now the stream has written to {recorded['topic']}"
+    empty = f"it is empty; until now the stream has written to {recorded['topic']}"
+    return "" if end > first else empty, current
 
 
-def require_recorded_history(cfg: ConnectorConfig, ledger: LedgerState | None, *, snapshot: bool = False) -> None:
+def require_recorded_history(
+    cfg: ConnectorConfig, ledger: LedgerState | None, *, snapshot: bool = False
+) -> TopicInfo | None:
     """Check that the history topic is the one that the stream has written.
 
     Args:
@@ -55,11 +63,15 @@ def require_recorded_history(cfg: ConnectorConfig, ledger: LedgerState | None, *
         ledger: The ledger.
         snapshot: Whether an unfinished snapshot would continue with it.
 
+    Returns:
+        The topic as it is; None where the ledger records none.
+
     Raises:
         SchemaError: It is another topic, or deleted.
         SinkError: Kafka refuses or does not answer.
     """
-    if problem := history_difference(cfg, ledger):
+    problem, current = _compare(cfg, ledger)
+    if problem:
         raise SchemaError(
             "the schema history is lost",
             where=f"topic {cfg.history_topic}",
@@ -67,6 +79,7 @@ def require_recorded_history(cfg: ConnectorConfig, ledger: LedgerState | None, *
             remedy="find out who deleted or replaced it; then "
             + (_RESTART_SNAPSHOT_REMEDY if snapshot else _REBUILD_REMEDY),
         )
+    return current
 
 
 def history_id_record(cfg: ConnectorConfig, job: JobLedger) -> SideRecord:

@@ -34,9 +34,9 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, req
 from airflow_provider_mysql_cdc.cdc.sink.topic_tail import read_from_last
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
-    end_offsets,
     existing_topics,
     first_offsets,
+    last_offsets,
 )
 
 
@@ -110,18 +110,19 @@ def _partition_count_error(topic: str, partitions: int) -> SchemaError:
     )
 
 
-def history_end(cfg: ConnectorConfig) -> TopicEnd:
+def history_end(cfg: ConnectorConfig, described: TopicInfo | None = None) -> TopicEnd:
     """Return the id of the current history topic, and where it ends.
 
     Args:
         cfg: The connector's configuration.
+        described: The topic, if it was described a moment ago; None describes it.
 
     Raises:
         SinkError: Kafka cannot be reached.
     """
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
-    info = existing_topics(admin, [topic]).get(topic)
-    return TopicEnd(None, 0) if info is None else TopicEnd(info.id, end_offsets(admin, topic, [0])[0][1])
+    info = described or existing_topics(admin, [topic]).get(topic)
+    return TopicEnd(None, 0) if info is None else TopicEnd(info.id, last_offsets(admin, topic, [0])[0])
 
 
 def read_history(cfg: ConnectorConfig, first: int = 0, bases: Sequence[BinlogOffset] = ()) -> Iterator[HistoryRecord]:
@@ -271,6 +272,7 @@ def load_schema_state(
     on_record: Callable[[HistoryRecord], None] = lambda record: None,
     since: Sequence[BinlogOffset] = (),
     cache: HistoryCache | None = None,
+    described: TopicInfo | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset from the history topic (SCH-03).
 
@@ -282,6 +284,7 @@ def load_schema_state(
         since: Offsets after which ``on_record`` needs all statements.
         cache: The records that this job has read before; they are not read again, and ``on_record`` is not called for
             them.
+        described: The topic, if it was described a moment ago; saves a request where there is a cache.
 
     Raises:
         SchemaError: See ``read_history`` and ``replay``; or the records that describe the offset were deleted.
@@ -296,4 +299,6 @@ def load_schema_state(
     skip_unparseable = cfg[F.SKIP_UNPARSEABLE_DDL]
     if cache is None:
         return replay(records(), until=until, epoch=epoch, skip_unparseable=skip_unparseable, captures=cfg.needs_schema)
-    return cache.structures(history_end(cfg), records, Replay(until, epoch, skip_unparseable, cfg.needs_schema))
+    return cache.structures(
+        history_end(cfg, described), records, Replay(until, epoch, skip_unparseable, cfg.needs_schema)
+    )

@@ -58,14 +58,19 @@ _LITERAL_NAME = re.compile(r"([\w$-]+)\\?\.([\w$-]+)")
 """An entry without any sign of a regular expression but the dot between database and table."""
 
 
+UTF8MB4_COLLATION = (
+    "SELECT id FROM information_schema.collations WHERE character_set_name = 'utf8mb4' AND is_default = 'Yes'"
+)
+"""Returns the id of utf8mb4's default collation."""
+
+
 def utf8mb4_collation(conn: Any) -> int:
     """Return the id of utf8mb4's default collation: utf8mb4_0900_ai_ci, in MySQL 5.7 utf8mb4_general_ci.
 
     Args:
         conn: An open connection to the source.
     """
-    sql = "SELECT id FROM information_schema.collations WHERE character_set_name = 'utf8mb4' AND is_default = 'Yes'"
-    return int(fetch_all(conn, sql)[0][0])
+    return int(fetch_all(conn, UTF8MB4_COLLATION)[0][0])
 
 
 def table_exists(conn: Any, table: TableId) -> bool:

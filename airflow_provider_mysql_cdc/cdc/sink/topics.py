@@ -420,6 +420,17 @@ def end_offsets_of_topics(
     return {topic: {p: (first[topic][p], end[topic][p]) for p in numbers} for topic, numbers in topics.items()}
 
 
+def last_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Return the high watermarks of partitions.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topic: Topic name.
+        partitions: Partition numbers.
+    """
+    return _offsets(admin, {topic: partitions}, OffsetSpec.latest())[topic]
+
+
 def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
     """Return the first offsets of partitions.
 

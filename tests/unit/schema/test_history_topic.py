@@ -29,8 +29,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> dict[int, bytes]:
         for first, end in bounds.values():
             yield from (TopicRecord(0, offset, None, records.get(offset, OWN)) for offset in range(first, end))
 
-    for module in (history, history_owner):
-        monkeypatch.setattr(module, "end_offsets", lambda *_, **__: {0: (10, LONG)})
+    monkeypatch.setattr(history_owner, "end_offsets", lambda *_, **__: {0: (10, LONG)})
     monkeypatch.setattr(history_owner, "read_between", read)
     monkeypatch.setattr(history, "make_admin", lambda _: None)
     monkeypatch.setattr(history, "require_settings", lambda *_, **__: None)
