@@ -160,7 +160,7 @@ def test_what_a_server_does_not_take_is_named(
     open_session: Open, connect_server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connect_client.OPENING_RETRIES, "max_retries", 2)
-    monkeypatch.setitem(connect_client.RETRIES, "max_retries", 10**6)  # a job's own patience has no end here
+    monkeypatch.setitem(connect_client.RETRIES, "max_retries", "no number: the patience of a job is not asked for")
     for conf, error, what in (
         ({"spark_executor_memory": "2g"}, ConfigError, "cannot have this setting"),
         ({"url": connect_server.address.replace(connect_server.token, "another")}, ConfigError, "refuses the client"),
