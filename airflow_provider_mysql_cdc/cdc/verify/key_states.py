@@ -98,7 +98,7 @@ class KeyStates:
                 self.mark(key)
                 continue
             text = fields + row
-            if _has_no_escape(text):
+            if has_no_escape(text):
                 bucket, checksum = crc32(fields) % buckets, sha256(text).digest()
             else:
                 bucket, checksum = key_bucket(fields, buckets), self._checksum_of(text)
@@ -134,8 +134,13 @@ def _are_short_and_plain(fields: Sequence[bytes | None], rows: Sequence[bytes]) 
     if None in fields or b"" in rows:
         return False
     of_keys = cast("Sequence[bytes]", fields)
-    return max(map(len, of_keys), default=0) <= ID_BYTES and _has_no_escape(b"".join((*of_keys, *rows)))
+    return max(map(len, of_keys), default=0) <= ID_BYTES and has_no_escape(b"".join((*of_keys, *rows)))
 
 
-def _has_no_escape(text: bytes) -> bool:
+def has_no_escape(text: bytes) -> bool:
+    """Return whether the server writes all characters of a text as records do.
+
+    Args:
+        text: Text of keys and rows.
+    """
     return _BACKSLASH not in text or _ESCAPE not in text
