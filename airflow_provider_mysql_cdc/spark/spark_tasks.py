@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from typing import Any
 
 from pyspark import SparkContext
@@ -243,6 +245,16 @@ def _block_function(
     return run
 
 
+@cache
+def _freeze_modules() -> None:
+    """Leave what this worker has imported out of the garbage collection that PySpark makes after each task.
+
+    There is a task for each bucket, and each of these collections took longer than a small task.
+    Source: pyspark.daemon.manager (4.x).
+    """
+    gc.freeze()
+
+
 def _bucket_number(bucket: int) -> int:
     return bucket
 
@@ -252,6 +264,7 @@ def _bucket_function(
 ) -> Callable[[Iterator[Block]], Iterator[BucketResultT]]:
     def run(blocks: Iterator[Block]) -> Iterator[BucketResultT]:
         with marking_errors():
+            _freeze_modules()
             yield reduce(block for _, block in blocks)
 
     return run
