@@ -17,6 +17,7 @@ from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -74,6 +75,18 @@ class Held:
         self._until.touch()
 
 
+def opened_streams(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each dump connection that a writer has opened."""
+    opened, plain = list[Any](), drain_writer.open_stream
+
+    def open_stream(*arguments: Any, **more: Any) -> Any:
+        opened.append(plain(*arguments, **more))
+        return opened[-1]
+
+    monkeypatch.setattr(drain_writer, "open_stream", open_stream)
+    return opened
+
+
 def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     """Start work in a thread; what it returns or raises is in the list afterwards."""
     results: list[Any] = []
@@ -115,9 +128,12 @@ def test_a_restart_inside_a_batch_does_not_fail_the_task(
     tmp_path: Path,
 ) -> None:
     pipeline.properties["drain.writers"] = writers
-    held = Held(monkeypatch, tmp_path)
+    held, opened = Held(monkeypatch, tmp_path), opened_streams(monkeypatch)
     thread, results = in_thread(pipeline.drain)
     held.wait()
+    while len(opened) < int(writers):  # one that begins while the server is down ends the task, which a retry continues
+        assert thread.is_alive()
+        time.sleep(0.02)
     server.crash() if kill else server.stop()
     server.start()
     held.release()
