@@ -105,7 +105,8 @@ def follow_earlier(given: dict[str, Any], followed: list[Any] | None = None) -> 
     """Look for a driver of an earlier try as the operator does; one that would be followed is noted."""
     task, seen = operator(), [] if followed is None else followed
     spark = SimpleNamespace(defer=seen.append)
-    found = detached_driver.DetachedDriver([None], given, spark, task._driver_handle, task.log.info)  # type: ignore[list-item]
+    cfgs: Any = [SimpleNamespace(source_address=lambda: "127.0.0.1:3306")]
+    found = detached_driver.DetachedDriver(cfgs, given, spark, task._driver_handle, task.log.info)
     found.follow_earlier()
 
 

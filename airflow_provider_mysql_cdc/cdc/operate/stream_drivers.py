@@ -64,7 +64,7 @@ def end_runs(cfgs: Sequence[ConnectorConfig], owner: str, log: Log) -> None:
     Raises:
         CdcError: No server, or not Kafka, can be reached.
     """
-    most = max(Counter(cfg.source_address() for cfg in cfgs).values())
+    most = max(Counter(cfg.source_address() for cfg in cfgs).values(), default=0)
     ended = _answers(cfgs, lambda cfg: end_run.end_run(cfg, owner, log))
     for _ in range(STREAMS_OF_SERVER, most, STREAMS_OF_SERVER):
         if not any(ended):
