@@ -217,7 +217,7 @@ def _first_missing_transaction(
 ) -> tuple[BinlogOffset, GtidSet]:
     """Return the position of the first transaction that a set lacks, or the end, and the set executed before it."""
     executed = GtidTracker(str(previous_gtids))
-    stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
+    stream = open_stream(cfg.connection_settings(), start, server_id=_UNREGISTERED_SERVER_ID)
     try:
         for event in stream.events(end, unused=no_rows):
             gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None

@@ -34,7 +34,7 @@ class LoggedStatement:
 
 
 def statements_between(
-    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, lower_case_table_names: int = 0
+    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, lower_case_table_names: int, server_id: int
 ) -> Iterator[LoggedStatement]:
     """Yield the statements between two transaction boundaries.
 
@@ -43,13 +43,14 @@ def statements_between(
         start: The first position.
         end: The last position.
         lower_case_table_names: The server's lower_case_table_names.
+        server_id: Id to read with; one of the stream's ends the dump of a writer that lives.
 
     Raises:
         SourceError: The binlog cannot be read.
     """
     if compare_offsets(end, start) <= 0:
         return
-    stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
+    stream = open_stream(cfg.connection_settings(), start, server_id=server_id)
     try:
         for event in stream.events(end, unused=no_rows):
             if event.type == c.QUERY_EVENT:
@@ -73,7 +74,7 @@ def tables_created_since(
         lower_case_table_names: The server's lower_case_table_names.
     """
     names, unparsed = frozenset(listed), list[str]()
-    for statement in statements_between(cfg, start, end, lower_case_table_names):
+    for statement in statements_between(cfg, start, end, lower_case_table_names, cfg.server_id(0)):
         try:
             names = names_after(names, statement_effects(statement.sql, statement.context))
         except DdlParseError:
