@@ -13,10 +13,11 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
-from airflow_provider_mysql_cdc.cdc.drain import structure_check
+from airflow_provider_mysql_cdc.cdc.drain import failover, known_transaction, structure_check
 from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_of_gtids
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.snapshot.recovery import require_no_ddl
 
 
 def statements_of_tables(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
@@ -30,8 +31,26 @@ def place_of_gtids(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
         position_of_gtids(pipeline.cfg, conn, end, GtidSet.parse(start.gtids))
 
 
+def place_on_another_server(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
+    assert start.gtids is not None
+    failover._search(pipeline.cfg, root, GtidSet.parse(start.gtids), GtidSet.parse(""))
+
+
+def structures_of_tables(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
+    require_no_ddl(pipeline.cfg, start, current_offset(root))
+
+
+def time_of_a_transaction(pipeline: Pipeline, root: Any, start: BinlogOffset) -> None:
+    gtid = str(current_offset(root).gtids).rpartition(":")[0].rpartition(",")[2].strip()
+    last = int(str(current_offset(root).gtids).rpartition("-")[2])
+    known_transaction.compare_transaction(pipeline.cfg, root, f"{gtid}:{last}@1")
+
+
 @pytest.mark.req("STRM-02")
-@pytest.mark.parametrize("read_beside", [statements_of_tables, place_of_gtids])
+@pytest.mark.parametrize(
+    "read_beside",
+    [statements_of_tables, place_of_gtids, place_on_another_server, structures_of_tables, time_of_a_transaction],
+)
 def test_a_writer_s_dump_lives_on(
     pipeline: Pipeline, root: Any, database: str, read_beside: Callable[[Pipeline, Any, BinlogOffset], None]
 ) -> None:

@@ -22,6 +22,9 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 FILE_START = 4  # after the magic number
+UNREGISTERED_SERVER_ID = 0
+"""Id of a reader that is no writer, as mysqlbinlog's: the server ends its dump at the end of the last file, and ends
+nobody else's for it. With an id of the stream, it would end the dump of a writer that lives from batch to batch."""
 REPORT_HOST = "mysql-cdc"
 _MAX_HOST_CHARS = 60
 """Longest host that a client may report to MySQL before 8.0.17."""
@@ -54,7 +57,7 @@ def start_dump(
         start: Position or GTID set to begin at. A position beyond 4 GB begins at the file's start.
         where: Address for messages.
         client_name: Name of the stream, for ``client_uuid``.
-        server_id: Id of this client; 0 reads as mysqlbinlog does, unregistered, to the end of the last file.
+        server_id: Id of this client, or ``UNREGISTERED_SERVER_ID``.
         silence_timeout_s: Longest silence in seconds; heartbeats are asked for three times as often.
         by_gtid: Begin after ``start.gtids``.
         on_wait: See ``PacketReader``.

@@ -22,7 +22,12 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.broken_connections import again_if_broken
 from airflow_provider_mysql_cdc.cdc.binlog.connect import LOGIN_DELAYS_S, ConnectionSettings, connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, replication_slave_error, start_dump
+from airflow_provider_mysql_cdc.cdc.binlog.dump import (
+    FILE_START,
+    UNREGISTERED_SERVER_ID,
+    replication_slave_error,
+    start_dump,
+)
 from airflow_provider_mysql_cdc.cdc.binlog.packets import EOF, PACKET_HEADER, PacketReader, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_gtid_mode_mismatch
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -33,8 +38,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_fingerprint
 
-# As mysqlbinlog registers: the server ends the dump at the end of the last file, and ends nobody else's dump.
-_UNREGISTERED_SERVER_ID = 0
 _HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
 _EVENT_IDENTITY = Struct("<IBI")
 _DIGEST_DIGITS = 16
@@ -73,7 +76,7 @@ def _dump_fingerprint(settings: ConnectionSettings, file: str, server_uuid: str 
             connection,
             BinlogOffset(file, FILE_START, server_uuid=server_uuid),
             where=settings.address(),
-            server_id=_UNREGISTERED_SERVER_ID,
+            server_id=UNREGISTERED_SERVER_ID,
             silence_timeout_s=settings.silence_timeout_s,
             by_gtid=False,
         )

@@ -20,7 +20,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, fetch_all, fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
@@ -243,7 +243,9 @@ def _search(cfg: ConnectorConfig, conn: Any, wanted: GtidSet, purged: GtidSet) -
     search = GtidSearch(wanted, previous.union(purged), cfg.writes_rows_of)
     anonymous, last_file, gtid = None, "", None
     statements: dict[str, str] = {}
-    stream = open_stream(cfg.connection_settings(), end.with_position(file, FILE_START), server_id=cfg.server_id(0))
+    stream = open_stream(
+        cfg.connection_settings(), end.with_position(file, FILE_START), server_id=UNREGISTERED_SERVER_ID
+    )
     try:
         for event in stream.events(end, unused=no_rows):
             is_doubtful = event.type == c.QUERY_EVENT and gtid is not None and search.is_out_of_order(gtid)

@@ -35,10 +35,9 @@ class PlainInserts:
     Args:
         route: The table's route.
         source: Writes the source block.
-        functions: Decode rows, by the bitmap of their NULL columns.
+        decoder: Decodes its rows.
         table_id: The table's number, as it stands in events.
         header: What stands between flags and rows.
-        bitmap_size: Bytes of a bitmap.
         before_source: Text before the source block.
         tail: Text after the row's number.
         thread: The thread that the tail names; None when it has to be made again.
@@ -46,16 +45,18 @@ class PlainInserts:
 
     route: TableRoute
     source: SourceBlock
-    functions: NullBitmapFunctions
+    decoder: RowDecoder
     table_id: bytes
     header: bytes
-    bitmap_size: int
     before_source: str = ""
     tail: str = ""
     thread: int | None = None
+    functions: NullBitmapFunctions = field(init=False)
+    bitmap_size: int = field(init=False)
     rows_at: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.functions, self.bitmap_size = self.decoder.writes, self.decoder.bitmap_size
         self.rows_at = FLAGS_END + len(self.header)
 
 
@@ -166,11 +167,10 @@ class PlainRows:
         """Make the texts of a table's rows, and count those of the table before."""
         if table is not self._counted:
             self.add_counts()
-        decoder, ctx, source = table.route.decoder, self.handler.ctx, table.source
+        ctx, source = self.handler.ctx, table.source
         table.thread = thread = self.handler.position.thread
         ctx.src_head, ctx.src_tail, ctx.tail = "", source.tail_by_thread[thread], source.op_tail(time.time_ns())
-        if isinstance(decoder, RowDecoder):
-            table.before_source, table.tail = decoder.row_texts(ctx, "c")
+        table.before_source, table.tail = table.decoder.row_texts(ctx, "c")
 
     def add_counts(self) -> None:
         """Add what was produced since the last call to the writer's counts, and let the next rows show a new time."""
@@ -201,4 +201,4 @@ def _plain_table(handler: RowEventHandler, route: TableRoute, table_id: bytes) -
         return None
     if handler.needs_gtid_events or handler.metadata is not None or handler.window_keys is not None:
         return None
-    return PlainInserts(route, source, decoder.writes, table_id, header, decoder.bitmap_size)
+    return PlainInserts(route, source, decoder, table_id, header)

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_dicts
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, gtids_on
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
@@ -30,8 +30,6 @@ _BOUNDARY_EVENTS = {
     "Heartbeat",
 }
 _REMEDY = "give a transaction boundary: the position of a Gtid or Anonymous_Gtid event (SHOW BINLOG EVENTS IN 'file')"
-_UNREGISTERED_SERVER_ID = 0
-"""As mysqlbinlog registers: it ends nobody else's dump."""
 _GTID_TEXT_LIMIT = 300
 """Characters of a GTID set in a message."""
 
@@ -74,7 +72,7 @@ def with_executed_gtids(conn: Any, settings: ConnectionSettings, offset: BinlogO
     executed = GtidTracker(str(previous_gtids_of(conn, offset.file)))
     if offset.pos > FILE_START:
         file_start = offset.with_position(offset.file, FILE_START)
-        stream = open_stream(settings, file_start, server_id=_UNREGISTERED_SERVER_ID)
+        stream = open_stream(settings, file_start, server_id=UNREGISTERED_SERVER_ID)
         try:
             for event in stream.events(offset, unused=no_rows):
                 if event.type in c.GTID_EVENTS and (gtid := parse_gtid(event).gtid) is not None:
@@ -217,7 +215,7 @@ def _first_missing_transaction(
 ) -> tuple[BinlogOffset, GtidSet]:
     """Return the position of the first transaction that a set lacks, or the end, and the set executed before it."""
     executed = GtidTracker(str(previous_gtids))
-    stream = open_stream(cfg.connection_settings(), start, server_id=_UNREGISTERED_SERVER_ID)
+    stream = open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID)
     try:
         for event in stream.events(end, unused=no_rows):
             gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None

@@ -9,6 +9,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.dump import UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -22,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.decode.table_check import expected_types
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import range_bytes
 from airflow_provider_mysql_cdc.cdc.drain.between_batches import correction_between_batches
 from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import can_end_at
-from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import SIDE_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DdlParseError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_log import JobLog
@@ -194,7 +194,7 @@ def _touched_since(
 ) -> frozenset[TableId] | None:
     """Return the tables that statements between two positions touch; None if it is not known which."""
     touched: set[TableId] = set()
-    for statement in statements_between(cfg, end, now, lower_case_table_names, SIDE_SERVER_ID):
+    for statement in statements_between(cfg, end, now, lower_case_table_names, UNREGISTERED_SERVER_ID):
         classified = classify_ddl(statement.sql, statement.context, in_any_case(cfg.captures))
         if not classified.relevant:
             continue

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -24,8 +24,6 @@ from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
-# As mysqlbinlog registers: a reader with server id 0 never ends another reader's dump.
-SIDE_SERVER_ID = 0
 _VERBS = frozenset({"START", "END", "COMMIT", "ROLLBACK"})
 _STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -135,7 +133,7 @@ def _read_events(
     stream = open_stream(
         cfg.connection_settings(),
         start,
-        server_id=SIDE_SERVER_ID,
+        server_id=UNREGISTERED_SERVER_ID,
         silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
         on_wait=on_wait,
     )

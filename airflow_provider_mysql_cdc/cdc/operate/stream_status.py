@@ -9,6 +9,7 @@ from functools import cmp_to_key
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.dump import UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.position import (
     binary_logs,
     bytes_between,
@@ -21,7 +22,6 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROGRESS_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import current_tally
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import SIDE_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.metrics.prometheus_text import Sample, family_samples, render_text
@@ -215,7 +215,7 @@ def _measure_lag(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> Stream
         end = current_offset(conn)
         if compare_offsets(end, start) <= 0:
             return StreamLag(0, 0, position=position)
-        with contextlib.closing(open_stream(settings, start, server_id=SIDE_SERVER_ID)) as stream:
+        with contextlib.closing(open_stream(settings, start, server_id=UNREGISTERED_SERVER_ID)) as stream:
             change = find_first_change(stream.events(end), cfg.captures, cfg.writes_rows_of)
         files = binary_logs(conn)
         server_ms = int(fetch_all(conn, "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS UNSIGNED)")[0][0])

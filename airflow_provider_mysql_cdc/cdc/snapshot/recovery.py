@@ -11,6 +11,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.dump import UNREGISTERED_SERVER_ID
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.unused_rows import no_rows
@@ -85,7 +86,7 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
     Raises:
         SchemaError: A structure changed; the error names the statement and its position.
     """
-    stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
+    stream = open_stream(cfg.connection_settings(), start, server_id=UNREGISTERED_SERVER_ID)
     try:
         for event in stream.events(end, unused=no_rows):
             if event.type != c.QUERY_EVENT:
