@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from kit import native_identity  # noqa: E402
+from kit import native_identity, tiers  # noqa: E402
 
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel  # noqa: E402
 
@@ -138,6 +138,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not NATIVE:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("native")])
         items[:] = [item for item in items if not item.get_closest_marker("native")]
+    if not tiers.ALL:
+        out = tiers.left_out(items, tiers.DAY)
+        config.hook.pytest_deselected(items=[item for item in items if item in out])
+        items[:] = [item for item in items if item not in out]
     for item in items:
         part = item.path.relative_to(ROOT / "tests").parts[0]
         if part in QUICK:
