@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
 MODULE = """
 import os, pytest
 @pytest.mark.parametrize("n", range(6))
@@ -36,11 +35,3 @@ def test_a_group_runs_in_one_worker(tmp_path: Path) -> None:
     lines = log.read_text().split("\n")[:-1]
     assert len(lines) == 12
     assert len(set(lines)) == 2, sorted(set(lines))
-
-
-def test_the_runs_of_the_whole_suite_leave_no_folder_out() -> None:
-    script = (ROOT / "scripts" / "test").read_text(encoding="utf-8")
-    folders = {f.relative_to(ROOT).parts[:2] for f in (ROOT / "tests").rglob("test_*.py")}
-    parts = [line for line in script.splitlines() if line.startswith("  part ")]
-    named = [word for line in parts for word in line.split() if word.startswith("tests/")]
-    assert sorted(named) == sorted("/".join(folder) for folder in folders)
