@@ -1,1 +1,1 @@
-"""Mutants of the product: each takes one protection out, and a named test has to go red."""
+"""Mutants of the product: each brings a fixed fault back, and a named test has to fail."""

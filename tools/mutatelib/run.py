@@ -1,138 +1,108 @@
-"""Make mutants one by one and look whether their tests go red."""
+"""Make mutants one by one in a copy of the checkout, and see whether their tests fail."""
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Literal
 
-from mutatelib.copies import Copy
-from mutatelib.mutant import Mutant
-from mutatelib.runs import RunOutcome
-from mutatelib.verdicts import Result, failure_line, judge
+from mutatelib.mutant import PACKAGE, REPOSITORY, Mutant
 
-QUICK_S, SERVER_S = 200.0, 900.0
-"""Longest run of a mutant's tests in seconds, on a machine that does little else; what takes longer hangs."""
-_TOGETHER = 60
-"""Tests that one control runs."""
+QUICK_S, SERVER_S = 300.0, 900.0
+"""Longest run of a mutant's test in seconds; one that takes longer hangs."""
+Verdict = Literal["killed", "survived", "does not apply", "not judged"]
+_PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line")
+_TIMEOUT = "from pytest-timeout"
+_serial = itertools.count(1)
 
 
-def try_mutant(copy: Copy, mutant: Mutant, killer: str = "", time_factor: float = 1.0) -> Result:
-    """Make a mutant in a copy, run its tests, and take it back.
+@contextlib.contextmanager
+def copied_checkout() -> Iterator[Path]:
+    """Yield a copy of the checkout, with what is not committed; mutants are made there."""
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY, text=True
+    )
+    with TemporaryDirectory(prefix="mysql-cdc-mutate-") as home:
+        for name in filter(None, listed.split("\0")):
+            if (REPOSITORY / name).is_file():
+                (Path(home) / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(REPOSITORY / name, Path(home) / name)
+        (Path(home) / ".venv").symlink_to(REPOSITORY / ".venv")
+        yield Path(home)
+
+
+def try_mutant(root: Path, mutant: Mutant, limit_s: float | None = None) -> tuple[Verdict, str]:
+    """Make a mutant, run its test, and take it back; return the verdict and what led to it.
 
     Args:
-        copy: The copy; nobody else uses it meanwhile.
+        root: The copy; nobody else uses it meanwhile.
         mutant: The mutant.
-        killer: The test that killed it the last time; it is tried before all others.
-        time_factor: Factor of the longest times.
+        limit_s: Seconds for its test; None for those of its kind.
     """
-    began = time.monotonic()
-    path = copy.root / mutant.path
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    changed = mutant.applied(text)
-    if changed is None:
-        why = f"{mutant.path} holds the text {text.count(mutant.out)} times"
-        return Result(mutant, "no longer applies", why=why)
-    path.write_text(changed, encoding="utf-8")
-    cpu_s = 0.0
     try:
-        for tests in filter(None, ((killer,) if killer else (), mutant.tests)):
-            ended = _run(copy, mutant, tests, time_factor)
-            cpu_s += ended.cpu_s
-            verdict, node, why = judge(mutant, ended)
-            if verdict == "killed":
-                break
+        changed = mutant.changed(root)
+    except ValueError as error:
+        return "does not apply", str(error)
+    path = root / PACKAGE / mutant.file
+    text = path.read_text(encoding="utf-8")
+    try:
+        _write(path, changed)
+        return _judge(*run_tests(root, [mutant.test], limit_s or (QUICK_S if mutant.quick else SERVER_S), "-x"))
     finally:
-        path.write_text(text, encoding="utf-8")
-    return Result(mutant, verdict, time.monotonic() - began, cpu_s, node, why)
+        _write(path, text)
 
 
-def _run(copy: Copy, mutant: Mutant, tests: tuple[str, ...], time_factor: float) -> RunOutcome:
-    limit_s = time_factor * (QUICK_S if mutant.quick else SERVER_S)
-    return copy.test(tests, "-x", f"--timeout={limit_s / 2:.0f}", limit_s=limit_s)
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    # Python takes a compiled file for fresh when second and size of its source fit.
+    os.utime(path, (next(_serial), next(_serial)))
 
 
-def check_controls(copy: Copy, results: Sequence[Result], time_factor: float = 1.0) -> Iterable[Result]:
-    """Run the tests that went red on the unchanged text, and yield each result with what that says about it.
-
-    Args:
-        copy: The copy; nobody else uses it meanwhile.
-        results: Results of killed mutants.
-        time_factor: Factor of the longest times.
-    """
-    targets = {r.mutant.name: (r.killer,) if r.killer else r.mutant.tests for r in results}
-    nodes = list(dict.fromkeys(node for target in targets.values() for node in target))
-    red: dict[str, str] = {}
-    for start in range(0, len(nodes), _TOGETHER):
-        together = nodes[start : start + _TOGETHER]
-        limit_s = time_factor * SERVER_S * 4
-        ended = copy.test(tuple(together), f"--timeout={time_factor * SERVER_S / 2:.0f}", limit_s=limit_s)
-        red |= {r.node.removeprefix("tests/"): failure_line(r) for r in ended.reds}
-        if not ended.reds and ended.code:
-            red |= dict.fromkeys(together, f"pytest ended with {ended.code}: {ended.output[-300:]}")
-    for result in results:
-        why = [outcome for node in targets[result.mutant.name] for name, outcome in red.items() if _covers(node, name)]
-        if why:
-            yield replace(result, verdict="red without it", why=why[0])
-        else:
-            yield replace(result, controlled=True)
+def _judge(code: int | None, output: str) -> tuple[Verdict, str]:
+    lines = output.splitlines()
+    if code == 0:
+        return "survived", lines[-1]
+    failed = next((line for line in lines if line.startswith(("FAILED ", "ERROR "))), "")
+    # Load brings timeouts about as well.
+    if code == 1 and failed and _TIMEOUT not in output:
+        return "killed", failed
+    return "not judged", f"pytest ended with {code}: {' / '.join(lines[-4:])}"
 
 
-def _covers(node: str, name: str) -> bool:
-    return name == node or name.startswith((f"{node}::", f"{node}["))
-
-
-def run_all(
-    mutants: Sequence[Mutant],
-    jobs: int,
-    stack_dir: Path,
-    report: Callable[[Result], None],
-    attempt: Callable[[Copy, Mutant], Result] = try_mutant,
-) -> None:
-    """Try mutants, several at once.
+def run_tests(root: Path, tests: Sequence[str], limit_s: float, *options: str) -> tuple[int | None, str]:
+    """Return pytest's exit code, None when the time was over, and what it printed.
 
     Args:
-        mutants: The mutants.
-        jobs: How many at once, each in a copy of its own.
-        stack_dir: Folder of the running servers.
-        report: Called with each result, by one thread at a time.
-        attempt: Tries one.
+        root: The checkout.
+        tests: Tests, relative to ``tests``.
+        limit_s: Seconds after which they are ended with whatever they have started in their session.
+        options: Further options of pytest.
     """
-    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
-    for mutant in mutants:
-        waiting.put(mutant)
-    airflow = any(not m.quick for m in mutants)
-    errors: list[BaseException] = []
-    copies: list[Copy] = []
-    lock = threading.Lock()
-
-    def work() -> None:
+    stack_dir = os.environ.get("MYSQL_CDC_STACK_DIR", str(REPOSITORY / ".stack"))
+    with TemporaryFile("w+", errors="replace") as output:
+        process = subprocess.Popen(
+            [sys.executable, *_PYTEST, f"--timeout={limit_s / 2:.0f}", *options, *(f"tests/{test}" for test in tests)],
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root), "MYSQL_CDC_STACK_DIR": stack_dir},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
         try:
-            copy = Copy(stack_dir, airflow)
-            copies.append(copy)
-            try:
-                while not errors:
-                    result = attempt(copy, waiting.get_nowait())
-                    with lock:
-                        report(result)
-            finally:
-                copy.remove()
-        except queue.Empty:
-            return
-        except BaseException as error:
-            errors.append(error)
-
-    with ThreadPoolExecutor(max(jobs, 1)) as pool:
-        # Nobody joins threads here: Python 3.11 takes one for ended when an interrupt meets its join().
-        try:
-            wait([pool.submit(work) for _ in range(min(jobs, len(mutants)))])
-        except BaseException as error:  # the user's interrupt comes here
-            errors.append(error)
-            for copy in copies:
-                copy.end()
-    if errors:
-        raise errors[0]
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        return code, output.read()
