@@ -46,6 +46,13 @@ def test_an_order_has_two_sides_and_foreign_offsets_have_none(a: BinlogOffset, b
         assert a.server_uuid != b.server_uuid and a.gtids and a.gtids == b.gtids
 
 
+def test_positions_of_another_server_or_of_a_file_behind_a_reset_have_no_order() -> None:
+    here = BinlogOffset("binlog.000001", 5, None, A, "1.x")
+    assert comparable(here, BinlogOffset("binlog.000001", 4, None, A.upper(), "1"))
+    assert not comparable(here, BinlogOffset("binlog.000001", 4, None, B, "1.x"))
+    assert not comparable(here, BinlogOffset("binlog.000001", 4, None, A, "1.y"))
+
+
 def test_files_are_ordered_by_number_and_those_of_another_base_name_not_at_all() -> None:
     one, two = BinlogOffset("binlog.999999", 900), BinlogOffset("binlog.1000000", 4)
     assert compare_offsets(one, two) == -1 and two.covers("binlog.999999", 901)
