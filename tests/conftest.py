@@ -19,7 +19,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -33,19 +32,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 from kit import native_identity, tiers  # noqa: E402
 
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel  # noqa: E402
-
-# Property tests without settings of their own follow the profile. The suite tries the same examples each time;
-# scripts/fuzz sets MYSQL_CDC_HYPOTHESIS=fuzz and new seeds. fuzzing.py limits the time of an example.
-_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-settings.register_profile("suite", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile(
-    "fuzz",
-    max_examples=int(os.environ.get("MYSQL_CDC_FUZZ_EXAMPLES", "2000")),
-    deadline=None,
-    suppress_health_check=_SLOW,
-    print_blob=True,
-)
-settings.load_profile(os.environ.get("MYSQL_CDC_HYPOTHESIS", "suite"))
 
 # What is imported and collected lives as long as the run: looking through it again and again for garbage is a tenth of
 # a run's CPU (measured). Garbage is looked for less often, and not in what was there before the first test.
@@ -129,6 +115,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _module_fixtures(path: Path) -> frozenset[str]:
     """Return the names of the fixtures that a file's tests share."""
     return frozenset(_MODULE_FIXTURE.findall(path.read_text(encoding="utf-8")))
+
+
+def pytest_collect_file(file_path: Path) -> None:
+    """Set what Hypothesis tries before a file is imported that may use it; importing Hypothesis takes a second."""
+    if file_path.relative_to(ROOT / "tests").parts[0] in QUICK:
+        import kit.hypothesis_profiles  # noqa: F401
 
 
 # xdist reads the groups in this hook too, and would come first.

@@ -17,6 +17,7 @@ from typing import Any
 import fastavro
 import pytest
 from avrolib.connect_schema import connect_schema
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
@@ -104,7 +105,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@for_each("capture", CAPTURES)
 def test_a_reader_sees_what_debezium_wrote_as_json(capture):
     read = refused = 0
     for part in parts(capture):

@@ -26,6 +26,7 @@ from golden.contract_rig import (
     streamed,
 )
 from golden.golden_data import DATA, real_payload, real_schema, sample
+from kit.cases import for_each
 from kit.decode_builder import body, image, table_map
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -119,8 +120,8 @@ def test_key_and_value_are_a_schema_and_a_payload_each() -> None:
 
 
 @pytest.mark.req("SNAP-44", "SNAP-48")
-@pytest.mark.parametrize("marker", ["true", "first", "last_in_data_collection", "last", "incremental"])
-@pytest.mark.parametrize("options", [OLD, V1])
+@for_each("marker", ["true", "first", "last_in_data_collection", "last", "incremental"])
+@for_each("options", [OLD, V1])
 def test_snapshot_is_what_the_schema_says(marker: str, options: Any) -> None:
     """Debezium 1.9.7 has four texts; the format before Debezium 0.10 has a boolean."""
     ctx = EventContext()

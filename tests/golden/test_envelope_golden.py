@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from golden.golden_data import rows, table_at
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
@@ -62,7 +63,7 @@ def neutral(schema: dict[str, Any], table: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("EVT-08", "EVT-10", "EVT-13", "EVT-14", "EVT-15", "EVT-16", "EVT-20", "TYPE-01", "TYPE-71")
-@pytest.mark.parametrize("capture", [c for c in CAPTURES if c != "types/source_types"])
+@for_each("capture", [c for c in CAPTURES if c != "types/source_types"])
 def test_schemas_equal_the_recording(capture: str) -> None:
     options = DecoderOptions(prefix="cap", **MODES[capture.split("/")[1]])
     recorded = [r for r in rows("schemas") if r["capture"] == capture]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from golden.golden_data import Step, history, rows
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.ddl.state import DefaultCharset
@@ -74,7 +75,7 @@ def written(step: Step, comments: bool) -> list[Any]:
 
 
 @pytest.mark.req("SCH-21", "SCH-22", "SCH-24", "SCH-33", "SCH-37", "SCH-38", "SCH-40", "SCH-41", "SCH-42", "SCH-17")
-@pytest.mark.parametrize("capture", CAPTURES)
+@for_each("capture", CAPTURES)
 def test_streamed_statements_equal_the_recording(capture: str) -> None:
     for step in (s for s in history(capture) if not s.snapshot):
         comments = capture.endswith("extras")
@@ -87,7 +88,7 @@ def test_streamed_statements_equal_the_recording(capture: str) -> None:
 
 
 @pytest.mark.req("SNAP-15", "SCH-26")
-@pytest.mark.parametrize("capture", CAPTURES)
+@for_each("capture", CAPTURES)
 def test_snapshot_statements_equal_the_recording(capture: str) -> None:
     steps = [s for s in history(capture) if s.snapshot]
     creates = {TableId(s.db, s.records[0]["source"]["table"]): s.ddl for s in steps if s.ddl.startswith("CREATE TABLE")}

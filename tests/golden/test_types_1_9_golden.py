@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from golden.contract_rig import OLD, created
+from kit.cases import for_each
 from kit.decode_builder import one_text, one_value
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
@@ -70,7 +71,7 @@ def both(column: Column, value: float, options: DecoderOptions) -> set[str]:
 
 
 @pytest.mark.req("TYPE-11", "TYPE-12", "TYPE-13", "TYPE-69")
-@pytest.mark.parametrize(("ddl_type", "old", "new"), FLOATING)
+@for_each(("ddl_type", "old", "new"), FLOATING)
 def test_types_of_floating_point_columns(ddl_type: str, old: str, new: str) -> None:
     table = created(f"CREATE TABLE t (c {ddl_type})")
     found = (schema_of(table, options) for options in (OLD, NEW))
@@ -78,7 +79,7 @@ def test_types_of_floating_point_columns(ddl_type: str, old: str, new: str) -> N
 
 
 @pytest.mark.req("TYPE-11", "TYPE-12", "TYPE-13")
-@pytest.mark.parametrize(("ddl_type", "old", "new"), FLOATING)
+@for_each(("ddl_type", "old", "new"), FLOATING)
 def test_values_of_floating_point_columns_are_of_their_type_in_stream_and_snapshot(
     ddl_type: str, old: str, new: str
 ) -> None:
@@ -90,7 +91,7 @@ def test_values_of_floating_point_columns_are_of_their_type_in_stream_and_snapsh
 
 
 @pytest.mark.req("TYPE-11")
-@pytest.mark.parametrize(
+@for_each(
     ("value", "written"),
     [
         (0.0, "0.0"),
@@ -253,7 +254,7 @@ TIMESTAMPS = [
 
 
 @pytest.mark.req("TYPE-30")
-@pytest.mark.parametrize(("digits", "seconds", "fraction", "text", "old", "new"), TIMESTAMPS)
+@for_each(("digits", "seconds", "fraction", "text", "old", "new"), TIMESTAMPS)
 def test_the_text_of_a_timestamp_has_no_zeros_at_the_end_of_its_fraction(
     digits: int, seconds: int, fraction: int, text: str, old: str, new: str
 ) -> None:

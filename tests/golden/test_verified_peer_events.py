@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 import pytest
 from kit.avro_rig import avro, stripped
+from kit.cases import for_each
 from kit.table_records import config
 
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
@@ -49,8 +50,8 @@ def payload_of(document: Any) -> Any:
     return None if document is None else document["payload"]
 
 
-@pytest.mark.parametrize("schemas", [True, False])
-@pytest.mark.parametrize("path", recordings(), ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
+@for_each("schemas", [True, False])
+@for_each("path", recordings(), ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
 def test_debeziums_events_are_read(path: Path, schemas: bool) -> None:
     reader, ops = event_reader(config(SCHEMAS if schemas else PLAIN), "cap", lambda part, schema_id: None), Counter()
     for line in lines(path):

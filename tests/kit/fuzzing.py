@@ -1,6 +1,6 @@
 """What all fuzz tests share: a limit of CPU time and of memory for one example.
 
-The Hypothesis profiles are in ``conftest.py``; ``scripts/fuzz`` runs the tests with more examples and new seeds.
+The Hypothesis profiles are in ``hypothesis_profiles.py``; ``scripts/fuzz`` tries more examples, with new seeds.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kit.tiers import many
+
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
-WALKS = int(os.environ.get("MODEL_WALKS", "2000"))
-"""Walks of the three models together: the suite walks the same ones each time, scripts/model as many as it is told."""
+WALKS = int(os.environ.get("MODEL_WALKS", many(500, 2000)))
+"""Walks of the three models together: always the same ones, of which scripts/model walks as many as it is told."""
 
 
 def breaks_a_promise(walk: Callable[[int], Any], shown_by: int, others: Iterable[int]) -> bool:

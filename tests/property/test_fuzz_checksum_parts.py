@@ -12,6 +12,7 @@ from binlog_corpus import changed
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import SOURCE, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_parts import ChecksumParts, checksum_parts
@@ -77,8 +78,8 @@ def _event(head: bytes, event: tuple[str, Any, Any], tail: bytes) -> bytes:
     return head + rows + tail.replace(b'"op":"r"', b'"op":"%s"' % op.encode())
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("key", ["id", "k", "id,k", "data", "d"])
+@for_each("name", FORMATS)
+@for_each("key", ["id", "k", "id,k", "data", "d"])
 def test_sound_records_need_not_be_read(name: str, key: str) -> None:
     records = written(name, key)
     for key_bytes, value in records.records:

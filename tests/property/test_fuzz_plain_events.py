@@ -12,6 +12,7 @@ from binlog_corpus import changed
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import SOURCE, TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import CarriedRows, DamagedRow, carried_row_schema
@@ -83,8 +84,8 @@ def canonical(records: Written, after: bytes) -> bytes | None:
         return None
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("key", ["id", "k", "id,k"])
+@for_each("name", FORMATS)
+@for_each("key", ["id", "k", "id,k"])
 def test_sound_records_need_not_be_read(name: str, key: str) -> None:
     records = written(name, key)
     for key_bytes, value in records.records:

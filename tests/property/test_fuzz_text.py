@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
@@ -164,7 +165,7 @@ HUGE = {
 }
 
 
-@pytest.mark.parametrize("name", HUGE)
+@for_each("name", HUGE)
 def test_huge_statements_end_in_time(name: str) -> None:
     context = DdlContext("d", explicit_defaults_for_timestamp=False)
     # Two seconds of a core of one's own; on a shared one the same work takes up to three times as long.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from kit.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "airflow_provider_mysql_cdc"
@@ -190,7 +190,7 @@ def test_core_imports_neither_airflow_nor_spark() -> None:
         assert all(n.startswith(f"{PACKAGE}.cdc") for n in inner), (path, inner)
 
 
-@pytest.mark.parametrize("folder", sorted(CORE_MAY))
+@for_each("folder", sorted(CORE_MAY))
 def test_core_folders_point_one_way(folder: str) -> None:
     for path in files(PACKAGE, "cdc", folder):
         for name in imports(path):

@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
+from kit.cases import for_each
 from kit.waiting_requirements import LISTED, WAITING
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -52,7 +52,7 @@ def test_marks_are_found_wherever_they_stand() -> None:
     assert sum(FAMILIES.values()) == 783
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_every_requirement_is_tested_or_waits(family: str) -> None:
     assert [i for i in ids(family) if i not in tagged() and i not in WAITING] == []
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[3]
 DAGS = sorted((ROOT / "airflow_provider_mysql_cdc" / "example_dags").glob("mysql_cdc_*.py"))
@@ -95,7 +96,7 @@ def test_the_pipeline_snapshots_before_it_drains(dags: dict[str, dict[str, objec
     assert dags["mysql_cdc_pipeline"]["tasks"] == ["snapshot", "drain"]
 
 
-@pytest.mark.parametrize("path", DAGS, ids=lambda p: p.stem)
+@for_each("path", DAGS, ids=lambda p: p.stem)
 def test_a_dag_file_uses_airflow_only_through_its_sdk(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("airflow."):

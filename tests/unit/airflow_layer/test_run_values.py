@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from jinja2 import Environment, pass_context
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.operators.run_values import RunValues
 
@@ -16,7 +16,7 @@ def from_form(context: Any, *_: Any) -> str:
     return str(context["params"]["p"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "is_run_value"),
     [
         ("{{ from_form() }}", True),

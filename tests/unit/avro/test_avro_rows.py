@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.avro_identity import GTID, Sides
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.decode_builder import body, column, image, packet, table, table_map
 from unit.decode.test_values import datetime2
 
@@ -98,7 +99,7 @@ def test_small_numbers_and_their_neighbours() -> None:
             binary.varint(number)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@for_each("options", OPTIONS)
 def test_inserts_deletes_and_updates(options: DecoderOptions) -> None:
     both = Sides(T, options)
     for kind in ("write", "delete"):
@@ -116,8 +117,8 @@ def test_an_event_whose_second_row_changes_the_key() -> None:
     assert outcome is not None and [leg for _, _, _, leg, *_ in outcome[1]] == [0, 0, 1, 2, 0]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("marker", ["true", "first", "last", "incremental"])
+@for_each("options", OPTIONS)
+@for_each("marker", ["true", "first", "last", "incremental"])
 def test_rows_of_snapshots(options: DecoderOptions, marker: str) -> None:
     both = Sides(T, options)
     values: tuple[tuple[bytes | None, ...], ...] = (

@@ -9,6 +9,7 @@ import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro import compiled_payload
@@ -30,7 +31,7 @@ def of(**schema: Any) -> Any:
     return avro_schema({"optional": False, **schema})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "avro"),
     [
         ({"type": "int64"}, "long"),
@@ -104,7 +105,7 @@ def test_a_struct_without_a_name_has_connects():
     assert "connect.name" not in found
 
 
-@pytest.mark.parametrize("name", ["1st", "a b", "ünï", "", "a-b"])
+@for_each("name", ["1st", "a b", "ünï", "", "a-b"])
 def test_a_name_that_avro_does_not_allow_is_refused_with_the_way_out(name):
     field = {"type": "int32", "optional": False, "field": name}
     with pytest.raises(SchemaError, match=r"adjustment\.mode"):

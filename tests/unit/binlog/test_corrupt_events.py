@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 from kit.binlog_bytes import HEADER, Dump, event_bytes, format_body, packets, payload_body, stream_of
+from kit.cases import for_each
 from kit.decode_builder import body, column, context, image, table, table_map
 from kit.json_builder import document
 
@@ -62,7 +63,7 @@ def rows_event(kind: int, width: int, present: bytes, rows: bytes, extra: int = 
 ONE = image(2, struct.pack("<ii", 3, 4))
 
 
-@pytest.mark.parametrize("width", [0, 1, 3, 8, 9])
+@for_each("width", [0, 1, 3, 8, 9])
 def test_a_row_event_has_the_width_of_its_table(width: int) -> None:
     given = rows_event(WRITE_ROWS, width, b"\xff" * ((width + 7) // 8), ONE)
     with pytest.raises(BinlogCorruptError) as caught:
@@ -70,7 +71,7 @@ def test_a_row_event_has_the_width_of_its_table(width: int) -> None:
     assert caught.value.where == "binlog.000001:4711" and "columns" in caught.value.why
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "present", "rows", "why"),
     [
         (WRITE_ROWS, b"\x00", ONE, "no columns"),
@@ -157,8 +158,8 @@ def same_name(members: int, size: int) -> bytes:
     return b"\x01" + struct.pack("<II", members, 0) + keys + values + b"k" * size
 
 
-@pytest.mark.parametrize("read", [json_byte_text, read_tree])
-@pytest.mark.parametrize("data", [shared(90), same_string(50_000, 500_000), same_name(50_000, 60_000)], ids=len)
+@for_each("read", [json_byte_text, read_tree])
+@for_each("data", [shared(90), same_string(50_000, 500_000), same_name(50_000, 60_000)], ids=len)
 def test_values_of_a_document_cannot_overlap(read: Any, data: bytes) -> None:
     tracemalloc.start()
     with pytest.raises(ValueError, match="overlap"):
@@ -173,7 +174,7 @@ def test_a_document_of_one_long_value_has_its_bytes() -> None:
     assert json.loads(json_byte_text(document(value))) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         b"\x0c" + b"\xff" * 20,
@@ -231,7 +232,7 @@ print(len(inner), count, end, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrs
 """
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("case", "claim", "count", "end"),
     [
         ("honest", 0, 1200, "complete"),
@@ -307,7 +308,7 @@ DAMAGED: list[tuple[str, Any, int, bytes]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("parse", "kind", "data"), [d[1:] for d in DAMAGED], ids=[d[0] for d in DAMAGED])
+@for_each(("parse", "kind", "data"), [d[1:] for d in DAMAGED], ids=[d[0] for d in DAMAGED])
 def test_a_damaged_event_is_named_with_its_place(parse: Any, kind: int, data: bytes) -> None:
     with pytest.raises(BinlogCorruptError) as caught:
         parse(event(kind, data))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.binlog_bytes import UUID, UUID_TEXT
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
@@ -74,7 +75,7 @@ def test_other_events_announce_no_transaction() -> None:
         ev.parse_gtid(event(c.XID_EVENT, bytes(8)))
 
 
-@pytest.mark.parametrize("length", range(len(TAGGED_9_7)))
+@for_each("length", range(len(TAGGED_9_7)))
 def test_a_cut_tagged_gtid_is_refused(length: int) -> None:
     with pytest.raises(BinlogCorruptError):
         ev.parse_gtid(event(c.GTID_TAGGED_LOG_EVENT, TAGGED_9_7[:length]))
@@ -92,7 +93,7 @@ def test_a_field_that_must_not_be_ignored_stops_the_stream() -> None:
         ev.parse_gtid(event(c.GTID_TAGGED_LOG_EVENT, bytes([2, 12, 20 << 1, 15 << 1, 0, 0])))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "value"),
     [
         ("00", 0), ("fe", 127), ("0102", 128), ("fdff", 16383), ("030002", 16384),
@@ -109,7 +110,7 @@ def test_varint(data: str, value: int | None) -> None:
         assert varint(b"x" + raw + b"y", 1) == (value, 1 + len(raw))
 
 
-@pytest.mark.parametrize(("data", "value"), [(0, 0), (1 << 1, -1), (2 << 1, 1), (3 << 1, -2), (44 << 1, 22)])
+@for_each(("data", "value"), [(0, 0), (1 << 1, -1), (2 << 1, 1), (3 << 1, -2), (44 << 1, 22)])
 def test_signed_varint(data: int, value: int) -> None:
     assert signed_varint(bytes([data]), 0) == (value, 1)
 
@@ -213,7 +214,7 @@ def test_more_than_sixteen_databases_are_not_named() -> None:
     assert query(b"DROP DATABASE x", b"\x0c\xfe" + charset(33)).client_charset == 33
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("client", "data", "sql"),
     [
         (255, "é€😀".encode(), "é€😀"),

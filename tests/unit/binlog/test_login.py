@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 from kit.fake_mysql import OK, PLAIN, SSL, Client, answering, error, greeting, packet, serving, switch
 from pymysql.connections import Connection
 
@@ -79,8 +80,8 @@ def shows(found: BaseException, secret: str) -> list[str]:
 
 
 @pytest.mark.req("FAULT-21", "STRM-36")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("replication", [False, True], ids=["query", "replication"])
+@for_each("mode", MODES)
+@for_each("replication", [False, True], ids=["query", "replication"])
 def test_a_server_without_tls_gets_nothing_when_encryption_is_demanded(mode: str, replication: bool) -> None:
     with serving(answering(OK, OK, OK)) as (port, client):
         with pytest.raises(SourceConnectionError, match="no encrypted connection") as caught:
@@ -132,7 +133,7 @@ def native(password: bytes, salt: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("password", ["äöü", "łódź", "пароль", "密码", "🔑", "broken\udcff"])
+@for_each("password", ["äöü", "łódź", "пароль", "密码", "🔑", "broken\udcff"])
 def test_a_password_goes_over_the_wire_as_utf8(password: str) -> None:
     expected = native(password.encode("utf-8", "surrogateescape"), b"0123456789abcdefghij")
     with serving(answering(OK, OK, OK)) as (port, client):
@@ -211,9 +212,7 @@ SERVERS: dict[str, Callable[[Client], None]] = {
 
 
 @pytest.mark.req("FAULT-03")
-@pytest.mark.parametrize(
-    ("server", "mode"), [*((server, "disabled") for server in SERVERS), ("broken TLS", "preferred")]
-)
+@for_each(("server", "mode"), [*((server, "disabled") for server in SERVERS), ("broken TLS", "preferred")])
 def test_every_failure_has_a_name_and_shows_no_password(server: str, mode: str) -> None:
     with serving(SERVERS[server]) as (port, client), pytest.raises(CdcError) as caught:
         connect(settings(port, mode))
@@ -221,7 +220,7 @@ def test_every_failure_has_a_name_and_shows_no_password(server: str, mode: str) 
     assert MARK.encode() not in client.received
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changed",
     [
         {"host": "no.such.host.invalid"},

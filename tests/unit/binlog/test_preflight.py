@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.binlog.cascading_keys import CascadingKey
@@ -78,7 +79,7 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
 
 
 @pytest.mark.req("SETUP-17", "CFG-113")
-@pytest.mark.parametrize(
+@for_each(
     ("change", "part", "advice"),
     [
         ({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL", "binlog_row_image = 'FULL'"),
@@ -304,7 +305,7 @@ def test_a_server_id_that_another_client_uses_is_refused() -> None:
 OURS = client_uuid("shop", 100)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("client", "own"),
     [
         (RegisteredClient(100, "mysql-cdc"), True),  # an earlier version

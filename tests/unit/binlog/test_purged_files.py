@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kit.binlog_bytes import Dump, stream_of
+from kit.cases import for_each
 from kit.store_contract import START
 
 from airflow_provider_mysql_cdc.cdc.binlog import position, stream
@@ -21,7 +22,7 @@ ALL_OF_IT = f"{B}:5,\n{A}:1-7:tag:1-2"
 SETTINGS: Any = None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first_file", "mode", "purged", "good"),
     [
         ("binlog.000011", "ON", ALL_OF_IT, True),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import query_deadline
 from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import DeadlineReader, connection_lost_reason
@@ -88,7 +89,7 @@ class Other:
         pass
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "why"),
     [
         (Other((7, "Query")), None),

@@ -7,6 +7,7 @@ import ssl
 
 import pymysql
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception, server_error
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -53,14 +54,14 @@ DUMP_TEXTS = {
 
 
 @pytest.mark.req("FAULT-04")
-@pytest.mark.parametrize(("text", "error"), [(t, error) for error, texts in DUMP_TEXTS.items() for t in texts])
+@for_each(("text", "error"), [(t, error) for error, texts in DUMP_TEXTS.items() for t in texts])
 def test_the_text_decides_what_ended_a_dump(text: str, error: type[SourceError]) -> None:
     found = server_error(1236, text, "binlog.000001:4")
     assert type(found) is error
     assert text in found.why and found.where == "binlog.000001:4" and found.remedy
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "error", "retriable"),
     [
         (1045, SourceAuthError, False),

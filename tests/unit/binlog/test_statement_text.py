@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.statement_text import (
     decode_statement,
@@ -17,7 +17,7 @@ KEY = "`my_row_id` bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */
 COLUMNS = "\n  `id` int NOT NULL,\n  `ä` enum('ä') DEFAULT NULL\n)"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         (f"CREATE TABLE `t` ({COLUMNS} START TRANSACTION", True),
@@ -54,7 +54,7 @@ def test_a_table_like_a_temporary_one_is_written_by_the_server() -> None:
     assert not has_server_layout(b"CREATE TABLE `t` (`id` int)") and not has_server_layout(b"CREATE TABLE t LIKE s")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "collation", "sql_mode", "expected"),
     [
         (b"e ENUM('\x81\xe9')", LATIN1, 0, "e ENUM('\x81é')"),

@@ -9,6 +9,7 @@ from itertools import islice
 
 import pytest
 from kit.binlog_bytes import SERVER_ID, TIMESTAMP, Dump, error_packet, event_bytes, packets, stream_of
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event
@@ -40,7 +41,7 @@ def test_events_come_with_header_positions_and_body_without_checksum(crc: bool) 
     assert events[0].where() == "binlog.000001:127"
 
 
-@pytest.mark.parametrize("size", [1, 3, 24, 25, 1000])
+@for_each("size", [1, 3, 24, 25, 1000])
 def test_packets_may_arrive_in_any_pieces(size: int) -> None:
     dump = Dump().begin().transaction(2).heartbeat().transaction()
     pieces = [bytes(dump.data[i : i + size]) for i in range(0, len(dump.data), size)]
@@ -302,7 +303,7 @@ def test_an_incident_stops_the_stream() -> None:
         list(stream.events(dump.offset()))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "text", "error", "retriable"),
     [
         (1236, "Could not find first log file name in binary log index file", BinlogPurgedError, False),

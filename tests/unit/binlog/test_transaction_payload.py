@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import zstandard
 from kit.binlog_bytes import Dump, event_bytes, payload_body, stream_of
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import payload
@@ -69,7 +70,7 @@ def test_an_unknown_inner_event_is_skipped_only_when_ignorable() -> None:
         inner_events(payload_body(compressed(RAW + event_bytes(99, b"?", 0, crc=False))))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         payload_body(compressed(RAW))[:-10],

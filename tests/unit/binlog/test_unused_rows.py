@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import pytest
 from kit.binlog_bytes import HEADER, SERVER_ID, TIMESTAMP, Dump, stream_of
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD
@@ -48,13 +49,13 @@ def header(event: Event) -> tuple[int, int, int, int, str, int, int]:
 _AROUND = HEADER.size + 4 + 1 + 6 + len(ROWS_HEAD)
 
 
-@pytest.mark.parametrize("crc", [True, False])
-@pytest.mark.parametrize(
+@for_each("crc", [True, False])
+@for_each(
     "size",
     [LARGE_EVENT, 2_000_000, MAX_PACKET_PAYLOAD - _AROUND - 1, MAX_PACKET_PAYLOAD - _AROUND + 1, 35_000_000],
     ids=["large", "larger", "the last of one packet", "the first of two", "three packets"],
 )
-@pytest.mark.parametrize("piece", [60_001, 1 << 24])
+@for_each("piece", [60_001, 1 << 24])
 def test_large_rows_of_an_unused_table_pass_with_their_beginning(size: int, crc: bool, piece: int) -> None:
     dump = large(size, crc=crc)
     pieces = [bytes(dump.data[i : i + piece]) for i in range(0, len(dump.data), piece)]

@@ -7,6 +7,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
@@ -68,7 +69,7 @@ def test_a_topic_unknown_to_the_plan_goes_to_one_writer_on_which_all_agree() -> 
     assert FULL.assigned_writer("p.d.hot", 17) == zlib.crc32(b"p.d.hot") % 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"epoch": 8},

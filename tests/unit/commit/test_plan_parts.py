@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_kafka import MemoryKafka
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START
@@ -66,7 +67,7 @@ def test_no_record_of_a_plan_grows_with_the_number_of_topics(topics: int) -> Non
         assert not stored.same_work(other) and not again.same_work(other)
 
 
-@pytest.mark.parametrize("name", ["shop.orders", "größe", 'a"b\\c', "\x01\x7f", "b\u2028", "𝄞 before é"])
+@for_each("name", ["shop.orders", "größe", 'a"b\\c', "\x01\x7f", "b\u2028", "𝄞 before é"])
 def test_the_digest_of_topics_is_that_of_their_text_in_ascii(name: str) -> None:
     counts, owners = {"z": 2, name: 1}, {"z": (0, 1), name: (0,)}
     text = json.dumps([counts, {t: list(of) for t, of in owners.items()}], sort_keys=True, separators=(",", ":"))

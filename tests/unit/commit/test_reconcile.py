@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -44,8 +45,8 @@ def assert_moved(result: Reconciliation, offset: BinlogOffset, epoch: int) -> No
     assert result.state.history[-1].offset == offset
 
 
-@pytest.mark.parametrize("stored", [None, StoredState(), StoredState(revision=3)])
-@pytest.mark.parametrize("found", [None, LedgerState(), LedgerState(topic_id="id")])
+@for_each("stored", [None, StoredState(), StoredState(revision=3)])
+@for_each("found", [None, LedgerState(), LedgerState(topic_id="id")])
 def test_nothing_anywhere_is_a_fresh_start(stored: StoredState | None, found: LedgerState | None) -> None:
     result = reconcile(stored, found)
     assert (result.action, result.changed) == ("fresh", False)
@@ -154,8 +155,8 @@ def test_a_first_plan_that_never_reached_the_ledger_is_carried_out(
     assert reconcile(stored, found).action == "resume"
 
 
-@pytest.mark.parametrize("found", [None, LedgerState(), LedgerState(topic_id="anew")])
-@pytest.mark.parametrize("stored", [committed(), pending(), pending(FIRST, None)])
+@for_each("found", [None, LedgerState(), LedgerState(topic_id="anew")])
+@for_each("stored", [committed(), pending(), pending(FIRST, None)])
 def test_a_lost_ledger_stops_until_a_person_decides(stored: StoredState, found: LedgerState | None) -> None:
     with pytest.raises(LedgerMissingError) as caught:
         reconcile(stored, found)
@@ -167,7 +168,7 @@ def test_a_lost_ledger_stops_until_a_person_decides(stored: StoredState, found: 
     assert "reset" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
+@for_each(
     "stored",
     [
         committed(),
@@ -250,7 +251,7 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
     assert (result.action, result.state.pending, result.state.committed) == ("resume", FIRST, START)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stored", "found", "why"),
     [
         pytest.param(committed(SECOND), ledger(SECOND, 1), "1 of its 2 writer", id="done-but-markers-missing"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
@@ -38,7 +39,7 @@ def changed(data: dict[str, Any], *path: Any) -> dict[str, Any]:
     return copy
 
 
-@pytest.mark.parametrize(
+@for_each(
     "kinds",
     [
         [f"{HOSTILE}utf8mb4_bin"],
@@ -70,10 +71,8 @@ def test_what_becomes_sql_is_quoted() -> None:
     assert chunk_condition(SnapshotChunk.from_json(hostile)).startswith("(`n`` > 0 OR SLEEP(9) OR ``n` >")
 
 
-@pytest.mark.parametrize("name", ["low", "high"])
-@pytest.mark.parametrize(
-    "bound", [["a", "b"], [], [1], [True], [None], [1.5], [["a"]], [{}], "a", ["\ud800"], {"a": 1}]
-)
+@for_each("name", ["low", "high"])
+@for_each("bound", [["a", "b"], [], [1], [True], [None], [1.5], [["a"]], [{}], "a", ["\ud800"], {"a": 1}])
 def test_bounds_of_a_chunk_are_values_of_their_columns(name: str, bound: Any) -> None:
     with pytest.raises(DamagedRecordError, match=name):
         SnapshotChunk.from_json(changed(CHUNK.to_json(), name, bound))
@@ -87,7 +86,7 @@ def test_numbers_as_bounds_are_numbers() -> None:
             SnapshotChunk.from_json(changed(numbers.to_json(), "low", [low]))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "why"),
     [
         (("epoch", "x"), "epoch"),
@@ -114,7 +113,7 @@ def test_a_plan_names_the_member_that_is_damaged(change: tuple[Any, ...], why: s
         build_ledger_state(records, where=lambda key: f"topic l, key {key}, offset 3")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value"),
     [
         ("writer/1", changed(MARKER.to_json(), "reached", {})),
@@ -137,7 +136,7 @@ def test_a_damaged_ledger_record_is_named_by_its_key(key: str, value: dict[str, 
         build_ledger_state({key: encode(value)})
 
 
-@pytest.mark.parametrize("text", [b"[" * 100_000, b"1" * 10_000, b"\xff", b"null", b'{"a":'])
+@for_each("text", [b"[" * 100_000, b"1" * 10_000, b"\xff", b"null", b'{"a":'])
 def test_what_is_no_json_object_is_named(text: bytes, tmp_path: Path) -> None:
     with pytest.raises(DamagedRecordError, match="key later"):
         build_ledger_state({"later": text})
@@ -149,7 +148,7 @@ def test_what_is_no_json_object_is_named(text: bytes, tmp_path: Path) -> None:
         JobSpec.read(path)
 
 
-@pytest.mark.parametrize("change", [("context", "sql_mode", "x"), ("context", "client_collation", []),
+@for_each("change", [("context", "sql_mode", "x"), ("context", "client_collation", []),
                                     ("tableChanges", [1]), ("position", "pos", None), ("ddl", None)])  # fmt: skip
 def test_a_damaged_history_record_is_named(change: tuple[Any, ...]) -> None:
     record = HistoryRecord("p", START, 6, 1, "d", "CREATE TABLE t (a INT)")
@@ -159,7 +158,7 @@ def test_a_damaged_history_record_is_named(change: tuple[Any, ...]) -> None:
         HistoryRecord.from_bytes(encode(changed(data, *change)), "topic h, offset 1")
 
 
-@pytest.mark.parametrize("change", [("pending", []), ("committed", {}), ("history", [{}]), ("revision", None),
+@for_each("change", [("pending", []), ("committed", {}), ("history", [{}]), ("revision", None),
                                     ("snapshot", {"epoch": 1}), ("version", "1")])  # fmt: skip
 def test_a_damaged_stored_state_is_named(change: tuple[Any, ...]) -> None:
     with pytest.raises(DamagedRecordError, match=f"asset state.*{change[0]}"):
@@ -173,6 +172,6 @@ def test_a_damaged_job_spec_never_shows_a_property() -> None:
     assert "hidden-7" not in str(caught.value) + repr(spec)
 
 
-@pytest.mark.parametrize("data", [None, [], "x", {}, {"what": 1, "type": []}, {"type": "ConfigError", "what": "w"}])
+@for_each("data", [None, [], "x", {}, {"what": 1, "type": []}, {"type": "ConfigError", "what": "w"}])
 def test_an_error_is_rebuilt_from_any_record(data: object) -> None:
     assert isinstance(from_json(data), CdcError)

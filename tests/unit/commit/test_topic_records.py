@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -22,7 +22,7 @@ PLAN = BatchPlan(7, "drain", PLACE, PLACE, 2, partitions={"p.d.t": 3})
 KNOWN = {"p.d.t": RecordedTopic(3, "one", 5)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "text"),
     [
         ({"p.d.t": TopicInfo(3, "one")}, ""),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from kit.avro_rig import AVRO, avro
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -94,7 +95,7 @@ def test_ids_in_headers_are_asked_for_by_class_with_or_without_its_package_and_f
         assert property_pins(cfg, snapshot=False)[found.guids_for] == "=HeaderSchemaIdSerializer"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "says"),
     [
         ({"schema_registry_url": "one:8081"}, "must be a list of http:// or https:// addresses"),

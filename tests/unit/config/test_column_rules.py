@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import NO_SCHEMA, column, context, image, packet, table, table_map, write
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -113,7 +114,7 @@ def test_columns_are_named_whole_and_without_case() -> None:
     assert only.notes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "said"),
     [
         ("column.truncate.to.x.chars", "must name|number"),

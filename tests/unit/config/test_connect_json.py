@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -59,7 +60,7 @@ def test_every_configuration_is_in_one_of_the_lists() -> None:
     assert sorted([*ACCEPTED, *REFUSED]) == sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@for_each("name", ACCEPTED)
 def test_an_accepted_configuration_is_accepted_in_each_place(name: str) -> None:
     configs = [
         ConnectorConfig.from_connect_json(document(name)),
@@ -72,7 +73,7 @@ def test_an_accepted_configuration_is_accepted_in_each_place(name: str) -> None:
 
 
 @pytest.mark.req("FAULT-02")
-@pytest.mark.parametrize("name", REFUSED)
+@for_each("name", REFUSED)
 def test_one_error_lists_everything_that_is_not_supported(name: str) -> None:
     problems = {p.name: p for p in ConnectorConfig.check(document(name)["config"])}
     assert sorted(problems) == sorted(REFUSED[name])
@@ -89,7 +90,7 @@ def test_one_error_lists_everything_that_is_not_supported(name: str) -> None:
     assert ConnectorConfig.check(left) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value", "note"),
     [
         ("event.converting.failure.handling.mode", "warn", "never replaced by null"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.form_fields import (
@@ -93,7 +94,7 @@ def test_each_value_that_the_form_offers_is_accepted() -> None:
     assert plain.items() >= {name.removeprefix("kafka."): value for name, value in account.items()}.items()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "told"),
     [
         ({"database.ssl.mode": "yes"}, "connection shop, field Encryption (Encryption to MySQL)"),

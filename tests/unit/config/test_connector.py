@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import read_properties as read
@@ -124,7 +125,7 @@ def test_one_problem_is_one_sentence() -> None:
     assert caught.value.what == "database.port (value '0'): must be at least 1"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "meant"),
     [
         ("database.hostnam", "database.hostname"),
@@ -218,7 +219,7 @@ def test_what_has_no_effect_is_accepted_and_noted(name: str) -> None:
 
 
 @pytest.mark.req("FAULT-20", "STRM-12", "STRM-13")
-@pytest.mark.parametrize(
+@for_each(
     "pair",
     [
         ("database.include.list", "database.exclude.list"),
@@ -236,7 +237,7 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("value.converter", "io.confluent.connect.protobuf.ProtobufConverter"),
@@ -396,13 +397,13 @@ def test_settings_that_contradict_each_other_are_named() -> None:
     assert config(**{"schema.history.internal.kafka.bootstrap.servers": "kafka:9092,b:1"})
 
 
-@pytest.mark.parametrize("servers", ["k:9092", "a:1, b:2", "[::1]:9092", "host", "127.0.0.1:29092"])
+@for_each("servers", ["k:9092", "a:1, b:2", "[::1]:9092", "host", "127.0.0.1:29092"])
 def test_bootstrap_servers(servers: str) -> None:
     got = ConnectorConfig.from_properties({**BASE, "kafka.bootstrap.servers": servers})
     assert got.kafka_settings()["bootstrap.servers"] == servers.replace(" ", "")
 
 
-@pytest.mark.parametrize("servers", ["", "k:", "k:x", "k:70000", "a b"])
+@for_each("servers", ["", "k:", "k:x", "k:70000", "a b"])
 def test_wrong_bootstrap_servers(servers: str) -> None:
     assert "host:port" in problem("kafka.bootstrap.servers", servers).what
 

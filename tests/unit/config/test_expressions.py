@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -75,14 +76,14 @@ def judged(name: str, text: str) -> str:
     return "result"
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:30])
+@for_each("text", HOSTILE, ids=lambda text: text[:30])
 def test_a_hostile_expression_ends_within_two_seconds(text: str) -> None:
     began = time.thread_time()
     judged("table.include.list", text)
     assert time.thread_time() - began < 2
 
 
-@pytest.mark.parametrize("name", PATTERNED)
+@for_each("name", PATTERNED)
 def test_every_property_with_expressions_ends_within_two_seconds(name: str) -> None:
     text = r"(a|aa)+\.(a|aa)+(!\.a?)+z" if name != "message.key.columns" else r"(a|aa)+\.(a|aa)+(!)+z:(a|aa)+"
     began = time.thread_time()
@@ -119,7 +120,7 @@ def test_slow_matches_of_one_expression_add_up(monkeypatch: pytest.MonkeyPatch) 
         slow.fullmatch("aaa")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name", "fits"),
     [
         (r"^(?!shop\.tmp_).*", "shop.tmp_1", False),
@@ -143,9 +144,7 @@ def test_a_brace_that_java_refuses_is_refused(text: str) -> None:
         Expression(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["[a-z&&[^b]]", "[a[bc]]", "[[:alpha:]]+", "[a&&b]", "[a--b]", "[+--]", "[a||b]", "[^~~]", r"[\\[a]"]
-)
+@for_each("text", ["[a-z&&[^b]]", "[a[bc]]", "[[:alpha:]]+", "[a&&b]", "[a--b]", "[+--]", "[a||b]", "[^~~]", r"[\\[a]"])
 def test_a_set_operation_of_java_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="a set holds"):
         Expression(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource, load_config
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -30,7 +31,7 @@ def load(*, task: dict[str, str] | None = None, **places: dict[str, str]) -> Non
     load_config([PropertySource("the task's properties", task or {}), *sources])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "places",
     [
         {"mysql": ACCOUNT, "kafka": BROKERS},
@@ -53,7 +54,7 @@ def test_brokers_of_one_place_and_an_account_of_another_are_refused(places: dict
     assert sum(f"({place})" in error.where for place in ("mysql", "kafka", "environment")) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     "places",
     [
         {"mysql": BROKERS | ACCOUNT},

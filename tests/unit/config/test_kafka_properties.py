@@ -7,6 +7,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import kafka, kafka_names
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -147,7 +148,7 @@ def test_java_names_become_librdkafkas() -> None:
     assert "whole number" in refusal("kafka.buffer.memory", "64M")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value", "why"),
     [
         ("kafka.transactional.id", "x", "each writer"),

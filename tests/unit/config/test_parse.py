@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation, SnapshotMode
@@ -12,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
 @pytest.mark.req("STRM-12", "STRM-13")
-@pytest.mark.parametrize(
+@for_each(
     ("expressions", "name", "matches"),
     [
         ("shop", "shop", True),
@@ -45,7 +46,7 @@ def test_an_empty_list_is_false_and_matches_nothing() -> None:
     assert not parse.patterns(" , ").matches("")
 
 
-@pytest.mark.parametrize("wrong", ["(", "[a-z&&[^b]]", "[[a]]", r"\p{Alpha}+", "a\\", "*a"])
+@for_each("wrong", ["(", "[a-z&&[^b]]", "[[a]]", r"\p{Alpha}+", "a\\", "*a"])
 def test_an_expression_that_python_reads_otherwise_than_java_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be used|escapes nothing"):
         parse.patterns(wrong)
@@ -75,7 +76,7 @@ def test_message_key_columns_select_columns_by_table_in_the_order_of_the_text() 
     assert parse.key_columns("a.t:id.*").select(TableId("a", "t"), ("x", "id1", "id2")) == ("id1", "id2")
 
 
-@pytest.mark.parametrize("wrong", ["a.t", "a.t:", ":x", "a.t:x,,y", ";", "a.t:x:y"])
+@for_each("wrong", ["a.t", "a.t:", ":x", "a.t:x,,y", ";", "a.t:x:y"])
 def test_message_key_columns_of_another_form_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"form table:column|must not be empty"):
         parse.key_columns(wrong)

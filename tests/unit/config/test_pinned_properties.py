@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
@@ -95,7 +96,7 @@ def test_every_family_is_classified() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "expected"),
     [
         ("transforms.a.regex", PinScope.EVENTS),
@@ -113,7 +114,7 @@ def test_names_without_a_field(name: str, expected: PinScope) -> None:
     assert pin_scope(name) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("key.converter.schemas.enable", "false"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, kafka_names, undeclared_properties
@@ -54,7 +55,7 @@ def test_an_older_name_belongs_to_whom_today_s_belongs() -> None:
     assert set_by("database.history.skip.unparseable.ddl") is SetBy.RUN
 
 
-@pytest.mark.parametrize(
+@for_each(
     "prefix",
     [
         *kafka.PREFIXES,
@@ -76,7 +77,7 @@ def test_of_families_and_unknown_names_no_run_sets_any(prefix: str) -> None:
             assert set_by(full) is not SetBy.RUN, full
 
 
-@pytest.mark.parametrize("option", families.DRIVER_OPTIONS)
+@for_each("option", families.DRIVER_OPTIONS)
 def test_no_run_sets_a_driver_option(option: str) -> None:
     assert set_by(f"database.{option}") is SetBy.AUTHOR
 

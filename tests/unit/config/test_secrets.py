@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka_names
@@ -98,7 +99,7 @@ def test_one_function_knows_every_secret() -> None:
     assert all(f"`{name}`" in render() for name in (*found, "sasl.jaas.config", "ssl.keystore.key"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "snapshot.select.statement.overrides.app.tokens",
@@ -154,7 +155,7 @@ def test_no_secret_shows_in_anything_made_of_a_configuration() -> None:
     assert MARK not in f"{source!r} {sources.merge_sources([source])!r}"
 
 
-@pytest.mark.parametrize("name", sorted(WRONG))
+@for_each("name", sorted(WRONG))
 def test_no_error_shows_a_secret(name: str) -> None:
     assert MARK not in str(ConnectorConfig.check({**BASE, name: WRONG[name]}))
 
@@ -226,7 +227,7 @@ def test_scrubbing_takes_wrapped_and_plain_secrets_out() -> None:
     assert scrub("a1b2 'x\\ny' x\ny h", given) == "*** '***' *** h"
 
 
-@pytest.mark.parametrize("repeated", ["x", "_", "col", "a://", "://a:", "passwd ", "hash.", "col.hash", "mask.hash."])
+@for_each("repeated", ["x", "_", "col", "a://", "://a:", "passwd ", "hash.", "col.hash", "mask.hash."])
 def test_a_form_s_long_text_is_judged_in_proportion_to_its_length(repeated: str) -> None:
     """A megabyte of letters once kept a task busy for hours."""
     text = repeated * (20_000 // len(repeated))

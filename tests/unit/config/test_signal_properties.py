@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -71,8 +72,8 @@ def test_signals_of_airflow_are_always_taken_and_others_where_asked_for() -> Non
         assert {c for c in ("source", "kafka", "airflow") if cfg.accepts_signals_from(c)} == channels
 
 
-@pytest.mark.parametrize("name", ["signal.enabled.channels", "signal.trusted.channels"])
-@pytest.mark.parametrize("channel", ["jmx", "file", "in-process"])
+@for_each("name", ["signal.enabled.channels", "signal.trusted.channels"])
+@for_each("channel", ["jmx", "file", "in-process"])
 def test_channels_that_are_not_here_are_refused_by_name(name: str, channel: str) -> None:
     found = problem(**{name: f"source,{channel}"})
     assert f"the channel {channel} is not supported" in found.what and "MySqlCdcSignalOperator" in found.what

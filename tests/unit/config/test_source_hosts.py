@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.source_hosts import source_hosts
@@ -11,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 BASE = {"topic.prefix": "p", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "hosts"),
     [
         ("db1", [("db1", 3306)]),
@@ -27,7 +28,7 @@ def test_hosts_have_ports_of_their_own_or_the_default(text: str, hosts: list[tup
     assert list(source_hosts(text, 3306)) == hosts
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.changefeed import changefeed_properties
@@ -55,7 +56,7 @@ def test_the_account_in_the_registrys_address_is_decoded_and_shown_nowhere() -> 
     assert "p%2Fw" not in repr(cfg) and "p/w" not in repr(cfg) and "p%2Fw" not in json.dumps(cfg.redacted_properties())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "why"),
     [
         ({"event.contract": "1.9"}, "event.contract"),
@@ -122,7 +123,7 @@ def test_the_seeds_changefeeds_become_properties(query: str, modes: dict[str, st
     assert record_topics.table_topic_name(cfg, TableId("shop", "orders")) == "tidb_shop_orders"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("uri", "registry", "file", "why"),
     [
         ("mysql://127.0.0.1:3306", REGISTRY, FILE, "Kafka only"),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, context, image, packet, table, table_map, write
 from kit.drain_rig import routes_of
 
@@ -83,7 +84,7 @@ def row(number: int, n: int = 7) -> bytes:
 
 
 @pytest.mark.req("TOPIC-05")
-@pytest.mark.parametrize(
+@for_each(
     ("expression", "new", "name", "expected"),
     [
         ("(.*)_(\\d+)", "$1", "p.d.t_7", "p.d.t"),
@@ -109,7 +110,7 @@ def test_more_than_nine_groups_take_as_many_digits_as_there_are_groups() -> None
     assert Rewrite(pattern, parse_replacement("$11-$12", pattern))("abcdefghijk") == "k-a2"
 
 
-@pytest.mark.parametrize("new", ["$2", "$", "$x", "${no}", "a\\", "${1}"])
+@for_each("new", ["$2", "$", "$x", "${no}", "a\\", "${1}"])
 def test_a_replacement_that_java_would_refuse_is_refused_at_the_start(new: str) -> None:
     assert list(problems(steps(a=regex("(.*)", new)))) == ["transforms.a.replacement"]
 
@@ -133,7 +134,7 @@ def test_a_name_that_a_router_makes_empty_is_kept_or_refused() -> None:
         record_topics.table_topic_name(config(steps(a=regex("p.*", ""))), T.id)
 
 
-@pytest.mark.parametrize("new", ["ledger.p", "schemahistory.p", "dead", "a b", "..", "x" * 250])
+@for_each("new", ["ledger.p", "schemahistory.p", "dead", "a b", "..", "x" * 250])
 def test_events_cannot_be_routed_to_what_is_not_for_them(new: str) -> None:
     cfg = config(steps(a=regex("p.*", new)), errors__deadletterqueue__topic__name="dead")
     with pytest.raises(ConfigError, match="transforms routes to"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import body, column, context, image, packet, python_decoder, table, table_map, write
 from kit.json_builder import change, document
 
@@ -78,7 +79,7 @@ KEYED = table(chars("a", nullable=False), chars("b"), key=("a",))
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "said"),
     [
         ("io.debezium.connector.mysql.converters.JdbcSinkDataTypesConverter", "is no converter that exists here"),
@@ -110,7 +111,7 @@ def test_an_error_in_configure_is_a_problem_of_the_property() -> None:
     assert "KeyError: 'why not'" in found.what and "x.* properties" in found.fix
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "said"),
     [
         ({"answer": "1 / 0"}, "converter_for raised ZeroDivisionError"),
@@ -201,7 +202,7 @@ def test_the_first_converter_that_takes_a_column_counts() -> None:
         assert shown(record)[1] == {"a": first, "b": True}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("literal", "convert", "expected"),
     [
         ("boolean", "v == 'x'", True),
@@ -221,7 +222,7 @@ def test_every_type_is_written_as_json(literal: str, convert: str, expected: Any
     assert both(table(chars("a")), properties, "x")[1] == {"a": expected}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("literal", "convert", "said"),
     [
         ("boolean", "1", "returned int where a bool is needed"),
@@ -334,8 +335,8 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("col", "wire", "stored", "selected", "value"), PLAIN)
-@pytest.mark.parametrize("modes", [
+@for_each(("col", "wire", "stored", "selected", "value"), PLAIN)
+@for_each("modes", [
     {},
     {"event.contract": "1.9", "decimal.handling.mode": "double", "binary.handling.mode": "hex",
      "time.precision.mode": "connect", "bigint.unsigned.handling.mode": "long", "enable.time.adjuster": "false"},
@@ -376,7 +377,7 @@ def test_the_schema_is_the_converters() -> None:
     assert list(only) == ["type", "optional", "name", "version", "doc", "parameters", "field"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("col", "default", "value"),
     [
         (chars("a"), "x y", "'x y'"),

@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
@@ -32,7 +33,7 @@ def default(definition: str, **modes: Any) -> Any:
 
 
 @pytest.mark.req("TYPE-53", "TYPE-54", "TYPE-55", "TYPE-56", "TYPE-57", "TYPE-58", "TYPE-59")
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "modes", "expected"),
     [
         ("INT DEFAULT '17'", {}, 17),
@@ -160,7 +161,7 @@ DEFINITIONS = {
 PYTHON = {"boolean": bool, "string": str, "bytes": str, "float": float, "double": float}
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS)
+@for_each("definition", DEFINITIONS)
 def test_the_default_fits_the_type_in_every_mode(definition: str) -> None:
     found = column(f"{definition} DEFAULT {DEFINITIONS[definition]}")
     combinations = [{"decimal_mode": m} for m in DECIMAL_MODES] + [{"time_mode": m} for m in TIME_MODES]
@@ -175,7 +176,7 @@ def test_the_default_fits_the_type_in_every_mode(definition: str) -> None:
             base64.b64decode(schema["default"], validate=True)
 
 
-@pytest.mark.parametrize("kind", ["TEXT", "BLOB", "JSON", "GEOMETRY", "POINT", "VECTOR(3)"])
+@for_each("kind", ["TEXT", "BLOB", "JSON", "GEOMETRY", "POINT", "VECTOR(3)"])
 def test_types_without_literal_defaults_have_none(kind: str) -> None:
     schema = field_schema(column(kind), DecoderOptions())
     assert "default" not in schema

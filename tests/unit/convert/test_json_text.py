@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32, dumps, number, quote_or_null
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (0.0, "0.0"), (-0.0, "-0.0"), (1e10, "1.0E10"), (1e7, "1.0E7"), (9999999.0, "9999999.0"), (0.001, "0.001"),

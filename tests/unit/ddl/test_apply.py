@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 
 import pytest
+from kit.cases import for_each
 from kit.create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precision
@@ -89,7 +90,7 @@ some words of the future
 """
 
 
-@pytest.mark.parametrize("sql", IGNORED.strip().splitlines())
+@for_each("sql", IGNORED.strip().splitlines())
 def test_statements_without_effect_on_tables_are_recognised_by_their_leading_words(sql: str) -> None:
     before = run("CREATE TABLE t (a INT)").state
     after = apply_ddl(before, sql, CONTEXT)
@@ -98,7 +99,7 @@ def test_statements_without_effect_on_tables_are_recognised_by_their_leading_wor
     assert not classify_ddl(sql, CONTEXT, EVERYTHING).relevant
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sql",
     [
         "ALTER TABLE t ADD x UNKNOWNTYPE",
@@ -140,7 +141,7 @@ def test_a_statement_not_understood_about_tables_not_captured_makes_them_unknown
         apply_ddl(state, "ALTER TABLE u FROB y", CONTEXT, lambda i: i.table == "u")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "tables"),
     [
         ("ALTER TABLE x.t ADD a INT", ["x.t"]),
@@ -276,7 +277,7 @@ def test_states_share_structures_and_old_ones_stay_as_they_were() -> None:
     assert pickle.loads(pickle.dumps(new)) == new
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "type_name", "declared"),
     [
         ("INTEGER", "INT", "INTEGER"),
@@ -301,7 +302,7 @@ def test_types_resolve_and_keep_their_words(definition: str, type_name: str, dec
     assert (found.type_name, found.declared_type) == (type_name, declared)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "default", "expression"),
     [
         ("INT DEFAULT -5", "-5", False),
@@ -329,7 +330,7 @@ def test_defaults_read_as_values_of_their_column(definition: str, default: str |
 NAMES = "CREATE TABLE t (`İd` INT PRIMARY KEY, `É` INT, `ẞ` INT, `ß` INT, `ΟΣ` INT, UNIQUE KEY `Ké` (`É`, `ΟΣ`))"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "columns", "unique"),
     [
         ("DROP COLUMN `é`", ["İd", "ẞ", "ß", "ΟΣ"], ("ΟΣ",)),
@@ -396,7 +397,7 @@ def test_a_default_character_set_that_the_server_left_out_is_assumed_to_be_the_d
 
 
 @pytest.mark.req("EVT-09")
-@pytest.mark.parametrize(
+@for_each(
     ("statement", "key"),
     [
         ("MODIFY b VARCHAR(10) NOT NULL", ("b",)),
@@ -498,7 +499,7 @@ def test_signed_stays_in_the_type_word_and_bool_has_no_length() -> None:
 
 
 @pytest.mark.req("SCH-41", "SCH-42")
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "expected"),
     [
         ("INT SIGNED UNSIGNED", ("INT UNSIGNED", 4, None)),
@@ -522,7 +523,7 @@ def test_a_type_is_described_as_debezium_describes_it(definition: str, expected:
 
 
 @pytest.mark.req("SCH-40", "SCH-41")
-@pytest.mark.parametrize(
+@for_each(
     ("statements", "expected"),
     [
         (["CREATE TABLE t (a CHAR(1), b CHAR(1) CHARSET UTF8MB4, n NCHAR) CHARSET utf8"], "utf8 utf8 UTF8MB4 utf8"),
@@ -542,7 +543,7 @@ def test_a_character_set_is_named_as_it_was_written(statements: list[str], expec
 
 
 @pytest.mark.req("SCH-01")
-@pytest.mark.parametrize(
+@for_each(
     ("actions", "expected"),
     [
         ("ADD c CHAR(1) CHARSET latin1, CONVERT TO CHARSET utf8mb3", "utf8mb3 VARCHAR MEDIUMTEXT CHAR"),
@@ -585,7 +586,7 @@ def test_types_beside_convert_to_stay_as_written_in_5_7(actions: str, expected: 
 
 
 @pytest.mark.req("SCH-01")
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "size"),
     [
         ("DECIMAL(62,10)", "TEXT"),
@@ -612,7 +613,7 @@ def test_convert_to_makes_a_text_type_as_long_as_the_old_column(definition: str,
 
 
 @pytest.mark.req("SCH-01")
-@pytest.mark.parametrize(
+@for_each(
     ("actions", "of_table", "of_columns"),
     [
         ("CONVERT TO CHARACTER SET latin1, COLLATE latin1_bin", "latin1_bin", "latin1_swedish_ci"),
@@ -672,7 +673,7 @@ def test_clauses_of_alter_table_belong_together_wherever_they_stand() -> None:
 GENERATED_KEY = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "alter", "expected"),
     [
         (f"{GENERATED_KEY}, a INT, b INT", "ADD c INT FIRST", "my_row_id c a b"),

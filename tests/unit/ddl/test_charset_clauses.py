@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
@@ -14,7 +15,7 @@ CONVERT = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4"
 
 
 @pytest.mark.req("SCH-01")
-@pytest.mark.parametrize(
+@for_each(
     ("statement", "old", "new"),
     [
         ("CREATE TABLE t (a INT) COLLATE utf8mb4_bin CHARSET utf8mb4", "general_ci", "bin"),

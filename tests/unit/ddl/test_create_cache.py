@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl import apply as applying
 from airflow_provider_mysql_cdc.cdc.ddl.create_cache import StructureCache, match_drop_table, split_create_table
@@ -82,7 +83,7 @@ def test_a_table_that_was_there_is_replaced_and_one_of_the_same_name_is_another_
     assert before == after and before is not after
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sql",
     [
         "CREATE TABLE IF NOT EXISTS a (id INT)",
@@ -128,8 +129,8 @@ DROPS = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "name", "if_exists"), DROPS, ids=str)
-@pytest.mark.parametrize("known", [True, False])
+@for_each(("sql", "name", "if_exists"), DROPS, ids=str)
+@for_each("known", [True, False])
 def test_a_drop_of_one_table_does_what_reading_it_would(
     monkeypatch: pytest.MonkeyPatch, sql: str, name: tuple[str, ...], if_exists: bool, known: bool
 ) -> None:
@@ -143,7 +144,7 @@ def test_a_drop_of_one_table_does_what_reading_it_would(
     assert len(found.state.tables) == (3 if known else 1) and (known or found.state is state)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sql",
     [
         "DROP TABLE a, b",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
@@ -14,7 +15,7 @@ UNNAMED = "FOREIGN KEY (a) REFERENCES p (id)"
 
 
 @pytest.mark.req("SCH-01")
-@pytest.mark.parametrize(
+@for_each(
     ("elements", "alters", "names"),
     [
         (f"{F}, {G}", "", ["g"]),
@@ -33,7 +34,7 @@ UNNAMED = "FOREIGN KEY (a) REFERENCES p (id)"
         ("KEY f (a)", f"ADD {G}", ["f"]),
     ],
 )
-@pytest.mark.parametrize("copied", [False, True])
+@for_each("copied", [False, True])
 def test_a_later_index_replaces_one_that_the_server_made(
     elements: str, alters: str, names: list[str], copied: bool
 ) -> None:

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.layered_mapping import LayeredMapping, layered
@@ -26,7 +27,7 @@ def changed(
     return made.without(gone), {k: v for k, v in told.items() if k not in gone}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@for_each("seed", range(8))
 def test_all_versions_are_what_dicts_would_be_in_their_order(seed: int) -> None:
     rng = random.Random(seed)
     made: LayeredMapping[int, int] = LayeredMapping({n: n for n in range(0, 300, 2)})

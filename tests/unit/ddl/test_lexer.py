@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
@@ -26,7 +27,7 @@ def test_no_keyword_has_a_letter_beyond_ascii() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "expected"),
     [
         ("`a``b` c", [("NAME", "a`b"), ("WORD", "c")]),
@@ -85,7 +86,7 @@ def test_sql_mode_decides_what_quotes_and_backslashes_mean() -> None:
     assert kinds('"a\\" "b"', ANSI_QUOTES) == [("NAME", "a\\"), ("NAME", "b")]
 
 
-@pytest.mark.parametrize("sql", ["'a", '"a', "`a", "'a\\'", "/* a", "/*!50000 a", "a /*! 'x*/"])
+@for_each("sql", ["'a", '"a', "`a", "'a\\'", "/* a", "/*!50000 a", "a /*! 'x*/"])
 def test_what_is_not_closed_is_an_error(sql: str) -> None:
     with pytest.raises(DdlParseError):
         tokenize(sql)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
@@ -17,7 +18,7 @@ def column(definition: str, client: int, connection: int | None = None) -> Colum
     return next(iter(state.tables.values())).columns[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "client", "connection", "members"),
     [
         ("ENUM('ä','語','😀')", UTF8MB4, None, ("ä", "語", "😀")),
@@ -41,7 +42,7 @@ def test_members(definition: str, client: int, connection: int | None, members: 
     assert column(definition, client, connection).enum_values == members
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "client", "default"),
     [
         ("VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT _latin1'ä'", UTF8MB4, "Ã¤"),
@@ -62,7 +63,7 @@ def test_defaults(definition: str, client: int, default: str) -> None:
     assert column(definition, client).default == default
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "default"),
     [
         ("DATE DEFAULT '2010-11-12'", "2010-11-12"),

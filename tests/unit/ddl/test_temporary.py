@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
@@ -28,7 +29,7 @@ def state(default: str = "7") -> SchemaState:
     return apply_ddl(SchemaState(), create, DdlContext("d")).state
 
 
-@pytest.mark.parametrize("sql", OF_TEMPORARY)
+@for_each("sql", OF_TEMPORARY)
 def test_the_table_that_is_hidden_stays_as_it_is(sql: str) -> None:
     before = state()
     applied = apply_ddl(before, sql, TEMPORARY)
@@ -38,7 +39,7 @@ def test_the_table_that_is_hidden_stays_as_it_is(sql: str) -> None:
     assert apply_ddl(before, sql, DdlContext("d")).changes
 
 
-@pytest.mark.parametrize("sql", [s for s in OF_TEMPORARY if not s.startswith("TRUNCATE")])
+@for_each("sql", [s for s in OF_TEMPORARY if not s.startswith("TRUNCATE")])
 def test_atomic_ddl_has_a_number_and_is_about_the_table(sql: str) -> None:
     """CONNECTION_ID() in a default marks all statements about the table as well."""
     assert apply_ddl(state(), sql, NUMBERED).changes

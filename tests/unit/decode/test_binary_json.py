@@ -8,6 +8,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 from kit.decode_builder import column, one_text, one_value
 from kit.json_builder import document
 
@@ -31,7 +32,7 @@ def test_a_nested_document() -> None:
     assert json_text(bytes.fromhex(NESTED)) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "text"),
     [
         (b"", "null"),
@@ -56,7 +57,7 @@ def test_scalars(data: bytes, text: str) -> None:
     assert json_text(data) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "data", "text"),
     [
         (wt.NEWDECIMAL, bytes.fromhex("03028132"), "1.50"),
@@ -77,7 +78,7 @@ def test_values_that_json_does_not_have_are_written_as_the_server_does(kind: int
     assert json_text(document) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("large", "kind", "word", "text"),
     [
         (False, 4, b"\x01\x00", "true"),
@@ -142,7 +143,7 @@ def test_temporal_values_in_documents() -> None:
         assert json_text(bytes([15, kind, len(data)]) + data) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (0.0, "0.0"),
@@ -171,7 +172,7 @@ def test_double_text_reads_back(value: float) -> None:
     assert struct.pack("<d", float(double_text(value))) == struct.pack("<d", value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         b"\x0d",

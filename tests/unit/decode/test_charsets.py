@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
@@ -12,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.charset_decoders import shown_text
 
 
-@pytest.mark.parametrize("name", sorted(set(MAX_CHARACTER_BYTES) - {"binary"}))
+@for_each("name", sorted(set(MAX_CHARACTER_BYTES) - {"binary"}))
 def test_every_character_set_has_a_decoder(name: str) -> None:
     known = charset(name)
     blank = b" ".rjust(known.unit, b"\0") if name != "utf16le" else b" \0"
@@ -21,7 +22,7 @@ def test_every_character_set_has_a_decoder(name: str) -> None:
 
 
 @pytest.mark.req("TYPE-02")
-@pytest.mark.parametrize(
+@for_each(
     ("name", "data", "text"),
     [
         ("latin1", "80818de9", "€\x81\x8dé"),
@@ -73,7 +74,7 @@ def test_a_code_without_a_character_is_a_question_mark_as_on_the_server(name: st
     assert len(text) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "data"),
     [("ascii", "e9"), ("utf8mb4", "c080"), ("ucs2", "d83d"), ("utf16", "d83d"), ("gb2312", "80"), ("ujis", "8f41")],
 )
@@ -82,7 +83,7 @@ def test_bytes_that_are_not_well_formed_are_refused(name: str, data: str) -> Non
         charset(name).decode(bytes.fromhex(data))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "data", "text"),
     [
         ("utf8mb4", "61fc", "a"),

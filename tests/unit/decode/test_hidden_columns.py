@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.table_maps import full_table_map
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
@@ -62,7 +63,7 @@ def visible(found: HiddenColumns | None, made: Event) -> tuple[Event, int, bytes
     return shown, header.width, header.present, header.present_after, shown.buf[header.pos : shown.end]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "announced"),
     [("8.0.12", False), ("8.0.13", True), ("8.0.15-log", True), ("8.0.17", True), ("8.0.18", False), ("9.7.4", False),
      ("8.0.130", False), ("", False)],
@@ -71,8 +72,8 @@ def test_only_some_versions_announce_them(version: str, announced: bool) -> None
     assert announces_hidden_columns(version) is announced
 
 
-@pytest.mark.parametrize("names", [True, False], ids=["FULL", "MINIMAL"])
-@pytest.mark.parametrize("places", [(4,), (1,), (2,), (4, 5), (1, 3), (1, 2)], ids=str)
+@for_each("names", [True, False], ids=["FULL", "MINIMAL"])
+@for_each("places", [(4,), (1,), (2,), (4, 5), (1, 3), (1, 2)], ids=str)
 def test_rows_and_table_map_are_those_of_the_table(places: tuple[int, ...], names: bool) -> None:
     """A hidden column may stand beside one of its own type: only the rows tell which of both it is."""
     announced = table_map(*places, names=names)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 from kit.json_builder import change, document
 
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
@@ -35,7 +36,7 @@ def after(before: Any, *changes: bytes) -> Any:
     return json.loads(patched_text(document(before), b"".join(changes)).encode("latin-1"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "legs"),
     [
         ("$", ()),
@@ -52,7 +53,7 @@ def test_paths(text: str, legs: tuple[Any, ...]) -> None:
     assert parse_path(text.encode()) == legs
 
 
-@pytest.mark.parametrize("text", ["", "a", "$.", "$[", "$[1 to 2]", "$[*]", "$.*", "$**.a", "$.a b", '$."a'])
+@for_each("text", ["", "a", "$.", "$[", "$[1 to 2]", "$[*]", "$.*", "$**.a", "$.a b", '$."a'])
 def test_what_is_no_exact_path_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="path"):
         parse_path(text.encode())
@@ -68,7 +69,7 @@ def test_a_vector_holds_operations_paths_and_values() -> None:
     assert changes[1].value == b"" and json_byte_text(changes[2].value) == json.dumps("x" * 300)
 
 
-@pytest.mark.parametrize("cut", range(1, 7))
+@for_each("cut", range(1, 7))
 def test_a_vector_that_ends_early_is_refused(cut: int) -> None:
     with pytest.raises((ValueError, IndexError)):
         read_diffs(change(REPLACE, "$.a", 7)[:-cut])
@@ -79,7 +80,7 @@ def test_an_unknown_operation_is_refused() -> None:
         read_diffs(b"\x03" + change(REMOVE, "$.a")[1:])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "changes", "expected"),
     [
         ({"a": 1, "b": 2}, [change(REPLACE, "$.a", [1, {"x": None}])], {"a": [1, {"x": None}], "b": 2}),
@@ -109,7 +110,7 @@ def test_numbers_and_values_of_the_document_keep_their_text() -> None:
     assert text == '{"d":0.0000001,"n":-1.50,"big":18446744073709551615,"dec":1.50}'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "changes"),
     [
         ({"a": 1}, change(REPLACE, "$.b", 1)),

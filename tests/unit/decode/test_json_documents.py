@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.json_builder import document
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen import json_documents
@@ -62,7 +63,7 @@ def outcome(read: Any, data: bytes) -> str:
         return repr(error)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_code_of_a_shape_gives_what_is_read_value_by_value(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(json_documents, "_BEFORE_CODE", 2)
     draw = random.Random(seed)

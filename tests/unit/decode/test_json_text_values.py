@@ -9,6 +9,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     base64_int,
@@ -25,7 +26,7 @@ def byte_text(text: str) -> str:
     return text.encode().decode("latin-1")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "written"),
     [
         ("plain", '"plain"'),
@@ -56,7 +57,7 @@ def test_bytes_that_are_not_utf8_are_refused() -> None:
         escape_utf8("\xed\xa0\x80")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (0.0, "0.0"),
@@ -83,7 +84,7 @@ def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
     assert java_double(value) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (0.0, "0.0"),
@@ -125,7 +126,7 @@ def test_base64_of_a_number_is_the_shortest_twos_complement(value: int) -> None:
         assert int.from_bytes(data[1:], "big", signed=True) != value
 
 
-@pytest.mark.parametrize(("value", "text"), [(0, "AA=="), (127, "fw=="), (128, "AIA="), (-128, "gA=="), (-129, "/38=")])
+@for_each(("value", "text"), [(0, "AA=="), (127, "fw=="), (128, "AIA="), (-128, "gA=="), (-129, "/38=")])
 def test_base64_of_small_numbers(value: int, text: str) -> None:
     assert base64_int(value) == text
 

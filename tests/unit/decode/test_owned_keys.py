@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -49,8 +50,8 @@ def rows_of(kind: str, numbers: range) -> list[bytes]:
     return [row(n, None if n % 5 == 1 else "x" * (n % 9), n if n % 7 else None) for n in numbers for _ in range(twice)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("more", [{}, {"tombstones": False}, {"included": ("name",)}, {"key_columns": ("n", "name")}])
+@for_each("kind", KINDS)
+@for_each("more", [{}, {"tombstones": False}, {"included": ("name",)}, {"key_columns": ("n", "name")}])
 def test_only_rows_of_the_writers_partitions_become_records(kind: str, more: dict[str, Any]) -> None:
     rows = rows_of(kind, range(60))
     every = decoded(kind, *rows, owned=None, **more)
@@ -75,8 +76,8 @@ def test_rows_of_all_combinations_of_nulls_by_the_function_of_any_bitmap() -> No
     assert found[1] == [record for record in found[0] if partition_python(record[0], PARTS) in MINE.own_partitions]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mine", [frozenset({0}), frozenset({1, 2})])
+@for_each("kind", KINDS)
+@for_each("mine", [frozenset({0}), frozenset({1, 2})])
 def test_rows_without_a_key_are_of_partition_0(kind: str, mine: frozenset[int]) -> None:
     made = table(*COLUMNS, column("n", "INT"))
     rows = rows_of(kind, range(4))
@@ -100,8 +101,8 @@ def owns(record: Any) -> bool:
 ODD = 'a"b', "\\", "ü\n", "\0", "/"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("keys", [("name",), ("name", "id"), ("n", "name")])
+@for_each("kind", KINDS)
+@for_each("keys", [("name",), ("name", "id"), ("n", "name")])
 def test_keys_whose_text_is_made_of_more_than_what_is_stored(kind: str, keys: tuple[str, ...]) -> None:
     numbers = [n for n in range(60) for _ in range(1 + (kind == "update"))]
     rows = [row(n, ODD[n % len(ODD)] * (n % 7), n) for n in numbers]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.avro_identity import Sides
+from kit.cases import for_each
 from kit.decode_builder import NO_SCHEMA, body, column, context, image, packet, table, table_map, write
 from kit.ticdc_identity import TICDC
 
@@ -46,7 +47,7 @@ def row_fields(schema: str | None) -> list[str]:
     return [f["field"] for f in json.loads(schema)["fields"][1]["fields"]]
 
 
-@pytest.mark.parametrize(("name", "given"), ONE_NAME)
+@for_each(("name", "given"), ONE_NAME)
 def test_all_that_make_records_agree_on_key_and_value(name: str, given: str) -> None:
     made = numbers("first", name, "last")
     options = DecoderOptions(prefix="p", key_columns=("LAST", given), included=(given,))
@@ -65,7 +66,7 @@ def test_all_that_make_records_agree_on_key_and_value(name: str, given: str) -> 
     assert KeyReader(made, options, selected_columns(made, options))(packet(b"2", b"3")) == record[0]
 
 
-@pytest.mark.parametrize(("name", "given"), ONE_NAME)
+@for_each(("name", "given"), ONE_NAME)
 def test_avro_has_the_columns_of_its_schemas(name: str, given: str) -> None:
     """What both ways write is read back with the schemas that were registered, to the last byte."""
     made = numbers("first", name, "last")
@@ -76,7 +77,7 @@ def test_avro_has_the_columns_of_its_schemas(name: str, given: str) -> None:
     assert both.row(packet(b"2", b"3")) is not None
 
 
-@pytest.mark.parametrize(("name", "given"), ONE_NAME)
+@for_each(("name", "given"), ONE_NAME)
 def test_flat_rows_have_the_same_columns(name: str, given: str) -> None:
     made, schemas = numbers("first", name, "last"), list[Any]()
     options = DecoderOptions(key_columns=("LAST", given), included=(given,), flat=True)
@@ -113,7 +114,7 @@ def test_a_column_of_the_value_that_is_not_there_is_left_out() -> None:
     assert value_columns(numbers("a"), DecoderOptions(included=("b", "A"))) == numbers("a").columns
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "other", "same"),
     [
         ("ID", "id", True),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, python_decoder, table, table_map, write
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
@@ -141,7 +142,7 @@ def test_headers_of_a_key_change_are_written_as_simple_header_converter_does() -
     assert records[0][0] == b'{"name":"q\\"\\\\\\n\\uD83D\\uDE00","price":"AJY="}'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "value", "expected"),
     [
         ("DATE", 20089, "2025-01-01"),
@@ -270,7 +271,7 @@ def event(kind: int, data: bytes) -> Event:
     return Event(kind, 0, 1, 0, "binlog.000002", 100, 200, buf, 19, len(buf))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "data", "start"),
     [
         (30, "2a0000000000" "0100" "0200" "03" "ff" "aa", 12),
@@ -307,7 +308,7 @@ def test_spare_bits_of_the_bitmap_may_be_clear() -> None:
     assert decoder().write(exact, 1, len(exact), context(), []) == 1
 
 
-@pytest.mark.parametrize("cut", range(1, 11))
+@for_each("cut", range(1, 11))
 def test_a_row_that_ends_too_early_is_never_taken_for_a_row(cut: int) -> None:
     buf, pos, end = body(row(1), row(2), columns=3)
     with pytest.raises(ValueDecodeError, match=r"binlog.000001:4, table db.t, row 1"):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import DEFAULT, column, context, table, table_map
 from kit.json_builder import change, document
 
@@ -270,7 +271,7 @@ def test_a_value_that_cannot_be_decoded_is_named_with_its_row() -> None:
     assert "UnicodeDecodeError" in caught.value.why
 
 
-@pytest.mark.parametrize("cut", range(1, 9))
+@for_each("cut", range(1, 9))
 def test_a_row_that_ends_too_early_is_never_taken_for_a_row(cut: int) -> None:
     rows = [(image({0: 1, 2: "abc"}) + image({1: 5, 2: "x"}))[:-cut]]
     with pytest.raises(ValueDecodeError, match="row 0"):

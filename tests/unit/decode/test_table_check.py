@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, table
 
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
@@ -28,7 +29,7 @@ def announced(*wires: tuple[int, int], nulls: int = 0xFF, **more: Any) -> TableM
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("col", "code", "meta"),
     [
         (column("c", "TINYINT"), wt.TINY, 0),
@@ -58,7 +59,7 @@ def test_what_fits_is_accepted(col: Any, code: int, meta: int) -> None:
     check_table_map(table(col), announced((code, meta)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("col", "code", "meta"),
     [
         (column("c", "TINYINT"), wt.SHORT, 0),
@@ -81,7 +82,7 @@ def test_another_number_of_columns_is_refused() -> None:
         check_table_map(table(column("c", "INT")), announced((wt.LONG, 0), (wt.LONG, 0)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "why"),
     [
         ({"names": ("other", "e")}, "names it c, the binlog other"),
@@ -100,7 +101,7 @@ def test_optional_metadata_are_compared_when_there(more: dict[str, Any], why: st
         check_table_map(made, announced(*wires, **{**full, **more}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "meta", "real"),
     [
         (wt.STRING, 0xFE | 40 << 8, WireType(wt.STRING, 40)),

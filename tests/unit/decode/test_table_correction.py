@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, table
 from kit.table_maps import full_table_map
 
@@ -61,8 +62,8 @@ def test_a_default_is_lost_with_the_null_that_was_wrong() -> None:
     assert corrected(truth) == T
 
 
-@pytest.mark.parametrize("nullable", [False, True])
-@pytest.mark.parametrize(
+@for_each("nullable", [False, True])
+@for_each(
     "history",
     [
         {"type_name": "INT", "declared_type": "INT", "default": "1"},

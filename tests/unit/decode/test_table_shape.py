@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, python_decoder, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen import table_shape
@@ -58,7 +59,7 @@ def test_tables_of_one_shape_are_compiled_once_and_write_their_own_names(monkeyp
                 assert json.loads(theirs)["payload"] is not None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "options", "key", "row", "count"),
     [
         (replace(T, primary_key=()), OPTIONS, None, {"id": 7, "n": 8}, 4),

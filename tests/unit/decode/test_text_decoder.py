@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import DEFAULT, NO_SCHEMA, column, context, packet, table
 from kit.native_identity import BothTexts
 
@@ -64,7 +65,7 @@ def test_select_list_and_decoder_leave_excluded_columns_out_but_not_the_key() ->
     assert (key, json.loads(value)["after"]) == (b'{"id":5}', {"f": 1.5})
 
 
-@pytest.mark.parametrize("size", [0, 1, 250, 251, 252, 70_000])
+@for_each("size", [0, 1, 250, 251, 252, 70_000])
 def test_values_of_every_length(size: int) -> None:
     _, value, *_ = read(b"5", b"x" * size, b"1", b"1")
     assert json.loads(value)["after"]["na`me"] == "x" * size
@@ -93,7 +94,7 @@ def test_members_that_are_no_text_are_what_the_server_shows() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "what"),
     [
         ((b"5", b"\xff", b"1", b"1"), "A value of column na`me"),
@@ -120,8 +121,8 @@ MIXED = table(
 )
 
 
-@pytest.mark.parametrize("size", [0, 1, 250, 251, 70_000])
-@pytest.mark.parametrize("middle", [b"1.5", None])
+@for_each("size", [0, 1, 250, 251, 70_000])
+@for_each("middle", [b"1.5", None])
 def test_a_key_is_read_as_the_decoder_writes_it(size: int, middle: bytes | None) -> None:
     """Key columns in another order than the table's, with long values and NULL before and between them."""
     row = packet(b"x" * size, b"-7", middle, 'ü"\\'.encode(), b"1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, one_text, one_value
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -71,7 +72,7 @@ def test_bigint_unsigned_precise_is_a_decimal() -> None:
 
 
 @pytest.mark.req("TYPE-55", "TYPE-56", "TYPE-57")
-@pytest.mark.parametrize(
+@for_each(
     ("data", "shown", "precise", "string", "double"),
     [
         ("8000000000", "0.00", '"AA=="', '"0.00"', "0.0"),
@@ -122,7 +123,7 @@ def test_bit() -> None:
 
 
 @pytest.mark.req("TYPE-37", "TYPE-53", "TYPE-70")
-@pytest.mark.parametrize(
+@for_each(
     ("ymd", "days"),
     [
         ((1970, 1, 1), "0"),
@@ -177,7 +178,7 @@ def test_a_day_that_does_not_exist_is_refused() -> None:
 
 
 @pytest.mark.req("TYPE-39", "TYPE-40", "TYPE-45", "TYPE-46", "TYPE-49")
-@pytest.mark.parametrize(
+@for_each(
     ("text", "digits", "mode", "value"),
     [
         ("2018-06-20 06:37:03", 0, "adaptive_time_microseconds", "1529476623000"),
@@ -209,7 +210,7 @@ def test_a_not_null_datetime_beyond_nanoseconds_is_refused() -> None:
 
 
 @pytest.mark.req("TYPE-30", "TYPE-50")
-@pytest.mark.parametrize(
+@for_each(
     ("seconds", "fraction", "digits", "text"),
     [
         (1, "", 0, "1970-01-01T00:00:01Z"),
@@ -235,7 +236,7 @@ def test_timestamp_is_utc_text_with_the_digits_of_the_column(
 
 
 @pytest.mark.req("TYPE-38", "TYPE-41", "TYPE-42", "TYPE-44", "TYPE-46", "TYPE-48", "FAULT-24")
-@pytest.mark.parametrize(
+@for_each(
     ("hms", "micros", "digits", "negative", "shown", "value"),
     [
         ((0, 0, 0), 0, 0, False, "00:00:00", 0),

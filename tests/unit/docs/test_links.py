@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 
 pytestmark = pytest.mark.quick
 
@@ -24,7 +25,7 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
@@ -34,7 +35,7 @@ def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_file_that_a_page_names_exists(page: Path) -> None:
     named = {first or second for first, second in PATH.findall(page.read_text(encoding="utf-8"))}
     kept = {name for name in named if not name.startswith(".stack/")}

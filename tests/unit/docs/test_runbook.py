@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 
 pytestmark = pytest.mark.quick
 
@@ -32,7 +33,7 @@ def texts() -> list[str]:
 TEXTS = texts()
 
 
-@pytest.mark.parametrize("message", MESSAGES)
+@for_each("message", MESSAGES)
 def test_a_quoted_message_stands_in_the_package(message: str) -> None:
     assert any(message in text for text in TEXTS), f"no text of the package says {message!r}"
 

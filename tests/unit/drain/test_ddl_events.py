@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
@@ -41,7 +42,7 @@ def test_a_statement_without_effect_is_a_schema_change_of_its_sessions_database(
     assert found["source"]["table"] == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sql",
     [
         "XA COMMIT X'31',X'',1",
@@ -63,7 +64,7 @@ def test_what_debezium_filters_is_no_schema_change(sql: str) -> None:
 
 
 @pytest.mark.req("SCH-26", "SCH-39")
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "table"),
     [
         (

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kit.cases import for_each
 from kit.drain_rig import Rig
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
@@ -35,8 +36,8 @@ def event(kind: int, behind_flags: bytes, table: int = 7) -> Event:
     return Event(kind, 1, 1, 0, "binlog.000001", 4, 99, data, 3, len(data) - 4)
 
 
-@pytest.mark.parametrize("width", [1, 8, 9, 250])
-@pytest.mark.parametrize("kind", [WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS])
+@for_each("width", [1, 8, 9, 250])
+@for_each("kind", [WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS])
 def test_a_usual_header_is_one_that_says_the_same_when_it_is_looked_at(kind: int, width: int) -> None:
     usual = common_headers(width)[kind]
     header = rows_header(event(kind, usual + b"rows"))
@@ -81,7 +82,7 @@ def test_most_row_events_are_not_looked_at_in_full(monkeypatch: pytest.MonkeyPat
     assert (looked.read, looked.in_full) == ([b"a", b"b", b"c"], 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "behind", "rows"),
     [
         (WRITE_ROWS, b"\x04\x00..\x02\xff", b"extra data"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -32,7 +33,7 @@ def search(
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stored", "binlog", "place"),
     [
         ("c1 c2", "c1 c2 c3 c4", 2),

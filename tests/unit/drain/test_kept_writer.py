@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.drain_rig import PASSED_OVER, Rig
 from kit.memory_job import config
 from kit.memory_kafka import MemoryKafka, MemoryWriter
@@ -151,7 +152,7 @@ class Stream:
         self.closed = True
 
 
-@pytest.mark.parametrize(("start", "kept"), [
+@for_each(("start", "kept"), [
     (END, True),
     (END.with_position(END.file, END.pos + 1), False),
     (END.with_position("binlog.000099", END.pos), False),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kit import plain_drain
 from kit.binlog_bytes import Dump
+from kit.cases import for_each
 from kit.drain_rig import GIVEN
 from kit.plain_drain import MAP, OTHER_MAPS, NotingWriter, T, comparable, drained, plain_dump
 from kit.transaction_bytes import COMMIT_US, begin_body, gtid_body, map_body, rows_body
@@ -203,7 +204,7 @@ def test_a_large_chunk_does_not_become_text() -> None:
     assert inserts(size=3 << 20) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "handler",
     [
         {"output": SimpleNamespace(has_id_header=True)},
@@ -218,7 +219,7 @@ def test_what_looks_at_each_row_event_takes_rows_to_the_handler(handler: dict[st
     assert inserts(handler=handler) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "route",
     [
         {"source": None},

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kit.binlog_bytes import Dump
+from kit.cases import for_each
 from kit.plain_drain import KINDS, MAP, OTHER_MAPS, comparable, drained, plain_dump
 from kit.transaction_bytes import COMMIT_US, begin_body, gtid_body, map_body, rows_body
 
@@ -122,7 +123,7 @@ def cut(draw: random.Random, data: bytes) -> Iterator[bytes]:
         at += size
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_a_plain_loop_does_what_the_events_handlers_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     draw = random.Random(seed)
     dump = sent(draw, crc=seed % 4 > 0)
@@ -190,7 +191,7 @@ def test_an_event_that_is_cut_off_is_left_for_the_stream(monkeypatch: pytest.Mon
     assert handled.pos == dump.events[-1 if missing < 40 else -2][2]
 
 
-@pytest.mark.parametrize("limit_at", range(1, 6))
+@for_each("limit_at", range(1, 6))
 def test_an_event_beyond_the_limit_is_left_for_the_stream(monkeypatch: pytest.MonkeyPatch, limit_at: int) -> None:
     dump = plain_dump(3)
     _, _, writer = drained(monkeypatch, dump, [bytes(dump.data)], plainly=True)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 from kit.store_contract import END, START, plan
 
@@ -29,7 +30,7 @@ def marker(writer: int, at: BinlogOffset, events: int = 0, statements: int = 0, 
     return Marker(epoch, writer, START, END, ResumePosition(at, events, statements))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("markers", "possible"),
     [
         ([], True),

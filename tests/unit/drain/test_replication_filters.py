@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.drain import promoted_server
 from airflow_provider_mysql_cdc.cdc.drain.promoted_server import ReplicationFilters
@@ -14,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 TABLE = TableId("shop", "orders")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rules", "left_out"),
     [
         ([], False),

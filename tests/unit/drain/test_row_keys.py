@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, packet, table
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
@@ -21,7 +22,7 @@ def keyed_by(type_name: str, **more: Any) -> Table:
 
 
 @pytest.mark.req("INC-27")
-@pytest.mark.parametrize(
+@for_each(
     ("made", "values"),
     [
         (keyed_by("DATE"), ("0000-00-00", "2020-00-01", "1970-01-01", "0070-01-01", "2020-02-30")),
@@ -47,7 +48,7 @@ def test_other_keys_are_left_to_the_kernel() -> None:
 
 
 @pytest.mark.req("INC-27")
-@pytest.mark.parametrize(
+@for_each(
     ("made", "shared", "own"),
     [
         (keyed_by("ENUM", enum_values=("", "a")), [""], ["a"]),
@@ -66,7 +67,7 @@ def test_texts_of_several_rows_are_known(made: Table, shared: list[str], own: li
     assert texts == dict.fromkeys(shared, True) | dict.fromkeys(own, False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "made",
     [
         keyed_by("ENUM", enum_values=("a", "b")),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, table
 from kit.memory_job import config
 
@@ -185,7 +186,7 @@ def test_a_difference_is_corrected_and_an_error_if_rows_came(monkeypatch: pytest
     assert (job.error is not None) is has_rows
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [
         {"later": "ALTER TABLE t ADD x INT"},

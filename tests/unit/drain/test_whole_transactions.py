@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from kit.binlog_bytes import UUID_TEXT, Dump, stream_of
+from kit.cases import for_each
 from kit.drain_rig import Rig
 from kit.fake_kernel import installed
 from kit.transaction_bytes import begin_body, gtid_body
@@ -174,8 +175,8 @@ def test_transactions_without_a_gtid_are_not_asked_for_where_ids_are_written() -
     assert writer.run() is FOUND
 
 
-@pytest.mark.parametrize("runs", [[(1, 4)], [(4, 6), (6, 7)], [(4, 6), (8, 9)], [(2, 3), (1, 2)], [(4, 5), (2, 4)]])
-@pytest.mark.parametrize("start", ["", f"{UUID_TEXT}:1-3", f"{UUID_TEXT}:1-3:10-12"])
+@for_each("runs", [[(1, 4)], [(4, 6), (6, 7)], [(4, 6), (8, 9)], [(2, 3), (1, 2)], [(4, 5), (2, 4)]])
+@for_each("start", ["", f"{UUID_TEXT}:1-3", f"{UUID_TEXT}:1-3:10-12"])
 def test_runs_of_gtids_are_added_as_one_after_the_other(start: str, runs: list[tuple[int, int]]) -> None:
     one, each = GtidTracker(start), GtidTracker(start)
     for first, end in runs:
@@ -195,7 +196,7 @@ AVRO = {"": "io.confluent.connect.avro.AvroConverter", ".schema.registry.url": "
 PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "walks"),
     [
         ({}, True),

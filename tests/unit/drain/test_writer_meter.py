@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.drain_rig import START, Rig
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -39,7 +40,7 @@ KEY_CHANGED = [
 
 
 @pytest.mark.req("MET-26", "MET-27", "MET-28")
-@pytest.mark.parametrize(
+@for_each(
     ("operation", "records", "expected"),
     [
         (WRITE, [record(0), record(1)], StreamCounts(created=2)),

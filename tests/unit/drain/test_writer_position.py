@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
@@ -35,7 +36,7 @@ def walk(resume: ResumePosition | None) -> list[tuple[ResumePosition, bool, bool
     return out
 
 
-@pytest.mark.parametrize("crash", range(len(STEPS)))
+@for_each("crash", range(len(STEPS)))
 def test_resumed_transactions_skip_what_was_committed_and_nothing_else(crash: int) -> None:
     reached = walk(None)[crash][0]
     again = walk(ResumePosition.from_json(reached.to_json()))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -27,7 +28,7 @@ def prepare_event(one_phase: bool) -> Event:
     return Event(38, 0, 1, 0, HERE.file, 560, 600, body, 0, len(body))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "expected"),
     [
         (f"XA START {XID}", ("START", XID)),

@@ -6,6 +6,7 @@ import json
 import struct
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import NO_SCHEMA, body, column, context, image, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -17,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name, schema_n
 
 
 @pytest.mark.req("EVT-04", "COL-15")
-@pytest.mark.parametrize(
+@for_each(
     ("name", "avro", "unicode"),
     [
         ("plain9", "plain9", "plain9"),

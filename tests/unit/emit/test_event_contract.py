@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from golden.golden_data import real_schema, sample
+from kit.cases import for_each
 from kit.decode_builder import body, column, context, image, table, table_map, write
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -208,8 +209,8 @@ TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
 
 
 @pytest.mark.req("TYPE-18", "TYPE-20", "TYPE-22", "TYPE-24")
-@pytest.mark.parametrize("size", range(1, 5))
-@pytest.mark.parametrize(
+@for_each("size", range(1, 5))
+@for_each(
     ("mode", "type_name", "written"),
     [
         ("bytes", "bytes", "+/8="),
@@ -228,8 +229,8 @@ def test_blobs_are_bytes_or_strings_by_mode(size: int, mode: str, type_name: str
 
 
 @pytest.mark.req("TYPE-19", "TYPE-21", "TYPE-23", "TYPE-25")
-@pytest.mark.parametrize("size", range(1, 5))
-@pytest.mark.parametrize("mode", ["bytes", "hex"])
+@for_each("size", range(1, 5))
+@for_each("mode", ["bytes", "hex"])
 def test_texts_are_strings_whatever_the_binary_mode(size: int, mode: str) -> None:
     name = TEXTS[size - 1]
     made = created(f"CREATE TABLE t (c {name} CHARACTER SET utf8mb4)")

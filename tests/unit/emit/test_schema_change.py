@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
@@ -47,7 +48,7 @@ def test_a_table_without_a_record_is_named_with_the_others() -> None:
 
 
 @pytest.mark.req("SCH-36")
-@pytest.mark.parametrize(
+@for_each(
     ("statement", "database"),
     [
         ("CREATE INDEX i ON e.t (a)", "d"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -10,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
 @pytest.mark.req("TOPIC-01", "TOPIC-02", "EVT-04")
-@pytest.mark.parametrize(
+@for_each(
     ("table", "topic"),
     [
         *((TableId("inventory", t), f"fulfillment.inventory.{t}") for t in ("orders", "customers", "products")),

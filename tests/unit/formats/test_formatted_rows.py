@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
@@ -80,8 +81,8 @@ def test_each_record_is_written_once(count: int) -> None:
     assert written == [(row, leg, b"(%s)" % k, v and b"(%s)" % v, h) for k, v, row, leg, h, _ in EVENT]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-@pytest.mark.parametrize("refused", [b'{"id":1}', b'{"id":2}', b'"op": "d"', b'{"id": 2,'])
+@for_each("count", [1, 2, 3, 4])
+@for_each("refused", [b'{"id":1}', b'{"id":2}', b'"op": "d"', b'{"id": 2,'])
 def test_a_changed_key_is_left_out_whole_and_reported_once(refused: bytes, count: int) -> None:
     written, (bad,) = told(Picky(refused), count=count)
     assert [record[0] for record in written] == [0, 2]

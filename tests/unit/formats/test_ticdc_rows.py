@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import body, column, image, python_decoder, table, table_map
 from kit.drain_rig import routes_of
 from kit.memory_kafka import MemoryKafka, MemoryWriter
@@ -68,8 +69,8 @@ def event(kind: str, *rows: bytes) -> tuple[bytes, int, int]:
     return body(*rows, columns=2, images=2 if kind == "update" else 1)
 
 
-@pytest.mark.parametrize("extension", ["true", "false"])
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@for_each("extension", ["true", "false"])
+@for_each("rule", RULES, ids=str)
 def test_rows_are_written_at_once_as_by_way_of_json(rule: dict[str, Any] | None, extension: str) -> None:
     for count in (1, 7):
         sides, decoder = both(count, rule, **{"enable-tidb-extension": extension})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity
@@ -57,8 +57,8 @@ NAMES: list[tuple[list[str], TableId | None]] = [
 ]
 
 
-@pytest.mark.parametrize("scan", [WAITING, RUNNING], ids=["waiting", "running"])
-@pytest.mark.parametrize(("statements", "name"), NAMES)
+@for_each("scan", [WAITING, RUNNING], ids=["waiting", "running"])
+@for_each(("statements", "name"), NAMES)
 def test_a_table_is_followed_by_its_renames(scan: TableScan, statements: list[str], name: TableId | None) -> None:
     validity = checked(scan, *statements)
     assert validity.current_names == {0: name}
@@ -105,7 +105,7 @@ def test_a_waiting_scan_has_nothing_that_could_be_replaced() -> None:
     assert ScanValidity(AT, "f", [replace(WAITING, start_offset=None)]).invalid_reasons == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "restarts"),
     [
         ("ALTER TABLE a ADD x INT", False),
@@ -122,7 +122,7 @@ def test_a_waiting_scan_has_nothing_that_could_be_replaced() -> None:
         ("RENAME TABLE a TO c", True),
     ],
 )
-@pytest.mark.parametrize("initial", [True, False], ids=["initial", "ad hoc"])
+@for_each("initial", [True, False], ids=["initial", "ad hoc"])
 def test_what_lets_a_running_scan_begin_anew(sql: str, restarts: bool, initial: bool) -> None:
     reasons = checked(replace(RUNNING, initial=initial), sql).invalid_reasons
     assert set(reasons) == ({0} if restarts else set())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, packet, table
 from kit.memory_job import config
 from kit.memory_kafka import MemoryKafka, MemoryWriter
@@ -138,7 +139,7 @@ def test_a_key_range_that_does_not_fit_into_a_transaction_is_abandoned_and_the_d
 REBUILT, UNKNOWN_COLUMN, KILLED, LOST = 1412, 1054, 1317, 2013
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "number", "condition", "permanent"),
     [
         (SchemaMismatchError, REBUILT, None, False),
@@ -258,9 +259,9 @@ def test_a_connection_that_breaks_before_the_structure_is_read_ends_the_task(mon
         read(monkeypatch, 0, conn=Refusing(LOST))
 
 
-@pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])
-@pytest.mark.parametrize("touched", [(), (0,), (4,), (0, 4), (1, 2, 3, 4)])
-@pytest.mark.parametrize(
+@for_each("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])
+@for_each("touched", [(), (0,), (4,), (0, 4), (1, 2, 3, 4)])
+@for_each(
     ("kind", "markers"),
     [
         ("incremental", ("incremental",) * 3),

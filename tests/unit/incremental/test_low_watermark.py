@@ -9,6 +9,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, table
 from kit.memory_job import config
 from kit.store_contract import END
@@ -31,7 +32,7 @@ INCREMENTAL = TableScan(KEYED.id, "s", 3)
 SIGNAL_TABLE = {"signal__data__collection": "d.signals"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scans", "properties", "gtids", "locks"),
     [
         ([BLOCKING], {}, False, True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -35,7 +36,7 @@ def found(*records: HistoryRecord, scan: TableScan = SCAN) -> dict[int, str]:
     return basis.invalid_reasons
 
 
-@pytest.mark.parametrize(
+@for_each(
     "ddl",
     [
         "RENAME TABLE t TO old, fresh TO t",
@@ -54,7 +55,7 @@ def test_a_statement_that_gives_the_name_other_rows_counts(ddl: str) -> None:
     assert set(found(said(ddl))) == {0}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "record",
     [
         said("ALTER TABLE t ADD c INT"),

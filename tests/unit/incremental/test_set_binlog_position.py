@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config, memory_job, transactions
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, START, UUID, plan
@@ -52,7 +53,7 @@ def written(found: list[Any]) -> list[BinlogOffset]:
     return [BinlogOffset.from_json(json.loads(value)["offset"]) for _, _, value, _ in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("state", "expected"),
     [
         (ledger(), [END]),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, START, plan
@@ -134,7 +135,7 @@ def test_the_order_within_a_channel_needs_no_clock(
     assert run(job, monkeypatch, lines, stop(channel, 9000), ask(channel, 8000)) == ["orders"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("record", "stopped_by", "before"),
     [
         (RequestRecord("r", "accepted", ts_ms=9, sequence="source", sent_ms=5), StopTime("source", 0), True),

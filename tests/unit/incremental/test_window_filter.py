@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, packet, table
 from kit.fake_kernel import installed
 from kit.row_blocks import block_of
@@ -43,9 +44,7 @@ BLOCKS = [
 
 
 @pytest.mark.req("INC-27")
-@pytest.mark.parametrize(
-    "touched", [(), (1,), (2,), (3,), (1, 3), (4,), (5,), (5, 6), (1, 2, 3, 4, 5, 6, 7), (9,), (2, 4, 7)]
-)
+@for_each("touched", [(), (1,), (2,), (3,), (1, 3), (4,), (5,), (5, 6), (1, 2, 3, 4, 5, 6, 7), (9,), (2, 4, 7)])
 def test_rows_are_left_out_by_their_own_key_alone(touched: tuple[int, ...]) -> None:
     """A key of two columns in another order than the row's, one of them NULL, behind a value that cannot be read."""
     left = list(untouched_rows(BLOCKS, own_keys(), {key(n) for n in touched}))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.job import coordinator as module
@@ -137,7 +138,7 @@ def test_many_tasks_connect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             assert json.loads(sock.makefile("rb").readline())["text"] == "a"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "hello",
     [
         b"[]",
@@ -164,7 +165,7 @@ def test_who_does_not_show_the_token_gets_no_answer(hello: bytes) -> None:
         assert d.lost == []
 
 
-@pytest.mark.parametrize("line", [b"[]", b"{}", b"nonsense", b'{"op": 1}', b"[" * 100_000, b"\xff"])
+@for_each("line", [b"[]", b"{}", b"nonsense", b'{"op": 1}', b"[" * 100_000, b"\xff"])
 def test_an_unknown_message_of_a_task_is_named(line: bytes) -> None:
     with driver() as d, d.raw() as sock:
         sock.sendall(json.dumps({"token": d.coordinator.token, "task": 3}).encode() + b"\n" + line + b"\n")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_operations as drain
@@ -219,7 +220,7 @@ CALLS: list[tuple[TaskOperation[Any, Any], Any, Mapping[str, Any], Any, Mapping[
 ]
 
 
-@pytest.mark.parametrize(("operation", "request_", "request_members", "reply", "reply_members"), CALLS)
+@for_each(("operation", "request_", "request_members", "reply", "reply_members"), CALLS)
 def test_each_side_reads_what_the_other_one_wrote(
     operation: TaskOperation[Any, Any],
     request_: Any,

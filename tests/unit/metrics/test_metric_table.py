@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.metrics import metrics_page
 from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS, MetricFamily, metric
@@ -54,7 +55,7 @@ def test_the_page_is_current() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "name", "expected"),
     [
         ("streaming", "MilliSecondsBehindSource", "mysql_cdc_streaming_milliseconds_behind_source"),

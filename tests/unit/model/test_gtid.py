@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from kit.cases import for_each
 from pymysqlreplication.gtid import GtidSet as OtherGtidSet
 
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker, standard_text
@@ -13,7 +14,7 @@ A = "a1730108-e599-11f1-8bb7-02fc00000001"
 B = "b2840219-f6aa-11f1-8bb7-02fc00000002"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "canonical"),
     [
         ("", ""),
@@ -34,7 +35,7 @@ def test_text_becomes_canonical(text: str | None, canonical: str) -> None:
     assert GtidSet.parse(canonical) == GtidSet.parse(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["nonsense", A, f"{A}:", f"{A}:0", f"{A}:x-1", f"{A}:blue", f"{A}:1:blue", f"{A[:-1]}:1", f"{A}:1-2-3", f"{A}:1.5"],
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from kit.cases import for_each
 from pymysqlreplication.constants import FIELD_TYPE
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_renderers, avro_text_renderers
@@ -130,7 +130,7 @@ def sample(row: MySqlType) -> Column:
     return Column("c", 1, row.name, length=3, charset="utf8mb4" if row.collated else None, enum_values=members)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS, ids=lambda row: row.name)
 def test_the_operations_of_the_native_kernel_have_names(row: MySqlType) -> None:
     column, options = sample(row), DecoderOptions()
     for form in row.formats if native_ops.OPS[row.family] is not None else ():
@@ -140,7 +140,7 @@ def test_the_operations_of_the_native_kernel_have_names(row: MySqlType) -> None:
         assert native_text.text_op(column, options, "null").name
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@for_each("row", ROWS, ids=lambda row: row.name)
 def test_every_type_has_a_schema(row: MySqlType) -> None:
     schema = connect_types.connect_type(sample(row), DecoderOptions())
     assert schema.type

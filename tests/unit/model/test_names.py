@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, folded_name, matching_name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "folded"),
     [
         ("Orders", "orders"),
@@ -35,7 +36,7 @@ def test_names_match_without_case() -> None:
 
 
 @pytest.mark.req("SCH-39")
-@pytest.mark.parametrize(
+@for_each(
     ("name", "quoted"),
     [("t", '"t"'), ('a"b', '"a""b"'), ('"a', '"a'), ('a"', 'a"'), ('"', '"'), ("a`b", '"a`b"'), ("a.b", '"a.b"')],
 )

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.record_owner import describe_record, history_prefix
 
@@ -22,7 +22,7 @@ OWN_HISTORY = {**DEBEZIUM_HISTORY, "epoch": 1, "context": {}}
 EVENT = {"before": None, "after": {"id": 1}, "source": {"name": "shop", "connector": "mysql"}, "op": "c"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "text"),
     [
         (None, DEBEZIUM_HISTORY, "Debezium's schema history of the connector with topic.prefix=shop"),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import DEFAULT, NO_SCHEMA, column, table, table_map
 from kit.fake_kernel import installed
 from kit.ticdc_identity import FlatSides
@@ -27,7 +28,7 @@ MAP = table_map((wt.LONG, 0))
 WIRES = wire_types(MAP)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("module", "name", "choose"),
     [
         (native_rows, "NativeRowDecoder", lambda: compile_decoder(T, MAP, DEFAULT, NO_SCHEMA)),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 from kit.fake_kernel import FakeKernel, installed
 from kit.native_identity import TABLES
@@ -165,7 +166,7 @@ def test_a_kernel_that_is_not_there(error: str | None, text: str, monkeypatch: p
     assert found.module is None and (found.text == text or text in found.text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "code", "mode", "wanted"),
     [
         ("TIME", wt.TIME2, "connect", ("clock:time", (3, 0, 1, 1, 1))),

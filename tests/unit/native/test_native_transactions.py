@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.binlog_bytes import UUID_TEXT, error_packet, event_bytes, packets
+from kit.cases import for_each
 from kit.native_identity import BothWalks
 from kit.transaction_bytes import COMMIT_US, Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
@@ -184,7 +185,7 @@ LEFT_TO_PYTHON = {
 }
 
 
-@pytest.mark.parametrize("what", LEFT_TO_PYTHON)
+@for_each("what", LEFT_TO_PYTHON)
 def test_what_is_left_to_python(what: str) -> None:
     """A transaction is left as a whole, and what stands before it is walked."""
     sent, walk = insert(Sent(), 1, number=1), Walk()

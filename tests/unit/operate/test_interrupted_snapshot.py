@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.incremental_rig import unfinished_request
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
@@ -159,7 +160,7 @@ def reason(rig: Rig, *done: str) -> str | None:
     return interrupted._restart_reason(rig.cfg, snapshot)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "done", "obstacle", "expected"),
     [
         ({}, (A0,), None, None),

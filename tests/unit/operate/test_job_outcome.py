@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any, get_args
 
 import pytest
+from kit.cases import for_each
 from kit.store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY, RUN_KEY
@@ -54,7 +55,7 @@ def test_no_combination_is_without_a_row() -> None:
     assert set(ERROR_CASES) == set(product(BOOLEANS, BOOLEANS, BOOLEANS))
 
 
-@pytest.mark.parametrize(("facts", "result"), COUNTS_CASES.items(), ids=str)
+@for_each(("facts", "result"), COUNTS_CASES.items(), ids=str)
 def test_every_row_of_counts_and_tally(facts: tuple[TallyState, bool], result: tuple[CountsSource, bool]) -> None:
     tally, current = facts
     outcome = job_outcome(stored(True), ledger(tally, current=current), SPEC)
@@ -63,7 +64,7 @@ def test_every_row_of_counts_and_tally(facts: tuple[TallyState, bool], result: t
     assert outcome.tally == (TALLY if keeps_tally else None)
 
 
-@pytest.mark.parametrize(("facts", "source"), ERROR_CASES.items(), ids=str)
+@for_each(("facts", "source"), ERROR_CASES.items(), ids=str)
 def test_every_row_of_errors(facts: tuple[bool, bool, bool], source: ErrorSource) -> None:
     submission, complete, current = facts
     outcome = job_outcome(stored(complete), ledger(current=current), SPEC if submission else None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog.purged_files import ServerGtids
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
@@ -90,7 +91,7 @@ def test_the_first_threshold_reached_decides() -> None:
     assert not decide(at(4, 200), at(4, 700), bytes=10**9, transactions=10**6, seconds=61)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stored", "why"),
     [
         (None, "no offset is stored"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kit.cases import for_each
 from kit.memory_job import config
 from kit.store_contract import END, START
 
@@ -84,7 +85,7 @@ def test_structures_are_written_for_a_place_after_which_nothing_changed(monkeypa
     assert job.written == [["records", "id"]] and looked == [(START, HERE), (END, HERE)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("drained", "reaches", "known"),
     [(END, True, True), (HERE, True, True), (START, True, False), (END, False, False), (None, True, False)],
     ids=["there", "beyond", "not so far", "the history lacks it", "nobody knows"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError, SourceConnectionError
@@ -19,7 +20,7 @@ def server(host: str, *, kept: bool = False, lacks: bool = False) -> Answer:
     return Answer(ConnectionSettings(host), f"uuid of {host}", kept, lacks)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "host", "reasons"),
     [
         ([server("a"), server("b", kept=True)], "b", []),

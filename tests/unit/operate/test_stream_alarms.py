@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
@@ -45,7 +46,7 @@ def status(
     return StreamStatus("shop", NOW_MS, active, lag, StreamMetrics(), batch, progress)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "kinds"),
     [
         (status(), []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import JOB_ERROR_PREFIX, VERIFY_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -26,7 +27,7 @@ def state(active: bool | None, batch: dict[str, Any], lag: StreamLag, progress_m
     return stream_state(StreamStatus("shop", NOW_MS, active, lag, StreamMetrics(), batch, progress_ms))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expected", "active", "batch", "lag", "progress_ms"),
     [
         ("not started", False, {}, StreamLag(), None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.table_structures import StructureRecord, _continues, with_records
@@ -43,7 +43,7 @@ def test_a_description_names_its_table_too_and_odd_names_are_those_of_assets() -
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "other",
     [
         record(2, ("ALTER", '"a"."t"'), server="other"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.operate.verify_arguments import parse_request
@@ -13,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, Ver
 pytestmark = pytest.mark.quick
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "request_"),
     [
         ({}, VerifyRequest()),
@@ -37,7 +38,7 @@ def test_arguments_come_as_values_or_as_a_template_renders_them(
     assert VerifyRequest.from_json(request_.to_json()) == request_
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "what"),
     [
         *(

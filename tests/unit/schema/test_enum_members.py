@@ -6,6 +6,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.enum_members import has_hidden_members, unshown_members_warning, with_members
@@ -80,7 +81,7 @@ def test_many_members_need_a_deeper_query() -> None:
     assert server.queries[0] == "SET SESSION cte_max_recursion_depth = 1201"
 
 
-@pytest.mark.parametrize("code", [1146, 1049, 1054, 1265, 1064, 1193])
+@for_each("code", [1146, 1049, 1054, 1265, 1064, 1193])
 def test_a_table_that_has_changed_is_told(code: int) -> None:
     assert with_members(Server(pymysql.err.OperationalError(code, "x")), TABLE, STATEMENT) is None
     assert with_members(Server(("😀", "other", "?")), TABLE, STATEMENT) is None
@@ -95,7 +96,7 @@ def test_only_members_count() -> None:
     assert with_members(server, TABLE, "CREATE TABLE `t` (\n  `b` enum('x')\n)") and not server.queries
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "members", "warns"),
     [
         ("8.0.15", ("?", "b"), True),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
@@ -156,7 +157,7 @@ def any_history(rng: random.Random) -> list[tuple[list[HistoryRecord], int]]:
     return batches
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_a_history_with_descriptions_gives_the_same_structures_as_one_without(seed: int) -> None:
     rng = random.Random(seed)
     plain: list[HistoryRecord] = []

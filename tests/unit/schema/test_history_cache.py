@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
@@ -77,9 +78,7 @@ def test_records_after_the_offset_wait_for_their_batch() -> None:
     assert topic.read == 0
 
 
-@pytest.mark.parametrize(
-    "change", ["made anew", "without an id", "shorter", "back", "an earlier epoch", "another server"]
-)
+@for_each("change", ["made anew", "without an id", "shorter", "back", "an earlier epoch", "another server"])
 def test_cached_records_are_read_again_where_they_may_be_invalid(change: str) -> None:
     kept, topic = HistoryCache(), Topic([create(1), create(2), create(3)])
     topic.id = None if change == "without an id" else topic.id
@@ -144,7 +143,7 @@ def any_record(rng: random.Random, epoch: int, near: int) -> HistoryRecord:
     return record(pos, ddl, epoch, server=server)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_it_finds_what_a_whole_reading_finds(seed: int) -> None:
     rng = random.Random(seed)
     kept, topic, pos, epoch = HistoryCache(), Topic(), 500, 2

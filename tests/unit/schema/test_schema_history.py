@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -100,7 +101,7 @@ def test_members_of_later_versions_are_ignored() -> None:
     assert HistoryRecord.from_bytes(json.dumps(data).encode()) == CREATE
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b'{"source":{"server":"p"},"position":7}'])
+@for_each("damage", [b"", b"[]", b"{}", b"\xff", b'{"source":{"server":"p"},"position":7}'])
 def test_a_damaged_record_is_named(damage: bytes) -> None:
     with pytest.raises(SchemaError, match=r"topic h, offset 4.*snapshot\.mode=recovery"):
         HistoryRecord.from_bytes(damage, "topic h, offset 4")
@@ -325,7 +326,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("statement", "captured", "expected"),
     [
         ("ALTER TABLE o1 RENAME TO t2, ADD v CHAR(3)", "t2", ["id", "v"]),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
@@ -81,7 +82,7 @@ def test_tables_are_dropped_created_and_renamed() -> None:
 ONE = {"name": "a", "typeName": "INT", "optional": True}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "why"),
     [
         ({"type": "MERGE", "id": "d.t"}, "type"),

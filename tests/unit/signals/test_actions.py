@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -124,7 +125,7 @@ def test_a_place_in_the_binlog_is_a_file_and_position_or_a_set_of_gtids() -> Non
     assert action("set-binlog-position", {"gtid_set": f"{UUID.upper()}:1-5:3-9"}).gtids == f"{UUID}:1-9"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data, why",
     [
         ({}, "either gtid_set, or"),
@@ -148,7 +149,7 @@ def test_no_other_place_in_the_binlog_is_taken(data: dict[str, Any], why: str) -
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data, why",
     [
         ("{", "is not JSON"),
@@ -213,7 +214,7 @@ def test_what_a_channel_could_not_make_out_is_refused_with_its_reason() -> None:
         read_action(build_signal(None, None, None, "kafka", "no JSON at all"), NOBODY)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given, why",
     [
         (("i" * 256, "log", "{}"), "its id has 256 characters; at most 255 are accepted"),
@@ -300,7 +301,7 @@ def test_signals_wait_in_the_ledger_in_the_order_of_their_channels() -> None:
     assert Signal.from_json(refused.to_json()) == refused and refused.ledger_key("3") == "signal/kafka/3"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"id": None}, {"id": 7}, {"type": None}, {"data": {}}, {"channel": "jmx"}, {"channel": None},
@@ -312,7 +313,7 @@ def test_a_damaged_signal_is_named(change: dict[str, Any]) -> None:
         ledger({"signal/kafka/3": signal("log", "{}", "kafka").to_json() | change})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damaged",
     [
         {"topic": "t", "offset": -1},

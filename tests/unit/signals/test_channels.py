@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
@@ -297,7 +298,7 @@ def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -
     assert [key for key, _ in found.signals] == ["signal/kafka/1"] and topic.asked == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value, why",
     [
         (b"{", "value at offset 7 is not JSON"),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as taking
@@ -17,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, requ
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sql",
     [
         "id > 5",
@@ -36,7 +37,7 @@ def test_an_expression_is_accepted_and_one_parenthesis_more_is_not(sql: str) -> 
         require_contained(f") {sql}", 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "why"),
     [
         ("1) OR (1", "did not open"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -63,7 +64,7 @@ def test_a_missing_table_is_named_with_what_to_do() -> None:
     assert "signal.data.collection.create=true" in problem.remedy
 
 
-@pytest.mark.parametrize(
+@for_each(
     "columns, what",
     [
         (COLUMNS[:2], "has 2 columns, fewer than three"),
@@ -130,8 +131,8 @@ def test_without_writing_the_server_must_have_gtids() -> None:
 
 
 @pytest.mark.req("INC-39", "CFG-120", "CFG-121", "CFG-122")
-@pytest.mark.parametrize("name", ["replica", "slave"])
-@pytest.mark.parametrize(
+@for_each("name", ["replica", "slave"])
+@for_each(
     "workers, order, refused", [("4", "OFF", True), ("1", "0", True), ("4", "ON", False), ("4", "1", False),
                                 ("0", "OFF", False)]
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
@@ -43,7 +44,7 @@ def found(
 READ = {TOPIC: frozenset({"DESCRIBE", "READ"})}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("topics", "operations", "what", "fix"),
     [
         ({TOPIC: TopicInfo(1, "id")}, READ, None, ""),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kit.cases import for_each
 from kit.drain_rig import Rig
 
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer_factory import create_writer
@@ -142,7 +143,7 @@ def test_a_user_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
         assert lingers(made) == ["3"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "timeout_ms", "linger"),
     [
         ({}, 500, 25),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError, SinkError, SinkTlsError
 from airflow_provider_mysql_cdc.cdc.sink import client_errors, clients, listener_probe
@@ -27,7 +28,7 @@ TIMEOUT = E(E._TRANSPORT, "Failed to get metadata: Local: Broker transport failu
 WRONG_PASSWORD = E(E._AUTHENTICATION, "SASL authentication error: Authentication failed: Invalid username or password")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "text", "refusal"),
     [
         (E._SSL, HANDSHAKE + "error:0A000086:SSL routines::certificate verify failed: broker", refusals.UNVERIFIED),
@@ -271,7 +272,7 @@ def reported_error(client: Admin) -> SinkError:
     return client.errors.to_error(TIMEOUT, "x", where="w")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "what", "where"),
     [
         ("ssl.key.location failed: error:0A080009:SSL routines::PEM lib", "the private key", "kafka.ssl.key.location"),

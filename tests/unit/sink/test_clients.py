@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -34,7 +35,7 @@ TIMES = (
 )
 
 
-@pytest.mark.parametrize(("times", "timeout_ms"), list(product(TIMES, (10_000, 60_000, 600_000))))
+@for_each(("times", "timeout_ms"), list(product(TIMES, (10_000, 60_000, 600_000))))
 def test_every_producer_takes_a_users_times(times: dict[str, str], timeout_ms: int) -> None:
     """Writers have ``transaction.timeout.ms``; whoever fences or plans has a minute, with the same settings."""
     given = {f"kafka.{name}": value for name, value in times.items()}
@@ -69,7 +70,7 @@ def test_a_time_that_the_transaction_cuts_short_is_noted() -> None:
     assert not ConnectorConfig.from_properties(BASE | {"kafka.delivery.timeout.ms": "120000"}).notes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("acks", "1"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     FencedError,
@@ -23,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 E = KafkaError
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "kind", "retriable"),
     [
         (E._TRANSPORT, SinkConnectionError, True),
@@ -121,7 +122,7 @@ def test_a_producer_holds_at_most_3_mb_and_gives_up_before_its_transaction_does(
     assert settings["compression.type"] == "none", "Connect's default: a consumer may have no codec"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("record", "queue", "kept"),
     [
         ("3145728", None, 3_072),
@@ -140,7 +141,7 @@ def test_an_admin_client_knows_whom_it_talks_to() -> None:
     assert make_admin({"bootstrap.servers": "127.0.0.1:1"}).where == "127.0.0.1:1"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "age_s", "is_open", "named"),
     [
         (E.INVALID_PRODUCER_EPOCH, 61, True, True),

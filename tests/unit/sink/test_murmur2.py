@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
 from airflow_provider_mysql_cdc.cdc.sink import murmur2
@@ -54,7 +55,7 @@ JAVA: tuple[tuple[str, int, tuple[int, ...]], ...] = (
 # fmt: on
 
 
-@pytest.mark.parametrize(("key", "hash_", "partitions"), JAVA)
+@for_each(("key", "hash_", "partitions"), JAVA)
 def test_hash_and_partitions_equal_java(key: str, hash_: int, partitions: tuple[int, ...]) -> None:
     data = bytes.fromhex(key)
     assert murmur2.murmur2(data) == hash_ & 0xFFFFFFFF
@@ -93,7 +94,7 @@ def test_python_serves_where_the_library_is_out_of_reach(monkeypatch: pytest.Mon
     assert murmur2.native_partitioner() is None
 
 
-@pytest.mark.parametrize(("key", "_", "partitions"), JAVA)
+@for_each(("key", "_", "partitions"), JAVA)
 def test_a_writer_asks_for_the_partition_that_java_chooses(key: str, _: int, partitions: tuple[int, ...]) -> None:
     assert tuple(partition_of(bytes.fromhex(key), count) for count in COUNTS) == partitions
     assert partition_of(None, 1) == 0

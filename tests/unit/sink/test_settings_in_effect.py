@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -76,7 +77,7 @@ def test_transactions_are_for_those_who_ask_in_the_topic_that_they_name() -> Non
     assert side_topics(config(provide__transaction__metadata="true", topic__transaction="tx")) == ("p", "p.tx")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("most", "file"),
     [(0, None), (1, 2), (300, 2), (301, 3), (1300, 3), (1301, 4), (1399, 4), (1400, None)],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink import topic_settings
@@ -29,7 +30,7 @@ def check(
 
 
 @pytest.mark.req("SCH-06")
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "config", "named"),
     [
         (LEDGER_RULE, {"cleanup.policy": "delete"}, "cleanup.policy=delete"),
@@ -39,7 +40,7 @@ def check(
         (HISTORY_RULE, KEPT | {"cleanup.policy": "compact"}, "cleanup.policy=compact"),
     ],
 )
-@pytest.mark.parametrize("verified", [False, True])
+@for_each("verified", [False, True])
 def test_settings_that_lose_records_are_refused_whoever_has_looked(
     monkeypatch: pytest.MonkeyPatch, rule: TopicSettingsRule, config: dict[str, str], named: str, verified: bool
 ) -> None:
@@ -60,7 +61,7 @@ def test_settings_that_may_not_be_read_are_refused_unless_a_person_has_looked(mo
     assert check(monkeypatch, HISTORY_RULE, None, verified=True) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("replicas", "brokers", "config", "said"),
     [
         (1, 3, {}, ["one replica"]),

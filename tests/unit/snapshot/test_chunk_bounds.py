@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, table
 
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
@@ -24,7 +25,7 @@ def chunks_at(kind: str, *bounds: Any) -> list[SnapshotChunk]:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "value"),
     [
         ("DATE", "2020-01-01' OR '1"),
@@ -71,7 +72,7 @@ def test_literals() -> None:
     assert chunk_condition(chunks_at("DECIMAL 4 1", "-0.5")[0]) == "(`k` <= -0.5)"
 
 
-@pytest.mark.parametrize("name", ["FLOAT", "DOUBLE", "BIT", "ENUM", "SET", "TEXT", "BLOB", "JSON", "GEOMETRY"])
+@for_each("name", ["FLOAT", "DOUBLE", "BIT", "ENUM", "SET", "TEXT", "BLOB", "JSON", "GEOMETRY"])
 def test_other_types_bound_no_chunk(name: str) -> None:
     made = table(column("a", "DATE", nullable=False), column("b", name, nullable=False), key=("a", "b"))
     assert chunk_columns(made) == ("a",)

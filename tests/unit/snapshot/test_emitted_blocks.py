@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import packet
 from kit.native_identity import at_time
 from kit.row_blocks import block_of
@@ -72,9 +73,9 @@ MARKERS = {
 }
 
 
-@pytest.mark.parametrize("sizes", [[1], [2], [3], [2, 3, 1], [1, 1, 5], [7]])
-@pytest.mark.parametrize(("most", "odd"), [(99, ()), (2, ()), (99, (3, 4)), (1, (1, 2, 5)), (99, range(9))])
-@pytest.mark.parametrize("what", MARKERS)
+@for_each("sizes", [[1], [2], [3], [2, 3, 1], [1, 1, 5], [7]])
+@for_each(("most", "odd"), [(99, ()), (2, ()), (99, (3, 4)), (1, (1, 2, 5)), (99, range(9))])
+@for_each("what", MARKERS)
 def test_rows_at_once_are_written_as_rows_one_by_one(
     monkeypatch: pytest.MonkeyPatch, what: str, sizes: list[int], most: int, odd: Any
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 from kit.store_contract import END, START
 
@@ -98,7 +99,7 @@ def test_a_file_is_a_second_old_before_its_mark_counts(server: dict[str, Any], m
 
 
 @pytest.mark.req("FAULT-11")
-@pytest.mark.parametrize(
+@for_each(
     ("end", "origin_", "compares"),
     [
         (BinlogOffset(READ.file, 900, None, READ.server_uuid), "100.aa.bb", False),
@@ -175,7 +176,7 @@ def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
     assert drain is not None and drain.end.origin == round_.end.origin == ("stamped" if stamps else "100.aa.bb")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("start", "end", "same"),
     [
         ({}, {}, True),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.snapshot import rows as rows_module
@@ -87,8 +88,8 @@ def read(data: bytes, piece: int = 1 << 20, error: OSError | None = None) -> tup
 ROWS = [b"\x01a", b"\xfb", b"\x05" + b"b" * 400, b"\xfe" + bytes(8) + b"c", *(b"\x03%03d" % n for n in range(600))]
 
 
-@pytest.mark.parametrize("piece", [1, 3, 5, 1000, 1 << 20])
-@pytest.mark.parametrize("at_once", [7, 1 << 18])
+@for_each("piece", [1, 3, 5, 1000, 1 << 20])
+@for_each("at_once", [7, 1 << 18])
 def test_rows_come_whole_however_they_are_cut(monkeypatch: pytest.MonkeyPatch, piece: int, at_once: int) -> None:
     """A row longer than what is read at once, more rows than packet numbers, and one that begins as the end does."""
     monkeypatch.setattr(rows_module, "PIECE_BYTES", at_once)
@@ -120,7 +121,7 @@ def test_an_error_among_the_rows_is_named_and_the_connection_can_be_used_again()
     assert "definition has changed" in caught.value.why and not conn.closed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "error"),
     [
         (result(*ROWS)[:-3], None),

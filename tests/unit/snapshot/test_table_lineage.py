@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
@@ -25,7 +26,7 @@ def kinds(sql: str, db: str = "d", lower_case_table_names: int = 0) -> list[tupl
     return [(e.kind, f"{e.table.db}.{e.table.table}") for e in statement_effects(sql, context)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "expected"),
     [
         ("CREATE INDEX i ON a (x)", []),
@@ -117,7 +118,7 @@ RENAME TO c, DROP n
 """
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("action", "changes"),
     [(action, changes) for text, changes in ((KEEPS_VALUES, False), (CHANGES_VALUES, True))
      for action in text.strip().splitlines()],
@@ -155,7 +156,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("statements", "names"), NAMES)
+@for_each(("statements", "names"), NAMES)
 def test_the_names_that_exist_after_statements(statements: list[str], names: str) -> None:
     found = frozenset({TableId("d", "a"), TableId("d", "b")})
     for sql in statements:

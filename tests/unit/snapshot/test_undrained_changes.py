@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -44,7 +45,7 @@ def search(monkeypatch: pytest.MonkeyPatch, *events: Any, end: BinlogOffset = EN
         assert closed or end is START
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("event", "said"),
     [
         (rows("chosen"), "rows of d.chosen"),

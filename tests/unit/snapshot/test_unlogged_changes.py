@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
@@ -19,7 +20,7 @@ def changes(sql: str) -> list[tuple[str, str]]:
     return [(str(table), what) for table, what, _ in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "expected"),
     [
         ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b", [("d.b", MOVED), ("d.a", MOVED)]),
@@ -68,7 +69,7 @@ def test_which_statements_change_rows_without_row_events(sql: str, expected: lis
     assert all(part in what for (_, what), (_, part) in zip(found, expected, strict=True)), found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "adds"),
     [
         ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE stage", True),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.ipc
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.spark.connect_channel import ServerAddress
@@ -51,9 +52,7 @@ def test_an_address_has_a_host_a_user_and_headers() -> None:
     assert ServerAddress.parse(f"sc://h/;session_id={id_}").session == id_
 
 
-@pytest.mark.parametrize(
-    "url", ["spark://h", "sc://", "sc://h:x", "sc://h/path", "sc://h/;token", "sc://h/;token=secret=b"]
-)
+@for_each("url", ["spark://h", "sc://", "sc://h:x", "sc://h/path", "sc://h/;token", "sc://h/;token=secret=b"])
 def test_what_is_no_address_is_refused_without_its_token(url: str) -> None:
     with pytest.raises(ConfigError, match="address of the Spark Connect server cannot be used") as failure:
         ServerAddress.parse(url)
@@ -76,7 +75,7 @@ class Channels:
         return call
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "credentials", "channel"),
     [
         ("sc://h", set(), "insecure_channel"),

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError, StateError
@@ -78,7 +79,7 @@ def test_a_session_depends_on_all_that_it_keeps(tmp_path: Path) -> None:
     assert session_ids(settings, "") == () == session_ids(settings, "shop", "an id of the user")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "kind", "what"),
     [
         ("<_InactiveRpcError ... UNAUTHENTICATED Invalid authentication token>", ConfigError, "refuses the client"),

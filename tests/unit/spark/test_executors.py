@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
@@ -139,7 +140,7 @@ def test_a_task_that_is_lost_is_named_and_can_be_tried_again(text: str) -> None:
     assert found.why.startswith(("ExecutorLostFailure (executor 1", "Python worker exited unexpectedly"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Job aborted due to stage failure: Master removed our application: FAILED",

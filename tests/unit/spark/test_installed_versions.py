@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.airflow_version import require_airflow
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -41,7 +42,7 @@ def test_newer_ones_are_accepted(found: str, monkeypatch: pytest.MonkeyPatch) ->
     assert asked == ["apache-airflow-task-sdk"]
 
 
-@pytest.mark.parametrize("part", ["operators", "hooks", "sensors", "triggers", "example_dags"])
+@for_each("part", ["operators", "hooks", "sensors", "triggers", "example_dags"])
 def test_any_first_import_of_the_airflow_side_says_so(part: str, tmp_path: Path) -> None:
     """Not the package itself, which executors import without Airflow."""
     (tmp_path / "apache_airflow_task_sdk-1.2.2.dist-info").mkdir()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from zlib import crc32
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column
 
 from airflow_provider_mysql_cdc.cdc.config.table_filter import TableFilter
@@ -38,7 +39,7 @@ def rules(*items: object) -> str:
 ALL = {"matcher": ["*.*"], "topic": "tidb_{schema}_{table}"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("patterns", "fits", "does_not"),
     [
         (["*.*"], ["a.b", "shop.orders"], []),
@@ -63,7 +64,7 @@ def test_matchers_are_tidbs_table_filters(patterns: list[str], fits: list[str], 
     assert [name for name in does_not if found.matches(TableId(*name.split(".", 1)))] == []
 
 
-@pytest.mark.parametrize("rule", ["orders", "shop.", ".orders", "shop.[a", "/(/.x", "`a.b", "a.b.c", ""])
+@for_each("rule", ["orders", "shop.", ".orders", "shop.[a", "/(/.x", "`a.b", "a.b.c", ""])
 def test_a_matcher_that_cannot_be_read_is_named(rule: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read.*rule 1.*database\.table"):
         dispatch_rules(rules({**ALL, "matcher": [rule]}))
@@ -99,7 +100,7 @@ def test_the_first_rule_that_fits_counts() -> None:
         rule_for(found, TableId("x", "y"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         ("[", "is no JSON"),
@@ -151,7 +152,7 @@ def test_a_rule_for_what_a_table_does_not_have_is_named() -> None:
         dispatcher(ORDERS, (), PartitionRule("columns"), "dispatchers")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (None, "null"),

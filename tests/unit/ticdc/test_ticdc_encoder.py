@@ -11,6 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, context, image, packet, table, table_map, write
 from unit.decode.test_values import date, datetime2, time2
 from unit.ticdc.test_ticdc_schema import TYPE_TABLE
@@ -62,7 +63,7 @@ NUL = b"\0"
 DECIMAL = (wt.NEWDECIMAL, 10 | 4 << 8)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("col", "wire", "data", "text", "value"),
     [
         (column("c", "TINYINT", declared_type="BOOL"), (wt.TINY, 0), b"\x05", b"5", 5),

@@ -7,6 +7,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, table
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
@@ -98,7 +99,7 @@ def test_the_namespace_is_the_changefeeds_and_the_databases() -> None:
     assert json.loads(value_schema(odd, odd.columns, DEFAULT))["namespace"] == "default.my_shop"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "expected"),
     [("1a", "_1a"), ("1", "_1"), ("\u0663a", "_a"), ("\u0663", "_"), ("²a", "_a"), ("a\u0663", "a_"), ("é1", "_1")],
 )
@@ -110,7 +111,7 @@ def test_names_are_those_of_avro_whatever_digit_or_letter_they_begin_with(name: 
     fastavro.parse_schema(found)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "parameters", "avro"),
     [
         pytest.param({"type_name": "TINYINT", "declared_type": "BOOL"}, block("INT"), "int", id="AVRO-20"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import SOURCE, TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.avro_slices import AvroSlices, FlatSlices
@@ -82,7 +83,7 @@ def test_keys_with_another_schema_are_read() -> None:
         assert keys.identity_of(other) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("column", "value", "change"),
     [
         ("INT", "1", (b"\x02", b"\x82\x00")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
 from airflow_provider_mysql_cdc.cdc.formats.partition_assignment import partition_of
@@ -136,14 +138,8 @@ class Side:
         return key_bucket(text({"id": id_}).encode(), BUCKETS)
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "schemas"])
-def schemas(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-@pytest.fixture(params=[False, True], ids=["sums", "states"])
-def side(request: pytest.FixtureRequest, schemas: bool) -> Side:
-    return Side(schemas, states=request.param)
+SIDES = list(itertools.product([False, True], repeat=2))
+"""Whether records have schemas, and whether rows come as states of keys."""
 
 
 def changed(side: Side) -> tuple[dict[int, list[tuple[bytes | None, bytes | None]]], dict[int, dict[str, Any]]]:
@@ -161,8 +157,10 @@ def changed(side: Side) -> tuple[dict[int, list[tuple[bytes | None, bytes | None
     return records, rows
 
 
-@pytest.mark.parametrize("part", [1, 2, 7, 1000])
-def test_equal_sides_have_equal_checksums_whatever_the_parts(side: Side, part: int) -> None:
+@for_each("part", [1, 2, 7, 1000])
+@for_each("schemas, states", SIDES)
+def test_equal_sides_have_equal_checksums_whatever_the_parts(schemas: bool, states: bool, part: int) -> None:
+    side = Side(schemas, states=states)
     records, rows = changed(side)
     result = side.compare(records, rows.values(), part)
     assert (result.differing, result.unjudged) == ({}, set())
@@ -336,9 +334,11 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("part", [2, 1000])
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_each_damage_reaches_the_comparison_of_rows(side: Side, damage: str, part: int) -> None:
+@for_each("part", [2, 1000])
+@for_each("damage", DAMAGES)
+@for_each("schemas, states", SIDES)
+def test_each_damage_reaches_the_comparison_of_rows(schemas: bool, states: bool, damage: str, part: int) -> None:
+    side = Side(schemas, states=states)
     records, rows = changed(side)
     keys = DAMAGES[damage](side, records, rows)
     result = side.compare(records, rows.values(), part)
@@ -349,7 +349,11 @@ def test_each_damage_reaches_the_comparison_of_rows(side: Side, damage: str, par
         assert result.differing == {5: {side.bucket(id_) for id_ in keys}}, "and no other bucket is"
 
 
-def test_events_twice_and_another_order_with_the_same_last_state_are_equal_without_histories(side: Side) -> None:
+@for_each("schemas, states", SIDES)
+def test_events_twice_and_another_order_with_the_same_last_state_are_equal_without_histories(
+    schemas: bool, states: bool
+) -> None:
+    side = Side(schemas, states=states)
     records, rows = changed(side)
     for of_partition in records.values():
         if of_partition:
@@ -381,6 +385,7 @@ def test_keys_are_looked_at_one_by_one_where_one_is_not_plain() -> None:
         assert list(KeyTexts(prefix, ("id",)).fields_of_all([*with_schema, other])) == [*plain, None]
 
 
+@for_each("schemas", [False, True])
 def test_a_row_without_a_checksum_is_counted(schemas: bool) -> None:
     """The server counts a row that it cannot write, with a sum that has nothing of it."""
     side = Side(schemas)
@@ -542,7 +547,7 @@ def test_the_server_adds_up_what_python_does() -> None:
     )
 
 
-@pytest.mark.parametrize("schemas", [False, True])
+@for_each("schemas", [False, True])
 def test_rows_are_taken_out_of_records_that_end_as_others_and_of_those_that_do_not(schemas: bool) -> None:
     side = Side(schemas)
     row_of = row_slicer(side.value("c", None, {}).partition(b'{"before"')[0], side.event_slicers.of_event)
@@ -554,8 +559,8 @@ def test_rows_are_taken_out_of_records_that_end_as_others_and_of_those_that_do_n
     assert row_of(values[-1][:-1]) is None and row_of(values[-1]) == text(rows[-1]).encode()
 
 
-@pytest.mark.parametrize("blocks", [(1, 2), (2, 1), (12,), (21,)])
-def test_the_last_state_of_a_key_counts_whichever_block_comes_first(side: Side, blocks: tuple[int, ...]) -> None:
+@for_each("blocks", [(1, 2), (2, 1), (12,), (21,)])
+def test_the_last_state_of_a_key_counts_whichever_block_comes_first(blocks: tuple[int, ...]) -> None:
     rows = {1: {"id": 1, "name": "old", "note": None}, 2: {"id": 1, "name": "new", "note": None}}
     fields, fold = b'{"id":1}', ChecksumFold()
     bucket = key_bucket(fields, BUCKETS)
@@ -605,7 +610,7 @@ def test_a_row_that_the_server_cannot_write_is_equal_to_no_delete() -> None:
     assert _folded([(b"a", 7, one), (b"b", 7, NO_ROW)], [one, NO_ROW]) == {5: {3}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "odd",
     [
         (b'{"id":3}', b'{"name":"\\u001F"}'),  # the server writes such characters otherwise

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from avrolib.wire import WireReader
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import SOURCE, TICDC, SchemaTexts, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
@@ -61,7 +62,7 @@ def reason(reader: EventReader, key: bytes | None, value: bytes | None, headers:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_a_row_of_the_table_reads_as_the_event_of_an_equal_row(name: str) -> None:
     records = TableRecords(CREATE, FORMATS[name])
     reader = reader_of(records)
@@ -73,7 +74,7 @@ def test_a_row_of_the_table_reads_as_the_event_of_an_equal_row(name: str) -> Non
     assert event.forms == row.forms and event.key_forms == row.key_forms
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_updates_deletes_tombstones_and_truncates(name: str) -> None:
     records = TableRecords(CREATE, FORMATS[name])
     reader, other = reader_of(records), ROW | {"name": None}
@@ -90,7 +91,7 @@ def test_updates_deletes_tombstones_and_truncates(name: str) -> None:
     assert (truncate.op, truncate.key, truncate.before, truncate.after) == ("t", None, None, None)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_a_table_without_a_key(name: str) -> None:
     records = TableRecords("CREATE TABLE t (a INT, b TEXT)", FORMATS[name])
     row = reader_of(records).read(*records.row("1", None))
@@ -109,7 +110,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "values", "keys"),
     [
         ("json with schemas", FORMS, True),
@@ -202,7 +203,7 @@ def test_messages_that_are_no_change_events() -> None:
 EVENT = {"before": None, "after": {"id": 1}, "source": SOURCE, "op": "c", "ts_ms": 1}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "text"),
     [
         ({"op": "x"}, "the value is no change event: its op is 'x'"),
@@ -223,7 +224,7 @@ def test_what_is_no_event_is_unreadable(change: dict[str, Any], text: str) -> No
     assert reason(reader, b'{"id":1}', json.dumps(EVENT | change).encode()) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "text"),
     [
         (b'{"id":1}', b"", "the value is not JSON"),
@@ -301,7 +302,7 @@ def test_two_schemas_by_turns() -> None:
         assert reader.read(*new.row(*VALUES[:2], "1.500", *VALUES[3:])).forms["price"].scale == 3  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "text"),
     [
         ("{", "JSONDecodeError"),
@@ -354,7 +355,7 @@ def test_headers_are_not_read_where_ids_are_before_the_bytes() -> None:
     assert row.after == ROW
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if not name.startswith("avro")])
+@for_each("name", [name for name in FORMATS if not name.startswith("avro")])
 def test_members_that_the_stream_does_not_write_make_an_event_unreadable(name: str) -> None:
     records = TableRecords(CREATE, FORMATS[name])
     reader, (key, value, _) = reader_of(records), records.row(*VALUES)

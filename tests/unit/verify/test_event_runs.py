@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3, Member
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -49,8 +50,8 @@ def test_rows_of_a_run_are_those_of_its_events(prefix: bytes) -> None:
     assert rows.of_run([]) is None
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("place", range(3))
+@for_each("prefix", PREFIXES)
+@for_each("place", range(3))
 def test_a_byte_that_differs_is_seen_in_a_run_as_in_an_event(prefix: bytes, place: int) -> None:
     rows, accepted = slicer(prefix), 0
     for changed in _changed(run(prefix)[place]):
@@ -72,7 +73,7 @@ def _changed(sound: bytes) -> Sequence[bytes]:
     return [sound[:at] + byte + sound[at + cut :] for at in range(len(sound)) for cut, byte in ways] + [b"", b"}"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "other",
     [
         value(ROWS[1], b"0795791281307,"),
@@ -85,7 +86,7 @@ def _changed(sound: bytes) -> Sequence[bytes]:
         value(ROWS[1]).replace(OPENING, b'{"before":{},"after":'),
     ],
 )
-@pytest.mark.parametrize("place", range(3))
+@for_each("place", range(3))
 def test_events_that_do_not_end_as_the_last_one_are_looked_at_one_by_one(other: bytes, place: int) -> None:
     values = run()
     values[place] = other

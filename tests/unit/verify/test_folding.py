@@ -2,6 +2,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
@@ -51,7 +52,7 @@ def kinds(result: BucketResult) -> dict[Kind, int]:
     return result.counts[0].differences if 0 in result.counts else {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "found"),
     [
         ([row(b"k"), alive(b"k", 1)], {}),

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import SOURCE, TICDC, Record, SchemaTexts, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -65,7 +66,7 @@ def deletes(records: TableRecords, record: Record, id_prefix: str | None = None)
     return list(made.records(records.topic, stored(record)))
 
 
-@pytest.mark.parametrize("name", ENVELOPES)
+@for_each("name", ENVELOPES)
 def test_a_delete_has_the_row_before_and_says_that_a_repair_has_read_the_table(name: str) -> None:
     records = TableRecords(CREATE, ENVELOPES[name])
     reader = event_reader(records.cfg, records.topic, records.schemas.lookup)
@@ -85,7 +86,7 @@ def test_a_delete_has_the_row_before_and_says_that_a_repair_has_read_the_table(n
     assert delete.headers == HEADERS
 
 
-@pytest.mark.parametrize("name", ENVELOPES)
+@for_each("name", ENVELOPES)
 def test_it_is_the_event_that_the_stream_would_have_written(name: str) -> None:
     records = TableRecords(CREATE, ENVELOPES[name])
     row = records.row(*VALUES)
@@ -160,7 +161,7 @@ def test_a_record_of_an_earlier_structure_keeps_its_schema() -> None:
     assert reader.read(delete.key, delete.value).before == {"id": 5, "gone": "x"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "value", "reason"),
     [
         (PLAIN, b"{", "not JSON"),
@@ -188,7 +189,7 @@ def test_source_members_are_those_of_the_record() -> None:
     assert SOURCE["file"] == "binlog.000007"
 
 
-@pytest.mark.parametrize("name", ENVELOPES)
+@for_each("name", ENVELOPES)
 def test_a_row_that_is_deleted_already_is_deleted_once_more(name: str) -> None:
     records = TableRecords(CREATE, ENVELOPES[name])
     reader = event_reader(records.cfg, records.topic, records.schemas.lookup)

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_3
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -43,11 +44,11 @@ def slices(prefix: bytes = b"") -> JsonSlices:
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("op", "before", "after"),
     [("c", "null", ROW), ("r", "null", ROW), ("u", "null", ROW), ("u", ROW, OTHER), ("u", OTHER, ROW)],
 )
-@pytest.mark.parametrize("prefix", PREFIXES)
+@for_each("prefix", PREFIXES)
 def test_the_row_after_an_event_is_taken_as_it_is(op: str, before: str, after: str, prefix: bytes) -> None:
     text = event(op, before, after, prefix, gtid="1-2:3", query=None, pos=346)
     json.loads(text)
@@ -99,8 +100,8 @@ OTHERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("how", OTHERS)
-@pytest.mark.parametrize("prefix", PREFIXES)
+@for_each("how", OTHERS)
+@for_each("prefix", PREFIXES)
 def test_other_texts_are_read_instead(how: str, prefix: bytes) -> None:
     found = slices(prefix)
     text = event("c", "null", ROW)
@@ -110,9 +111,7 @@ def test_other_texts_are_read_instead(how: str, prefix: bytes) -> None:
     assert found.slice(prefix + text + (b"}" if prefix else b"")) is not None
 
 
-@pytest.mark.parametrize(
-    "more", [',"op":"c"', ',"after":{"id":2}', ',"list":[1]', ',"n":1.5', ',"\\u006f":1', ',"s":{"before":null}']
-)
+@for_each("more", [',"op":"c"', ',"after":{"id":2}', ',"list":[1]', ',"n":1.5', ',"\\u006f":1', ',"s":{"before":null}'])
 def test_a_text_with_other_members_teaches_nothing(more: str) -> None:
     text = event("c", "null", OTHER, more=more)
     assert orjson.loads(text)
@@ -131,7 +130,7 @@ def test_texts_of_many_kinds_are_not_all_learned() -> None:
     assert seen == MAX_TRIES
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key",
     [
         '{"id":1}', '{"id":-7}', '{"id": 1}', '{"id":1.0}', '{"id":"a\\n"}', '{"id":"ä"}', '{"b":1,"a":"x"}',
@@ -158,14 +157,14 @@ def test_a_key_of_columns_named_schema_and_payload_is_whole() -> None:
     assert key_bytes_of(key, frozenset({"schema", "payload"})) == key
 
 
-@pytest.mark.parametrize("key", ['{"id":1}', '{"id":"a"}', '{"id":1,"n":2}', '{"schema":{},"payload":{"id":1}}'])
-@pytest.mark.parametrize("fields", [("n",), ("id", "n", "m")])
+@for_each("key", ['{"id":1}', '{"id":"a"}', '{"id":1,"n":2}', '{"schema":{},"payload":{"id":1}}'])
+@for_each("fields", [("n",), ("id", "n", "m")])
 def test_a_key_of_other_fields_has_to_be_read_with_its_row(key: str, fields: tuple[str, ...]) -> None:
     assert key_bytes_of(key.encode(), frozenset(fields)) is None
     assert PlainKeys(b"", frozenset(fields)).identity_of(key.encode()) is None
 
 
-@pytest.mark.parametrize("key", [b"", b"\xff", b"[1]", b"7", b'{"id":'])
+@for_each("key", [b"", b"\xff", b"[1]", b"7", b'{"id":'])
 def test_what_is_no_key_is_named(key: bytes) -> None:
     with pytest.raises(UnreadableRecord):
         key_bytes_of(key, frozenset({"id"}))

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -28,7 +29,7 @@ def test_a_whole_stream_is_judged_in_full() -> None:
     assert unjudged() == set()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "kinds"),
     [
         ({"snapshot_mode": "no_data"}, {Kind.MISSING}),
@@ -48,7 +49,7 @@ def test_rows_whose_events_retention_may_have_deleted_are_not_missing() -> None:
     assert unjudged(TopicFacts(7, deletes=False)) == set()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("config", "deletes"),
     [
         ({}, True),

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, check_history, read_step, step_bytes
@@ -57,7 +58,7 @@ TOMBSTONE: Event = ("", None, None, 0)
 READ: Event = ("r", None, B, 5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "events",
     [
         [CREATE, UPDATE, DELETE, TOMBSTONE],
@@ -70,12 +71,12 @@ READ: Event = ("r", None, B, 5)
         [CREATE, ("u", None, B, 20)],  # no row image
     ],
 )
-@pytest.mark.parametrize("ids", [False, True])
+@for_each("ids", [False, True])
 def test_what_may_happen_is_not_reported(events: list[Event], ids: bool) -> None:
     assert found(*events, ids=ids) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("events", "wrong"),
     [
         ([CREATE, UPDATE, UPDATE], [(Kind.DUPLICATE, 2)]),

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.avro_slices import RAW_ROW
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import CarriedRows
@@ -63,7 +64,7 @@ def drawn(draw: random.Random, offset: int) -> FoldEntry:
     return FoldEntry(table, kind, partition, offset, draw.choice((offset, 0)), key, value)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each("seed", range(300))
 def test_any_entries_come_to_the_same(seed: int) -> None:
     draw = random.Random(seed)
     entries = [drawn(draw, offset) for offset in range(1, draw.randrange(2, 25))]
@@ -87,7 +88,7 @@ def test_any_entries_come_to_the_same(seed: int) -> None:
     assert plain.truncated == by_keys.truncated
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each("seed", range(200))
 def test_runs_come_to_the_same_as_single_entries(seed: int) -> None:
     draw = random.Random(seed)
     values = (A, A, A, B, DAMAGED)
@@ -128,8 +129,8 @@ def alive(offset: int, value: bytes, partition: int = 0) -> FoldEntry:
 ROW = FoldEntry(0, EntryKind.ROW, 0, 0, 0, b"{}", A)
 
 
-@pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.parametrize(
+@for_each("order", [1, -1])
+@for_each(
     ("entries", "found", "events"),
     [
         ([ROW, alive(1, A)], {}, 1),
@@ -166,8 +167,8 @@ RAW, RAW_NULL, RAW_DAMAGED = RAW_ROW + b"\x02\x04\x00\xff", RAW_ROW + b"\x00", R
 ROW_OF_RAW = b'{"v":"AP8="}'
 
 
-@pytest.mark.parametrize("followed", [(), (0,)])
-@pytest.mark.parametrize(
+@for_each("followed", [(), (0,)])
+@for_each(
     ("row", "event", "found"),
     [
         (RAW, RAW, {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.recent_tails import RecentTails, json_times
 
@@ -36,7 +37,7 @@ def test_another_time_of_the_same_length_is_known_from_the_end() -> None:
         assert recent.read_end(value) == end
 
 
-@pytest.mark.parametrize(
+@for_each(
     "other",
     [
         SOURCE.replace(b'"pos":4', b'"pos":5') % (1, 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
@@ -46,7 +47,7 @@ def test_a_key_of_the_table_names_its_row() -> None:
     assert found.value == b"why"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "key"),
     [
         (keys(), b"\xff"),
@@ -61,7 +62,7 @@ def test_a_key_that_no_row_can_have_stands_for_itself(of: RecordKeys, key: bytes
     assert found.key == raw_identity(key) and is_raw(found.key) and not is_raw(b'{"id":5}')
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "key"),
     [
         (keys(), None),

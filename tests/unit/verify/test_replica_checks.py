@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -15,7 +16,7 @@ ORDERS = TableId("shop", "orders")
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("filters", "left_out"),
     [
         ((), False),
@@ -46,7 +47,7 @@ def test_filters_leave_out_what_the_server_s_rules_say(filters: tuple[str, ...],
     assert leaves_out(filters, ORDERS) is left_out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("executed", "source", "gaps"),
     [
         (f"{A}:1-10", f"{A}:1-10", ""),

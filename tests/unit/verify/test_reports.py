@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 from kit.verify_results import CUSTOMERS, ORDERS, verify_result
 
@@ -83,7 +84,7 @@ def test_the_text_says_what_differs_where_and_what_was_done() -> None:
     assert "shop.customers" not in text, "tables without differences are counted only"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tables", "sentence"),
     [
         ([], "No table of s was compared."),

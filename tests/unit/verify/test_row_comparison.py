@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
@@ -81,8 +82,8 @@ TYPES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("kind", TYPES)
+@for_each("name", FORMATS)
+@for_each("kind", TYPES)
 def test_equal_and_different_values_of_every_type(name: str, kind: str) -> None:
     records, (value, other) = TableRecords(table_of(f"v {kind}"), FORMATS[name]), TYPES[kind]
     for mine, theirs, expected in (
@@ -125,8 +126,8 @@ ALTERED: list[tuple[str, Any, str, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["json with schemas", "avro", "ticdc"])
-@pytest.mark.parametrize(("old", "old_value", "new", "value", "other"), ALTERED)
+@for_each("name", ["json with schemas", "avro", "ticdc"])
+@for_each(("old", "old_value", "new", "value", "other"), ALTERED)
 def test_a_value_of_an_earlier_structure_is_compared_by_what_it_stands_for(
     name: str, old: str, old_value: Any, new: str, value: Any, other: Any
 ) -> None:
@@ -137,8 +138,8 @@ def test_a_value_of_an_earlier_structure_is_compared_by_what_it_stands_for(
     assert compared(before, after, (old_value,), (None,)) == DIFFERENT
 
 
-@pytest.mark.parametrize("name", ["json with schemas", "avro", "ticdc"])
-@pytest.mark.parametrize(
+@for_each("name", ["json with schemas", "avro", "ticdc"])
+@for_each(
     ("old", "old_value", "new", "value"),
     [
         ("TIMESTAMP", "2024-02-29 12:34:56", "DATETIME", "2024-02-29 12:34:56"),
@@ -156,7 +157,7 @@ def test_where_the_meaning_is_not_known_the_column_is_left_out(
     assert INCOMPARABLE.partial and not INCOMPARABLE.columns
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "old", "old_value", "new", "value", "other"),
     [
         ({"decimal.handling.mode": "string"}, "DECIMAL(10,2)", "1.50", "DECIMAL(10,4)", "1.5000", "1.5001"),
@@ -183,7 +184,7 @@ def test_where_the_meaning_is_not_known_the_column_is_left_out(
         ),
     ],
 )
-@pytest.mark.parametrize("base", [SCHEMAS, AVRO])
+@for_each("base", [SCHEMAS, AVRO])
 def test_modes(
     base: dict[str, str], properties: dict[str, str], old: str, old_value: Any, new: str, value: Any, other: Any
 ) -> None:
@@ -192,7 +193,7 @@ def test_modes(
     assert compared(before, after, (old_value,), (other,)) == DIFFERENT
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mode", "kind", "value"),
     [
         ({"decimal.handling.mode": "string"}, "DECIMAL(10,2)", "1.50"),
@@ -211,7 +212,7 @@ def test_another_mode_since_the_event(mode: dict[str, str], kind: str, value: st
     assert compared(after, before, (value,), (value,)) == EQUAL
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_columns_that_the_event_lacks_or_the_table_has_no_longer(name: str) -> None:
     old = TableRecords(table_of("a INT", "b INT"), FORMATS[name])
     new = TableRecords(table_of("b INT", "c INT", "d INT"), FORMATS[name])
@@ -281,7 +282,7 @@ TEXT = "__debezium_unavailable_value"
 
 
 @pytest.mark.req("CFG-22")
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "kind", "value", "placeholder"),
     [
         ({}, "VARCHAR(50)", "a", TEXT),
@@ -357,7 +358,7 @@ def test_a_digest_of_a_long_value_stands_for_itself_alone() -> None:
     assert compare_rows(row, event, columns, columns.forms, text.forms) == INCOMPARABLE
 
 
-@pytest.mark.parametrize(
+@for_each(
     "form",
     [
         ValueForm("bytes", "org.apache.kafka.connect.data.Decimal", 2),
@@ -382,7 +383,7 @@ def test_a_value_that_its_form_cannot_have_means_nothing(form: ValueForm) -> Non
         assert found is None or json.dumps(str(found))
 
 
-@pytest.mark.parametrize("kind", Kind)
+@for_each("kind", Kind)
 def test_meanings_of_different_kinds(kind: Kind) -> None:
     value = {Kind.DOUBLE: 1, Kind.SINGLE: 1, Kind.EXACT: 1}.get(kind, b"x")
     for other in Kind:
@@ -400,7 +401,7 @@ def test_equal_bytes_of_different_forms_are_different_values() -> None:
     assert compare_rows({"v": "Cg=="}, {"v": "AQ=="}, columns, thousandth, hundredth) == EQUAL
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("column", "value", "event_value"),
     [
         ("v INT", 14, "14"),

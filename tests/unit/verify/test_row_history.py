@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.key_history import HistoryRules, KeyStep, read_step, step_bytes
@@ -23,7 +24,7 @@ def steps(*told: tuple[str, int, int], partition: int = 0) -> list[KeyStep]:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "rules", "found"),
     [
         ([("c", 5, 1), ("u", 6, 2), ("d", 0, 0), ("c", 8, 1)], RULES, []),
@@ -45,7 +46,7 @@ def test_what_rows_and_times_show(told: list[tuple[str, int, int]], rules: Histo
     assert [kind for kind, _ in check_row_history(steps(*told), rules)] == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "names", "found"),
     [
         ([("c", 5, 1), ("c", 5, 1)], (1, 2), []),

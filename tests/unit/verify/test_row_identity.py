@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
@@ -67,8 +68,8 @@ def test_the_key_of_a_record_names_the_row(base: dict[str, str]) -> None:
         row_identity(records.cfg, records.table).record_key(read(records, records.event(None, op="c", after=ROW)))
 
 
-@pytest.mark.parametrize("base", [SCHEMAS, PLAIN, AVRO])
-@pytest.mark.parametrize("old_key", ["", ", PRIMARY KEY (n)", ", PRIMARY KEY (id, n)"])
+@for_each("base", [SCHEMAS, PLAIN, AVRO])
+@for_each("old_key", ["", ", PRIMARY KEY (n)", ", PRIMARY KEY (id, n)"])
 def test_rows_written_under_another_primary_key_are_told_apart_by_the_present_one(
     base: dict[str, str], old_key: str
 ) -> None:
@@ -171,7 +172,7 @@ def test_without_a_key_all_values_tell_rows_apart(more: dict[str, str]) -> None:
     assert identities(records, (None, None, [])) == (None, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("create", "properties", "source"),
     [
         (CREATE, {}, IdentitySource.RECORD_KEY),
@@ -198,8 +199,8 @@ def test_where_the_identity_is(create: str, properties: dict[str, str], source: 
     )
 
 
-@pytest.mark.parametrize("properties", [SCHEMAS, AVRO])
-@pytest.mark.parametrize(
+@for_each("properties", [SCHEMAS, AVRO])
+@for_each(
     ("old", "old_value", "new", "value"),
     [
         ("INT", "5", "BIGINT", "5"),
@@ -210,7 +211,7 @@ def test_where_the_identity_is(create: str, properties: dict[str, str], source: 
         ("ENUM('a')", "a", "VARCHAR(9)", "a"),
     ],
 )
-@pytest.mark.parametrize("keyed", [True, False])
+@for_each("keyed", [True, False])
 def test_a_changed_structure_does_not_change_the_identity(
     properties: dict[str, str], old: str, old_value: str, new: str, value: str, keyed: bool
 ) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from kit.avro_rig import avro
+from kit.cases import for_each
 from kit.create_statement import parse_create
 from kit.table_records import TICDC, config
 
@@ -45,7 +46,7 @@ def test_the_schema_stands_around_a_key() -> None:
     assert found.after == after("n INT")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("column", "properties"),
     [
         ("v FLOAT", {}),
@@ -109,7 +110,7 @@ def test_a_day_that_is_none_is_not_taken_for_another() -> None:
         assert "AND FROM_DAYS(TO_DAYS(`v`)) = " in after(column)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "literal"),
     [
         ('{"a b":%s', "'{\"a b\":%s'"),
@@ -123,7 +124,7 @@ def test_a_literal_means_the_same_in_every_sql_mode(text: str, literal: str) -> 
     assert sql_literal(text) == literal
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "in_sql"),
     [
         ('plain \\ " \n', '"plain \\\\ \\" \\n"'),

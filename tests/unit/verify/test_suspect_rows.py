@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
@@ -47,7 +48,7 @@ def base64(data: bytes) -> str:
 NUMBER = column("BIGINT", unsigned=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "options", "expected"),
     [
         (column("INT"), -5, DEFAULT, "`k` = -5"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.verify.table_groups import SizedTable, plan_groups, sized_tables
@@ -21,7 +22,7 @@ def names(groups: list[tuple[TableId, ...]]) -> list[list[str]]:
     return [[table.table for table in group] for group in groups]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "most", "groups"),
     [
         ((3, 1, 4), 0, [["t0", "t1", "t2"]]),

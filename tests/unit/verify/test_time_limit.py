@@ -6,6 +6,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
@@ -76,7 +77,7 @@ def test_another_error_stays_what_it_is() -> None:
     assert raised.value is other
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("limit", "rate", "rows"),
     [("0", "100", 5_000), ("60000", "0", 5_000), ("60000", "100", 1_500), ("60000", "100000", 5_000), ("1", "1", 1)],
 )

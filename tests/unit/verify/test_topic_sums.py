@@ -7,9 +7,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from kit.cases import for_each
 from kit.create_statement import parse_create
 from kit.table_records import TICDC, config
-from test_checksum_records import DAMAGES, PARTITIONS, ROWS, TABLE, Message, Side, schemas, text
+from test_checksum_records import DAMAGES, PARTITIONS, ROWS, TABLE, Message, Side, text
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY
@@ -24,7 +25,6 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_operations import NextPart, Pa
 
 pytestmark = pytest.mark.quick
 
-__all__ = ["schemas"]
 Records = dict[int, list[tuple[bytes | None, bytes | None]]]
 _SAME_WITHOUT_CHANGES = "an earlier event is last"
 
@@ -50,13 +50,15 @@ def are_equal(side: Side, records: Records, rows: list[dict[str, Any]], part: in
     return 5 in sums.equal_tables()
 
 
-@pytest.mark.parametrize("part", [1, 7, 1000])
+@for_each("part", [1, 7, 1000])
+@for_each("schemas", [False, True])
 def test_a_topic_with_one_event_for_each_row_equals_its_table(schemas: bool, part: int) -> None:
     side = Side(schemas)
     assert are_equal(side, side.created(), list(ROWS.values()), part)
 
 
-@pytest.mark.parametrize("part", [1, 1000])
+@for_each("part", [1, 1000])
+@for_each("schemas", [False, True])
 def test_characters_that_the_server_writes_otherwise_are_added_up_as_it_does(schemas: bool, part: int) -> None:
     side = Side(schemas)
     records, rows = side.created(), {**ROWS, 999: {"id": 999, "name": "\x1f\\", "note": "ä"}}
@@ -64,8 +66,9 @@ def test_characters_that_the_server_writes_otherwise_are_added_up_as_it_does(sch
     assert are_equal(side, records, list(rows.values()), part)
 
 
-@pytest.mark.parametrize("part", [1, 1000])
-@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != _SAME_WITHOUT_CHANGES])
+@for_each("part", [1, 1000])
+@for_each("damage", [name for name in DAMAGES if name != _SAME_WITHOUT_CHANGES])
+@for_each("schemas", [False, True])
 def test_each_damage_ends_the_sums(schemas: bool, damage: str, part: int) -> None:
     side = Side(schemas)
     records, rows = side.created(), {id_: dict(row) for id_, row in ROWS.items()}
@@ -73,6 +76,7 @@ def test_each_damage_ends_the_sums(schemas: bool, damage: str, part: int) -> Non
     assert not are_equal(side, records, list(rows.values()), part)
 
 
+@for_each("schemas", [False, True])
 def test_one_event_twice_does_not_stand_for_another_row(schemas: bool) -> None:
     side = Side(schemas)
     records = side.created()
@@ -81,6 +85,7 @@ def test_one_event_twice_does_not_stand_for_another_row(schemas: bool) -> None:
     assert not are_equal(side, records, list(ROWS.values()), 7)
 
 
+@for_each("schemas", [False, True])
 def test_an_event_that_comes_alone_to_another_partition_ends_the_sums(schemas: bool) -> None:
     """Its sum is that of the row wherever it is."""
     side = Side(schemas)
@@ -90,6 +95,7 @@ def test_an_event_that_comes_alone_to_another_partition_ends_the_sums(schemas: b
     assert not are_equal(side, records, list(ROWS.values()), 1000)
 
 
+@for_each("schemas", [False, True])
 def test_changes_end_the_sums_at_the_first_of_them(schemas: bool) -> None:
     side = Side(schemas)
     last = Message(side.key(3), side.value("u", {**ROWS[3], "name": "x"}, ROWS[3]))
@@ -186,7 +192,7 @@ def test_messages_have_all_their_members() -> None:
         assert PartSum.from_json(report.to_json()) == report
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("columns", "properties", "distinct"),
     [
         ("id BIGINT UNSIGNED PRIMARY KEY", {}, True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.table_records import TableRecords
 
 from airflow_provider_mysql_cdc.cdc.verify import transaction_check as module
@@ -46,7 +47,7 @@ def test_they_are_compared_with_histories_and_where_events_carry_them(monkeypatc
     assert check(monkeypatch, bounds={}) == TransactionCheck(), "the stream has written none yet"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "reason"),
     [
         ({"request": VerifyRequest(history=True, sample_percent=5)}, "not all keys were compared"),

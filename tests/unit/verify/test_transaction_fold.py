@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
 from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
@@ -73,7 +74,7 @@ def torn(
 WHOLE = [begin(), event(1), event(2), event(1, 1), end(a=2, b=1, elsewhere=7)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "entries",
     [
         WHOLE,
@@ -88,7 +89,7 @@ def test_what_may_happen_is_not_torn(entries: list[FoldEntry]) -> None:
     assert torn(entries) == ([], {})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "wrong"),
     [
         ([begin(), event(1), end(a=2)], [(0, "g:1", "1 of the 2 events that END counts")]),
