@@ -11,13 +11,16 @@ from base64 import b64encode
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import orjson
 import pytest
 from avrolib.connect_schema import connect_schema
 from kit.cases import for_each
+from kit.tiers import many
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
@@ -43,9 +46,9 @@ def parts(capture: str) -> Iterator[dict[str, Any]]:
     """Yield the keys and values of a capture that carry their schema."""
     with gzip.open(CAPTURED / f"{capture}.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
-            record = json.loads(line)
+            record = orjson.loads(line)
             for part in (record.get("key"), record.get("value")):
-                found = json.loads(part) if isinstance(part, str) else part
+                found = orjson.loads(part) if isinstance(part, str) else part
                 if isinstance(found, dict) and isinstance(found.get("schema"), dict):
                     yield found
 
@@ -88,8 +91,12 @@ def unnameable(schema: dict[str, Any]) -> bool:
 
 
 @cache
-def compiled(text: str) -> tuple[Any, Any, Any]:
+def compiled(text: bytes) -> tuple[Any, Any, Any] | None:
     schema = json.loads(text)
+    if unnameable(schema):
+        with pytest.raises(SchemaError, match="is not a valid Avro name"):
+            avro_schema(schema)
+        return None
     return encoder(schema), compiled_encoder(schema), fastavro.parse_schema(stripped(avro_schema(schema)))
 
 
@@ -108,16 +115,15 @@ def same(left: Any, right: Any) -> bool:
 @for_each("capture", CAPTURES)
 def test_a_reader_sees_what_debezium_wrote_as_json(capture):
     read = refused = 0
-    for part in parts(capture):
+    for part in islice(parts(capture), 0, None, many(4, 1)):
         schema, payload = part["schema"], part["payload"]
         if payload is None:
             continue
-        if unnameable(schema):
-            with pytest.raises(SchemaError, match="is not a valid Avro name"):
-                avro_schema(schema)
+        made = compiled(orjson.dumps(schema))
+        if made is None:
             refused += 1
             continue
-        encode, generated, parsed = compiled(json.dumps(schema))
+        encode, generated, parsed = made
         assert generated(payload) == encode(payload)
         stream = io.BytesIO(encode(payload).encode("latin-1"))
         seen = fastavro.schemaless_reader(stream, parsed)
@@ -165,7 +171,7 @@ def test_a_decimal_is_read_as_its_number():
     assert fastavro.schemaless_reader(io.BytesIO(b""), older, parsed) == {"price": "\x00\xc8"}
 
 
-@pytest.mark.parametrize("capture", REGISTERED)
+@for_each("capture", REGISTERED)
 def test_schemas_are_what_debeziums_converter_registered(capture):
     with gzip.open(CAPTURED / f"{capture}.schemas.json.gz") as stream:
         registered = {text for texts in json.load(stream).values() for text in texts}

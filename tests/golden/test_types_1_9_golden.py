@@ -149,7 +149,7 @@ def test_unsigned_bigint_as_decimal_has_a_scale_only() -> None:
 
 
 @pytest.mark.req("EVT-04", "EVT-06", "EVT-07", "DIS-27")
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "name"),
     [
         ({"event.contract": "1.9"}, "p_1.my_db.t_x"),

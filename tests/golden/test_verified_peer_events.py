@@ -7,6 +7,7 @@ import io
 import json
 from base64 import b64decode
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def recordings() -> list[Path]:
     return sorted(path for path in found if path.name != "unwrap.jsonl.gz")
 
 
+@lru_cache(maxsize=1)
 def lines(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [line for line in map(json.loads, file) if is_of_table(line)]
@@ -50,8 +52,8 @@ def payload_of(document: Any) -> Any:
     return None if document is None else document["payload"]
 
 
-@for_each("schemas", [True, False])
 @for_each("path", recordings(), ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
+@for_each("schemas", [True, False])
 def test_debeziums_events_are_read(path: Path, schemas: bool) -> None:
     reader, ops = event_reader(config(SCHEMAS if schemas else PLAIN), "cap", lambda part, schema_id: None), Counter()
     for line in lines(path):
@@ -103,7 +105,7 @@ def plain(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("name", ["dml/avro_extras", "types/avro", "ddl/avro", "adhoc/avro_incremental"])
+@for_each("name", ["dml/avro_extras", "types/avro", "ddl/avro", "adhoc/avro_incremental"])
 def test_debeziums_events_in_avro_are_read(name: str) -> None:
     with gzip.open(HERE / f"peer/captured/{name}.schemas.json.gz", "rt", encoding="utf-8") as file:
         versions: dict[str, list[str]] = json.load(file)

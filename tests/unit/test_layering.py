@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -50,10 +51,14 @@ def picture() -> str:
     return "\n".join(lines)
 
 
+parsed = functools.cache(lambda path: ast.parse(path.read_text()))
+
+
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Return every module a file imports, wherever the statement stands."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -100,7 +105,7 @@ def test_no_two_files_of_the_core_share_a_name() -> None:
 def type_names(path: Path) -> set[str]:
     """Return the classes and type aliases of a file, without the underscore of private ones."""
     names: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.ClassDef):
             names.add(node.name.lstrip("_"))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):

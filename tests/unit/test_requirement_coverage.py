@@ -37,7 +37,8 @@ def tagged() -> dict[str, list[str]]:
     """Return the files in which each id is a mark."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("*.py")):
-        for argument in marks(path.read_text(encoding="utf-8")):
+        source = path.read_text(encoding="utf-8")
+        for argument in marks(source) if "mark.req" in source else ():
             assert isinstance(argument, ast.Constant) and isinstance(argument.value, str), f"{path}: {argument}"
             found.setdefault(argument.value, []).append(str(path.relative_to(TESTS)))
     return found

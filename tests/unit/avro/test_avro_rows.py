@@ -200,7 +200,7 @@ def test_a_row_image_that_leaves_columns_out_is_the_same() -> None:
     assert outcome is not None
 
 
-@pytest.mark.parametrize("cut", [1, 3, 9, 12])
+@for_each("cut", [1, 3, 9, 12])
 def test_damaged_rows_are_the_same_error(cut: int) -> None:
     both = Sides(T, DecoderOptions())
     outcome = both.event("write", MAP, *body(*ROWS[:2], ROWS[2][:-cut], columns=5))
@@ -231,7 +231,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@for_each("change", CHANGES)
 def test_values_that_are_masked_hashed_or_cut(change: ValueChange) -> None:
     both = Sides(T, treated(change, "note"))
     assert both.event("write", MAP, *body(*ROWS, columns=5)) is not None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import binlog_coverage
 from airflow_provider_mysql_cdc.cdc.binlog.binlog_coverage import (
@@ -77,7 +78,7 @@ def test_mariadb_behind_a_proxy_is_named_before_all_else() -> None:
     assert isinstance(first.error, SourceSettingError) and "MariaDB" in first.what
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("do_db", "ignore_db", "left_out"),
     [
         (set(), set(), []),

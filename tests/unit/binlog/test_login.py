@@ -141,8 +141,8 @@ def test_a_password_goes_over_the_wire_as_utf8(password: str) -> None:
     assert expected in client.received
 
 
-@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog"])
-@pytest.mark.parametrize("mode", ["disabled", "preferred"])
+@for_each("plugin", [b"mysql_clear_password", b"dialog"])
+@for_each("mode", ["disabled", "preferred"])
 def test_a_password_is_not_sent_in_clear_over_a_plain_connection(plugin: bytes, mode: str) -> None:
     with (
         serving(answering(switch(plugin, b"\x04Password: "), OK, OK, OK)) as (port, client),

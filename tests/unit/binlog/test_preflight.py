@@ -175,7 +175,7 @@ def test_an_account_that_may_not_attach_to_the_server_gets_the_name_of_the_privi
 
 
 @pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04", "SETUP-08")
-@pytest.mark.parametrize(
+@for_each(
     ("missing", "demand", "phase"),
     [
         ("REPLICATION SLAVE", DRAIN, "always"),

@@ -135,7 +135,7 @@ def test_a_server_that_goes_down_inside_the_handshake_is_worth_a_retry() -> None
     assert "broke" in found.what and "EOF" in found.why and "database.ssl.mode" in found.remedy
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "why"),
     [
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),

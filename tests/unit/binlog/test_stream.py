@@ -165,7 +165,7 @@ def test_a_damaged_event_is_named_and_those_before_it_are_yielded() -> None:
     assert len(got) == good and caught.value.where == where and not caught.value.can_retry
 
 
-@pytest.mark.parametrize("kind", [c.ROTATE_EVENT, c.TRANSACTION_PAYLOAD_EVENT, c.IGNORABLE_LOG_EVENT, 99])
+@for_each("kind", [c.ROTATE_EVENT, c.TRANSACTION_PAYLOAD_EVENT, c.IGNORABLE_LOG_EVENT, 99])
 def test_a_damaged_event_of_a_special_kind_is_refused_too(kind: int) -> None:
     dump = Dump().begin()
     at = len(dump.data)
@@ -197,7 +197,7 @@ def test_an_unknown_format_is_refused(change: dict[str, int], why: str) -> None:
     assert why in caught.value.why and "9.7.4" in caught.value.why
 
 
-@pytest.mark.parametrize("extra", [-1, 0, 1, 70_000])
+@for_each("extra", [-1, 0, 1, 70_000])
 def test_payloads_of_sixteen_megabytes_and_more_are_joined(extra: int) -> None:
     body = bytes(range(256)) * ((0xFFFFFF >> 8) + 1)
     body = (body + body)[: 0xFFFFFF - 1 - 19 - 4 + extra]
@@ -287,7 +287,7 @@ def test_unknown_events_marked_ignorable_are_left_out_and_counted() -> None:
         assert stream.skipped == 2
 
 
-@pytest.mark.parametrize("kind", [1, 20, 99, 163])
+@for_each("kind", [1, 20, 99, 163])
 def test_unknown_events_stop_the_stream(kind: int) -> None:
     dump = Dump().begin()
     where = str(dump.offset())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kit.binlog_bytes import lenenc
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
@@ -126,7 +127,7 @@ def test_every_cut_is_refused_or_read_as_less_metadata(body: bytes) -> None:
             assert found.column_types == whole.column_types and found.null_bits == whole.null_bits
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("signedness", "unsigned"),
     [
         # INT, YEAR, INT UNSIGNED, INT, TINYINT UNSIGNED, as MySQL 9.7.4 and 8.0.15 wrote it.

@@ -41,7 +41,7 @@ def inner_events(body: bytes) -> list[tuple[int, bytes]]:
     return [(e.type, e.buf[e.body : e.end]) for e in found]
 
 
-@pytest.mark.parametrize("piece", [1, 20, 1000, 1 << 20])
+@for_each("piece", [1, 20, 1000, 1 << 20])
 def test_inner_events_are_yielded(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "PIECE_BYTES", piece)
     assert inner_events(payload_body(compressed(RAW), size=len(RAW))) == INNER

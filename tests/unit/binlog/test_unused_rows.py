@@ -86,8 +86,8 @@ def test_other_rows_are_whole(size: int) -> None:
             assert [e.end_pos for e in stream.events(dump.offset(), unused=no_rows)] == [e[3] for e in dump.events]
 
 
-@pytest.mark.parametrize("size", [LARGE_EVENT, 20_000_000])
-@pytest.mark.parametrize("place", [100, -60], ids=["in the head", "in the rows"])
+@for_each("size", [LARGE_EVENT, 20_000_000])
+@for_each("place", [100, -60], ids=["in the head", "in the rows"])
 def test_a_checksum_that_does_not_hold_is_found(size: int, place: int) -> None:
     dump = Dump().begin().add(c.WRITE_ROWS_EVENT_V2, body(UNUSED, size))
     begin = len(dump.data) - size if place > 0 else len(dump.data)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from kit.cases import for_each
 from kit.memory_kafka import MemoryKafka
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import plan
@@ -36,7 +37,7 @@ def test_a_key_of_a_later_version_is_left_alone_beside_known_ones() -> None:
         require_own_records("l", values("later"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "whose"),
     [
         ("", "unknown program"),

@@ -123,7 +123,7 @@ def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
     assert state.writer_count == 11
 
 
-@pytest.mark.parametrize("value", [b"{", b"[]", b"\xff", b""])
+@for_each("value", [b"{", b"[]", b"\xff", b""])
 def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
     with pytest.raises(StateError, match="key plan"):
         build_ledger_state({"plan": value})

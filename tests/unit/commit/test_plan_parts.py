@@ -142,7 +142,7 @@ DAMAGES: dict[str, Callable[[dict[str, bytes | None], dict[str, bytes | None]], 
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@for_each("damage", DAMAGES)
 def test_parts_that_are_missing_or_foreign_are_refused(damage: str, narrow: None) -> None:
     mine, other = plan_records(plan_of(60)), plan_records(plan_of(70))
     assert len(mine) > 4

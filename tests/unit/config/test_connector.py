@@ -146,7 +146,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) ->
 
 
 @pytest.mark.req("CFG-01", "CFG-08", "CFG-74")
-@pytest.mark.parametrize(
+@for_each(
     ("document", "prefix", "server_id", "history"),
     [
         (EX_36, "fullfillment", 184054, "dbhistory.fullfillment"),
@@ -211,7 +211,7 @@ def test_two_names_of_one_property_may_agree_but_not_contradict() -> None:
 
 
 @pytest.mark.req("CFG-03")
-@pytest.mark.parametrize("name", ["tasks.max", "max.queue.size", "max.batch.size", "queue.provider.type"])
+@for_each("name", ["tasks.max", "max.queue.size", "max.batch.size", "queue.provider.type"])
 def test_what_has_no_effect_is_accepted_and_noted(name: str) -> None:
     cfg = config(**{name: "5"})
     assert any(note.startswith(f"{name} has no effect: ") for note in cfg.notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -35,7 +36,7 @@ def test_a_bad_row_stops_the_run_by_default() -> None:
 
 
 @pytest.mark.req("STRM-23", "CFG-28")
-@pytest.mark.parametrize(("value", "mode"), [("warn", "warn"), ("SKIP", "skip"), ("ignore", "skip"), ("fail", "fail")])
+@for_each(("value", "mode"), [("warn", "warn"), ("SKIP", "skip"), ("ignore", "skip"), ("fail", "fail")])
 def test_both_generations_name_the_mode(value: str, mode: str) -> None:
     for name in ("event.processing.failure.handling.mode", "event.deserialization.failure.handling.mode"):
         cfg = ConnectorConfig.from_properties({**BASE, name: value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, undeclared_properties
@@ -38,7 +39,7 @@ def text_of(**extra: str) -> str:
         return str(error)
 
 
-@pytest.mark.parametrize("value", VALUES)
+@for_each("value", VALUES)
 def test_no_value_of_a_connection_is_shown(value: str) -> None:
     texts = {name: text_of(**{name: value}) for name in sorted(set(NAMES) - LISTS_OF_NAMES)}
     assert {name: text for name, text in texts.items() if MARK in text} == {}

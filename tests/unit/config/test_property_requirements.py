@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -128,7 +129,7 @@ def test_an_older_value_means_what_it_meant(name: str, given: str, means: str) -
 
 
 @pytest.mark.req("CFG-65")
-@pytest.mark.parametrize(
+@for_each(
     ("contract", "part", "means"),
     [("1.9", "key", "avro"), ("1.9", "value", "avro"), ("1.9", None, "none"), ("3.x", "value", "none")],
 )

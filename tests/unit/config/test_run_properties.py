@@ -104,7 +104,7 @@ def test_the_salt_of_a_hash_is_a_secret_and_is_not_shown() -> None:
     assert "s4lt" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", " database.port", "database.port\0", "database.port\u00a0"])
+@for_each("name", ["", " database.port", "database.port\0", "database.port\u00a0"])
 def test_a_name_that_cannot_be_seen_is_shown_in_quotes(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_run_properties({name}, [], "c")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -270,7 +271,7 @@ def test_pass_through_samples_reach_the_client_or_are_refused_with_the_reason() 
 
 
 @pytest.mark.req("TYPE-51", "CFG-102", "CFG-103")
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["connectionTimeZone", "database.connectionTimeZone", "database.serverTimezone", "driver.connectionTimeZone"],
 )

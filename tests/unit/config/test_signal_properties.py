@@ -88,7 +88,7 @@ def test_notifications_go_where_they_are_asked_for() -> None:
     config(notification__enabled__channels="log")
 
 
-@pytest.mark.parametrize("other", ["ledger.p", "schemahistory.p", "p", "p-signal"])
+@for_each("other", ["ledger.p", "schemahistory.p", "p", "p-signal"])
 def test_topics_of_signals_and_notifications_are_topics_of_their_own(other: str) -> None:
     given = {
         "notification.enabled.channels": "sink",

@@ -486,7 +486,7 @@ def test_show_create_table_output_is_parsed_alone() -> None:
         parse_create("CREATE TABLE a LIKE b", CONTEXT)
 
 
-@pytest.mark.parametrize("word", ["DECIMAL", "DEC", "NUMERIC", "FIXED"])
+@for_each("word", ["DECIMAL", "DEC", "NUMERIC", "FIXED"])
 def test_a_decimal_of_zero_digits_has_the_default_precision(word: str) -> None:
     created = table(f"CREATE TABLE d.t (a {word}(0), b {word}(0,0), c {word}(3,0))")
     assert [decimal_precision(c) for c in created.columns] == [(10, 0), (10, 0), (3, 0)]
@@ -566,7 +566,7 @@ def test_convert_to_reaches_the_columns_that_its_statement_defines(actions: str,
 
 
 @pytest.mark.req("SCH-01")
-@pytest.mark.parametrize(
+@for_each(
     ("actions", "expected"),
     [
         ("CONVERT TO CHARSET utf8mb3, MODIFY t TEXT", "utf8mb3 VARCHAR TEXT"),

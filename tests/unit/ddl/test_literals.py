@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
@@ -133,7 +132,7 @@ def test_convert_to_binary_leaves_the_bytes_of_members_and_defaults() -> None:
     assert [c.default for c in table.columns] == defaults
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "expected"),
     [
         ("utf16", ("", "扣", "砬")),

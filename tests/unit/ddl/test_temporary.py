@@ -58,7 +58,7 @@ def test_the_structure_of_a_table_like_a_temporary_one_is_not_known() -> None:
 
 
 @pytest.mark.req("SETUP-16")
-@pytest.mark.parametrize(
+@for_each(
     "sql",
     ["SELECT `d`.`f`(1)", "/*!50000 INSERT */ INTO t VALUES (1)", "DO f()", "with x as (select 1) update t set a=1"],
 )

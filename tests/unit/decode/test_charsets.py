@@ -68,7 +68,7 @@ def test_known_bytes(name: str, data: str, text: str) -> None:
     assert json.loads(f'"{written}"') == text
 
 
-@pytest.mark.parametrize(("name", "data"), [("gbk", "fe40"), ("sjis", "81ad"), ("ujis", "a2af"), ("cp1250", "81")])
+@for_each(("name", "data"), [("gbk", "fe40"), ("sjis", "81ad"), ("ujis", "a2af"), ("cp1250", "81")])
 def test_a_code_without_a_character_is_a_question_mark_as_on_the_server(name: str, data: str) -> None:
     text = charset(name).decode(bytes.fromhex(data))
     assert len(text) == 1

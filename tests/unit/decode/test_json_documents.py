@@ -109,7 +109,7 @@ def test_no_more_shapes_are_remembered_than_fit(monkeypatch: pytest.MonkeyPatch)
     assert len(shapes) <= 10
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         {"o": ("opaque", 252, b"x")},
@@ -145,7 +145,7 @@ def test_containers_that_overlap_are_refused_by_code_too(monkeypatch: pytest.Mon
     assert "overlap" in outcome(shapes.text, bytes(data)) == outcome(json_byte_text, bytes(data))
 
 
-@pytest.mark.parametrize("size", [127, 128, 97 * 128 + 5, 97 * 128])
+@for_each("size", [127, 128, 97 * 128 + 5, 97 * 128])
 def test_the_length_of_a_long_string_is_not_read_as_its_first_letter(size: int) -> None:
     shapes = DocumentShapes()
     for _ in range(64):

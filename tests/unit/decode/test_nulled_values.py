@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column, one_text, one_value, table
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -26,7 +27,7 @@ CASES: dict[str, tuple[Column, tuple[int, int], bytes, str, str]] = {
 
 
 @pytest.mark.req("TYPE-46", "TYPE-47")
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_each_value_that_becomes_null_is_noted(case: str) -> None:
     col, wire, data, shown, mode = CASES[case]
     options = DecoderOptions(time_mode=mode)

@@ -140,7 +140,7 @@ PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u
 START = BinlogOffset("binlog.000001", 4)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("share", "more", "selects"),
     [
         (TopicShare("t", 2, frozenset({1}), False), {}, True),

@@ -111,7 +111,7 @@ def test_a_unique_index_without_nullable_columns_is_no_primary_key(key: str) -> 
     assert dropped is not None and dropped.table == KEYED
 
 
-@pytest.mark.parametrize(
+@for_each(
     "unique_keys",
     [(), (UniqueIndex("v", ("v",)),), (UniqueIndex("u", ("u",), prefixed=True),), (UniqueIndex("u", ("u", "v")),)],
     ids=["none", "another column", "a prefix", "more columns"],

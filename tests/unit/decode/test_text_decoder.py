@@ -145,8 +145,8 @@ def test_an_unknown_type_is_refused() -> None:
 
 
 @pytest.mark.req("TYPE-27")
-@pytest.mark.parametrize("mode", ["bytes", "hex"])
-@pytest.mark.parametrize("type_name", ["ENUM", "SET"])
+@for_each("mode", ["bytes", "hex"])
+@for_each("type_name", ["ENUM", "SET"])
 def test_members_of_bytes_are_text_as_in_the_stream(type_name: str, mode: str) -> None:
     """In the character set binary a member has a character for each byte, whatever binary.handling.mode says."""
     members = ("a", "Ã¤", '"\n', "ÿ\x01")

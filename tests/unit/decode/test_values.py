@@ -38,7 +38,7 @@ def date(y: int, m: int, d: int) -> bytes:
 
 
 @pytest.mark.req("TYPE-06", "TYPE-07", "TYPE-08", "TYPE-09", "TYPE-10", "TYPE-58", "TYPE-69", "FAULT-25")
-@pytest.mark.parametrize(
+@for_each(
     ("type_name", "code", "fmt", "signed", "unsigned"),
     [
         ("TINYINT", wt.TINY, "<B", (0x80, "-128"), (0xFF, "255")),
@@ -310,7 +310,7 @@ def test_a_not_null_time_outside_the_day_is_refused_in_connect_mode() -> None:
             one_value(finest, (wt.TIME2, 6), outside, options)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("hms", "micros", "negative", "shown", "text"),
     [
         ((12, 34, 56), 700_000, False, "12:34:56.700000", '"12:34:56.7Z"'),
@@ -362,7 +362,7 @@ def test_enum_of_more_than_255_members_has_two_bytes() -> None:
 
 
 @pytest.mark.req("TYPE-14", "TYPE-15", "TYPE-02")
-@pytest.mark.parametrize(
+@for_each(
     ("text", "written"),
     [("", '""'), ("plain", '"plain"'), ('q"\\\n\x01', '"q\\"\\\\\\n\\u0001"'), ("ü中😀", '"ü中\\uD83D\\uDE00"')],
 )
@@ -400,9 +400,7 @@ def test_latin1_knows_the_characters_that_cp1252_leaves_out() -> None:
 
 
 @pytest.mark.req("TYPE-16", "TYPE-17", "TYPE-33", "TYPE-34", "TYPE-35")
-@pytest.mark.parametrize(
-    ("mode", "text"), [("bytes", "+/+/"), ("base64", "+/+/"), ("base64-url-safe", "-_-_"), ("hex", "fbffbf")]
-)
+@for_each(("mode", "text"), [("bytes", "+/+/"), ("base64", "+/+/"), ("base64-url-safe", "-_-_"), ("hex", "fbffbf")])
 def test_binary_modes(mode: str, text: str) -> None:
     options, raw = DecoderOptions(binary_mode=mode), b"\xfb\xff\xbf"
     col = column("c", "VARBINARY", length=8)

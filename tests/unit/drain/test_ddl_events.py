@@ -32,9 +32,7 @@ def noise(sql: str, db: str = "d", *, temporary: bool = False, **given: str) -> 
     return [json.loads(value or b"")["payload"] for _, _, value, _ in log.non_structural_records(EVENT, query, AT)]
 
 
-@pytest.mark.parametrize(
-    "sql", ["FLUSH TABLES", "DROP EVENT e", "create tablespace ts ADD DATAFILE 'x'", "RENAME USER a TO b"]
-)
+@for_each("sql", ["FLUSH TABLES", "DROP EVENT e", "create tablespace ts ADD DATAFILE 'x'", "RENAME USER a TO b"])
 @pytest.mark.req("SCH-26")
 def test_a_statement_without_effect_is_a_schema_change_of_its_sessions_database(sql: str) -> None:
     (found,) = noise(f"{sql} ")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.memory_job import config
 from kit.store_contract import END, START, plan
 
@@ -272,7 +273,7 @@ def test_a_new_connection_compares_the_binlog_file_again(monkeypatch: pytest.Mon
     assert source.renew_if_broken(lambda: None) and source.begin_file_check()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "found", "named"),
     [
         (BinlogCorruptError("unreadable"), BinlogPurgedError("replaced"), "replaced"),

@@ -44,7 +44,7 @@ def test_a_usual_header_is_one_that_says_the_same_when_it_is_looked_at(kind: int
     assert header.has_all_columns() and (header.width, header.pos) == (width, 3 + 8 + len(usual))
 
 
-@pytest.mark.parametrize("width", [251, 255, 256, 4096])
+@for_each("width", [251, 255, 256, 4096])
 def test_wide_tables_have_no_usual_header_because_their_width_takes_more_than_a_byte(width: int) -> None:
     assert common_headers(width) == {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.drain.gtid_search import GtidSearch
@@ -53,7 +52,7 @@ def test_the_place_divides_what_was_drained_from_what_was_not(stored: str, binlo
     assert not found.errant and not found.unread()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stored", "binlog", "passed_over", "repeated"),
     [
         ("c1 c2", "c1 u1 c2 u2 c3", "u1", ""),

@@ -131,7 +131,7 @@ def test_rows_have_the_structure_after_a_statement(monkeypatch: pytest.MonkeyPat
     assert_as_handled(monkeypatch, dump)
 
 
-@pytest.mark.parametrize("damage", [row(3)[:-1], row(3) + b"\0\1", row(3) + row(4)[:-2], b""])
+@for_each("damage", [row(3)[:-1], row(3) + b"\0\1", row(3) + row(4)[:-2], b""])
 def test_a_row_event_that_is_damaged_is_refused(monkeypatch: pytest.MonkeyPatch, damage: bytes) -> None:
     dump = Dump().begin()
     for number in range(1, 4):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.drain_rig import Rig
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -19,7 +20,7 @@ def statement(sql: str, pos: int) -> Event:
     return Event(c.QUERY_EVENT, 0, 1, 0, "b.000001", pos, pos + 50, body, 0, len(body), False)
 
 
-@pytest.mark.parametrize("sql", ["ROLLBACK", "rollback ;", "ROLLBACK TO `s`", "ROLLBACK TO SAVEPOINT s"])
+@for_each("sql", ["ROLLBACK", "rollback ;", "ROLLBACK TO `s`", "ROLLBACK TO SAVEPOINT s"])
 def test_rows_before_it_end_the_batch(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     rig = Rig(monkeypatch)
 
@@ -35,7 +36,7 @@ def test_rows_before_it_end_the_batch(monkeypatch: pytest.MonkeyPatch, sql: str)
     assert rig.markers() == []
 
 
-@pytest.mark.parametrize("sql", ["ROLLBACK", "ROLLBACK TO `s`", "SAVEPOINT `s`", "COMMIT"])
+@for_each("sql", ["ROLLBACK", "ROLLBACK TO `s`", "SAVEPOINT `s`", "COMMIT"])
 def test_without_rows_it_is_nothing(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     rig = Rig(monkeypatch)
     rig.run(lambda _: iter([statement("BEGIN", 4), statement(sql, 500)]))

@@ -44,7 +44,7 @@ def test_members_that_the_server_cannot_show_are_no_difference() -> None:
         assert not same_structure(T, replace(shown, columns=(T.columns[0], replace(T.columns[1], enum_values=other))))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changes",
     [{"name": "n"}, {"nullable": True}, {"unsigned": True}, {"type_name": "BIGINT"}],
     ids=lambda changes: str(*changes),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.drain import unwritten_rows
@@ -49,7 +50,7 @@ def at(pos: int, kind: int = 0, file: str = "binlog.000009") -> Any:
 
 
 @pytest.mark.req("INC-15", "INC-20")
-@pytest.mark.parametrize("kind", range(4))
+@for_each("kind", range(4))
 def test_rows_after_a_position_count(kind: int) -> None:
     keys = touched(Decoder(b"1", b"2", None), low_watermark=LOW)
     keys.add_rows(A, at(500, kind), event(500))
@@ -164,7 +165,7 @@ def test_a_row_without_a_record_that_may_be_any_row_spoils_the_table_in_every_ta
         assert keys.unwritten == UnwrittenRows(tables={A}) and set(other.unreadable) == {A}
 
 
-@pytest.mark.parametrize("kind", range(4))
+@for_each("kind", range(4))
 def test_skipped_operations_do_not_count_unless_a_row_moved(kind: int) -> None:
     skipped = frozenset({"cudu"[kind]})
     keys = touched(Decoder(b"1"), low_watermark=LOW, skipped_ops=skipped)

@@ -64,7 +64,7 @@ def test_a_commit_in_one_phase_leaves_nothing_behind() -> None:
     assert xa.prepared == () and not xa.open
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first", "previous", "purged", "lost"),
     [
         ("binlog.000001", "", "", False),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -148,7 +149,7 @@ def test_null_texts_are_given_where_nulls_become_defaults() -> None:
     assert dict(envelope_text(TABLE, DecoderOptions()).null_text) == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first_table", "last_table", "marker"),
     [(True, True, "last"), (True, False, "first"), (False, False, "last_in_data_collection"), (False, True, "last")],
 )

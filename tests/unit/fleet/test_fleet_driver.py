@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -66,7 +67,7 @@ def test_the_specs_of_the_streams_travel_encrypted_and_come_out_as_they_went_in(
     assert fleet_streams(JobSpec.from_json(json.loads(json.dumps(job.to_json())))) == streams
 
 
-@pytest.mark.parametrize("properties", [{}, {"stream.1": "{}"}, {"stream.0": "no JSON"}, {"stream.0": "[]"}])
+@for_each("properties", [{}, {"stream.1": "{}"}, {"stream.0": "no JSON"}, {"stream.0": "[]"}])
 def test_another_spec_is_refused_by_name(properties: dict[str, str]) -> None:
     with pytest.raises(DamagedRecordError):
         fleet_streams(JobSpec("fleet", properties, {}, "o"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import body, column, context, image, table, table_map
 from unit.config.test_ticdc_properties import TICDC
 
@@ -143,7 +144,7 @@ def test_a_table_without_a_key_has_null_keys() -> None:
     assert [subject for subject, _, _ in registry.schemas] == ["topic-value"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "together"),
     [
         ({"partition": "table"}, lambda id_, n, order: 0),

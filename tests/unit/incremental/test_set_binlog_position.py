@@ -207,9 +207,7 @@ def test_the_stream_stands_there_already(monkeypatch: pytest.MonkeyPatch) -> Non
 FILES = {"b.000001": "", "b.000002": f"{UUID}:1-10", "b.000003": f"{UUID}:1-20"}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "file"), [("1-5", "b.000001"), ("1-10", "b.000002"), ("1-19", "b.000002"), ("1-99", "b.000003")]
-)
+@for_each(("wanted", "file"), [("1-5", "b.000001"), ("1-10", "b.000002"), ("1-19", "b.000002"), ("1-99", "b.000003")])
 def test_the_last_file_before_which_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, wanted: str, file: str) -> None:
     monkeypatch.setattr(named_place, "previous_gtids_of", lambda conn, name: GtidSet.parse(FILES[name]))
     assert named_place.start_file(None, [*FILES], GtidSet.parse(f"{UUID}:{wanted}"), "w")[0] == file

@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -119,7 +120,7 @@ class Failing(Server):
         super().execute(sql, given)
 
 
-@pytest.mark.parametrize("statement", ["SET", "SELECT GET_LOCK", "SELECT IS_USED", "KILL"])
+@for_each("statement", ["SET", "SELECT GET_LOCK", "SELECT IS_USED", "KILL"])
 def test_a_connection_that_breaks_while_the_lock_is_taken_has_a_named_error(statement: str) -> None:
     first = Server(1)
     acquire(first, "p", "dag/run/task/-1")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order, java_hash
 
 
-@pytest.mark.parametrize(("text", "value"), [("", 0), ("a", 97), ("hello", 99162322), ("😀", 1772899)])
+@for_each(("text", "value"), [("", 0), ("a", 97), ("hello", 99162322), ("😀", 1772899)])
 def test_hash_is_that_of_java_strings(text: str, value: int) -> None:
     assert java_hash(text) == value
 

@@ -174,7 +174,10 @@ def test_no_other_file_has_a_table_of_types() -> None:
     """What is true of several types belongs to their rows."""
     found = []
     for path in sorted(CORE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if sum(f'"{name}"' in text for name in MYSQL_TYPES) <= MAX_TYPES_NAMED:
+            continue
+        for node in ast.walk(ast.parse(text)):
             parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
             texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
             named = [text for text in texts if text in MYSQL_TYPES]

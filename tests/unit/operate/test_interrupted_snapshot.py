@@ -202,9 +202,7 @@ def test_without_a_committed_row_it_begins_again(rig: Rig) -> None:
     assert rig.finish() is None, "its plan is carried out as one that has read nothing"
 
 
-@pytest.mark.parametrize(
-    ("done", "kept"), [((A0, A1, B0), {A0, A1}), ((A0, B1), set()), ((B0, B1), {B0, B1}), ((), set())]
-)
+@for_each(("done", "kept"), [((A0, A1, B0), {A0, A1}), ((A0, B1), set()), ((B0, B1), {B0, B1}), ((), set())])
 def test_initial_only_keeps_the_tables_that_were_read_completely(
     monkeypatch: pytest.MonkeyPatch, done: tuple[str, ...], kept: set[str]
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, get_args
 
-import pytest
 from kit.cases import for_each
 from kit.store_contract import END, START, plan
 
@@ -75,7 +74,7 @@ def test_every_row_of_errors(facts: tuple[bool, bool, bool], source: ErrorSource
         assert (outcome.error.what, outcome.error.can_retry) == (expected.what, expected.can_retry)
 
 
-@pytest.mark.parametrize("tally", get_args(TallyState))
+@for_each("tally", get_args(TallyState))
 def test_without_a_submission_the_newest_tally_counts_whoever_reported_it(tally: TallyState) -> None:
     outcome = job_outcome(stored(True), ledger(tally))
     expected = {"unreported": 7, "reported": 7, "another run": 5, "absent": 3}[tally]

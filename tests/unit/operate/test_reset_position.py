@@ -36,9 +36,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "sql", ["ALTER TABLE t ADD x INT", "RENAME TABLE z TO t", "DROP TABLE t", "CREATE TABLE t (i INT)"]
-)
+@for_each("sql", ["ALTER TABLE t ADD x INT", "RENAME TABLE z TO t", "DROP TABLE t", "CREATE TABLE t (i INT)"])
 def test_structures_of_now_are_not_those_before_a_change(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     given(monkeypatch, "BEGIN", sql)
     with pytest.raises(SchemaError, match="changed since the stored offset") as caught:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
@@ -36,7 +37,7 @@ def needs(*positions: int) -> list[NeededOffset]:
     return [NeededOffset(f"n{pos}", at(pos)) for pos in positions]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("positions", "kept", "needed_by"),
     [((3500,), 130, "n3500"), ((2999, 3500), 90, "n2999"), ((3500, 1000), 50, "n1000"), ((150, 9000), 0, "n150")],
 )

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.drain_rig import Rig
 from kit.memory_kafka import MemoryKafka
 from kit.signal_stream import Binlog
@@ -93,7 +94,7 @@ def test_rows_are_decoded_with_structures_that_were_reported_before_them(monkeyp
     check(drained(monkeypatch).kafka)
 
 
-@pytest.mark.parametrize("commit", [(0, 1), (99, 1), (1, 2), (0, 2)], ids=["each", "none", "odd", "even"])
+@for_each("commit", [(0, 1), (99, 1), (1, 2), (0, 2)], ids=["each", "none", "odd", "even"])
 def test_it_is_written_once_wherever_a_writer_dies(monkeypatch: pytest.MonkeyPatch, commit: tuple[int, int]) -> None:
     number = len(stream().events)
     commits = frozenset(range(commit[0], number, commit[1]))

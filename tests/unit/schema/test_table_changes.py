@@ -194,7 +194,7 @@ def test_a_corrected_structure_is_replayed_as_it_is() -> None:
     assert HistoryRecord.from_bytes(wide.to_bytes()).structure == corrected and len(wide.to_bytes()) < 10_000
 
 
-@pytest.mark.parametrize("damage", [{"columns": [{"name": 1}]}, {"id": None}, {"columns": [{}]}, {"comment": 7}])
+@for_each("damage", [{"columns": [{"name": 1}]}, {"id": None}, {"columns": [{}]}, {"comment": 7}])
 def test_a_damaged_structure_is_named(damage: dict[str, Any]) -> None:
     correction = HistoryRecord("p", place(1), 1, 0, "d", "", structure=made("CREATE TABLE t (id INT)").tables[T])
     data = json.loads(correction.to_bytes())

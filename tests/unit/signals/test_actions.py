@@ -67,7 +67,7 @@ def test_a_snapshot_is_asked_for_with_names_of_tables() -> None:
 
 
 @pytest.mark.req("INC-05", "INC-43")
-@pytest.mark.parametrize(
+@for_each(
     "given, kind",
     [("INCREMENTAL", "incremental"), ("incremental", "incremental"), (None, "incremental"), ("Blocking", "blocking")],
 )

@@ -236,7 +236,7 @@ def test_what_an_earlier_version_left_in_other_partitions_is_read(monkeypatch: p
     assert latest.signals == [] and latest.new_offset == at(2, p1=6)
 
 
-@pytest.mark.parametrize("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
+@for_each("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
 def test_the_first_poll_begins_with_the_topic_or_at_a_configured_offset(
     monkeypatch: pytest.MonkeyPatch, reset: str, place: int
 ) -> None:

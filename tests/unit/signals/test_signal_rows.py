@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.cases import for_each
 from kit.decode_builder import column
 from kit.drain_rig import START, Rig
 from kit.memory_kafka import MemoryKafka
@@ -196,7 +197,7 @@ def three_transactions() -> tuple[Binlog, list[str]]:
     return log, ["s1", "s2", "s3", "s4", "s5"]
 
 
-@pytest.mark.parametrize("commit", ["each", "none", "odd", "even"])
+@for_each("commit", ["each", "none", "odd", "even"])
 def test_each_signal_is_handed_over_once_wherever_a_writer_dies(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
     """A commit can come inside a transaction, behind some of its row events; its signals then come with its end."""
     log, expected = three_transactions()

@@ -48,7 +48,7 @@ def test_a_server_that_lowers_names_drops_the_lower_one() -> None:
     assert kinds("DROP DATABASE E", lower_case_table_names=2) == [("drop database", "E.")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sql", "expected"),
     [
         ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE z", [("rows", "d.z"), ("rows", "d.a")]),

@@ -72,7 +72,7 @@ def test_without_a_number_all_that_come_are_taken(executors: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("conf", "expected"),
     [
         ({}, Endpoint("127.0.0.1", "", 0)),
@@ -94,7 +94,7 @@ def test_a_port_that_is_none_is_refused(port: str) -> None:
         endpoint({OURS + "port": port}.get)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "what", "why"),
     [
         ("ModuleNotFoundError: No module named 'confluent_kafka'", "module is missing", "'confluent_kafka"),

@@ -34,7 +34,7 @@ def test_an_older_airflow_is_refused_in_one_line(found: str | None, monkeypatch:
     assert (found or "none") in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("found", ["1.3.0", "1.3.2", "1.10.0.dev1", "2.0"])
+@for_each("found", ["1.3.0", "1.3.2", "1.10.0.dev1", "2.0"])
 def test_newer_ones_are_accepted(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
     monkeypatch.setattr(metadata, "version", lambda name: asked.append(name) or found)
@@ -100,7 +100,7 @@ def test_two_releases_do_not(java: str) -> None:
     assert "/env/pyspark/__init__.py is 4.3.0" in caught.value.where
 
 
-@pytest.mark.parametrize("job", sorted((ROOT / "spark_jobs").glob("*.py")), ids=lambda p: p.stem)
+@for_each("job", sorted((ROOT / "spark_jobs").glob("*.py")), ids=lambda p: p.stem)
 def test_a_job_on_mixed_files_ends_before_java_starts(job: Path, tmp_path: Path) -> None:
     home = spark_home(tmp_path / "spark", "3.9.0")
     env = {**os.environ, "SPARK_HOME": str(home), "PYTHONPATH": str(ROOT)}

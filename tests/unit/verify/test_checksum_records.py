@@ -396,8 +396,8 @@ def test_a_row_without_a_checksum_is_counted(schemas: bool) -> None:
     assert side.compare(records, rows.values(), blocks=blocks).differing == {5: {side.bucket(id_)}}
 
 
-@pytest.mark.parametrize("part", [1, 1000])
-@pytest.mark.parametrize("together", [False, True])
+@for_each("part", [1, 1000])
+@for_each("together", [False, True])
 def test_rows_with_one_key_in_records_are_compared_though_one_has_the_event(part: int, together: bool) -> None:
     side = Side(schemas=False, states=True)
     records, rows = changed(side)
@@ -515,7 +515,7 @@ def test_all_rows_are_compared_where_events_come_with_keys_that_the_server_does_
     assert keys_left(differing, {names[0], names[2]}) == {names[0]: DifferingKeys(table, BUCKETS)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "allowed"),
     [
         (VerifyRequest(), True),

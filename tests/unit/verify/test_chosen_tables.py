@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from kit.cases import for_each
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -11,7 +12,7 @@ pytestmark = pytest.mark.quick
 CAPTURED = [TableId("shop", name) for name in ("orders", "Orders", "order_items", "a.b")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "chosen"),
     [
         ([], ["Orders", "a.b", "order_items", "orders"]),

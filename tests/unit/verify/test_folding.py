@@ -161,7 +161,7 @@ def step(op: str, offset: int, partition: int = 0) -> FoldEntry:
     return FoldEntry(0, EntryKind.STEP, partition, offset, 0, b"k", value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("damaged", "found"),
     [
         ([unreadable(3)], {Kind.UNREADABLE: 1}),

@@ -61,7 +61,7 @@ def test_a_delete_has_no_row_after_it(before: str) -> None:
     assert slices().slice(event("d", before, "null")) == (b"", position_order(12, 345))
 
 
-@pytest.mark.parametrize(("table", "is_read"), [("a", False), ("b", True), ("a.b", True), ("A", True)])
+@for_each(("table", "is_read"), [("a", False), ("b", True), ("a.b", True), ("A", True)])
 def test_an_event_of_another_table_of_the_topic_is_read(table: str, is_read: bool) -> None:
     assert (slices().slice(event("c", "null", ROW, table=table)) is None) is is_read
     assert slices().slice(event("c", "null", ROW, db="other")) is None

@@ -308,7 +308,7 @@ def test_a_placeholder_is_no_value(properties: dict[str, str], kind: str, value:
     assert compare_rows(row, row | {"v": placeholder + "."}, columns) == DIFFERENT
 
 
-@pytest.mark.parametrize("value", [[TEXT], [TEXT, TEXT], {"a": TEXT}, {"a": [TEXT]}])
+@for_each("value", [[TEXT], [TEXT, TEXT], {"a": TEXT}, {"a": [TEXT]}])
 def test_a_placeholder_in_arrays_and_maps(value: Any) -> None:
     texts = frozenset({TEXT})
     assert is_placeholder(value, texts)

@@ -339,7 +339,7 @@ def test_a_digest_equals_its_text() -> None:
         assert compare(0, stored_row(row.value), stored_row(event.value)) == RowDifference(differing, lacking=("w",))
 
 
-@pytest.mark.parametrize("properties", [SCHEMAS, PLAIN, AVRO, TICDC])
+@for_each("properties", [SCHEMAS, PLAIN, AVRO, TICDC])
 def test_rows_without_a_key_are_not_judged_where_events_have_other_columns(properties: dict[str, str]) -> None:
     old, new = TableRecords(KEYLESS, properties), TableRecords(KEYLESS.replace("n INT", "n INT, more INT"), properties)
     compared = compared_table(new.cfg, 0, new.table)

@@ -138,7 +138,7 @@ def test_a_task_waits_until_sums_are_compared_and_then_is_done() -> None:
     assert parts.sums.equal_tables() == {5: 3}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "last",
     [
         PartSum(5, False, 1, 3, whole=True),
