@@ -53,6 +53,10 @@ LONGEST = {
     "test_real_pipeline": 30,
     "test_spark_cluster": 60,
     "test_killed_application": 50,
+    "test_connect_operators": 30,
+    "test_fleet_kills": 30,
+    "test_fleet_rivals": 30,
+    "test_page_browser": 20,
     "test_named_errors": 30,
     "test_two_attempts": 30,
     # What waits more than it works comes early as well: others work meanwhile.
@@ -142,9 +146,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if part in ("integration", "fault"):
             item.add_marker(pytest.mark.stack)
         names = item.fixturenames  # type: ignore[attr-defined]
-        shared = [name for name in ("metadata_db", "spark_cluster", "connect_server", "registry") if name in names]
-        if shared:
+        shared = [name for name in ("spark_cluster", "connect_server", "registry") if name in names]
+        if shared and "live" not in names:
             item.add_marker(pytest.mark.xdist_group(shared[0]))
+        elif part == "airflow":
+            # Tests of a file share what their worker's metadata database holds of them.
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         elif (_module_fixtures(item.path) | _module_fixtures(Path(__file__))).intersection(names):
             # A module's servers are started once when one worker has all the tests that use them.
             item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -24,10 +24,14 @@ os.environ.update(settings(HOME))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the metadata database."""
+    """Mark what needs the metadata database, and what needs neither that nor any server."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.airflow)
+            names = item.fixturenames  # type: ignore[attr-defined]
+            servers = {"metadata_db", "stack", "spark_cluster", "connect_server"}.intersection(names)
+            if not servers and item.get_closest_marker("spark") is None:
+                item.add_marker(pytest.mark.quick)
 
 
 @pytest.fixture(scope="session")

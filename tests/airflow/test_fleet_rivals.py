@@ -90,6 +90,7 @@ def states(fleet: Fleet, ended: dict[str, Any]) -> list[str]:
     return [streams[fleet.stream(0, n)]["state"] for n in range(SHARDS) if fleet.stream(0, n) in streams]
 
 
+@pytest.mark.exhaustive
 def test_each_row_is_there_once_whoever_else_drains_the_streams_of_a_fleet(
     server: PrivateServer,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

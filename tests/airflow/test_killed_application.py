@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
 from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault]
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.exhaustive]
 
 
 def holding(text: str, *folders: Path, since: float) -> list[Path]:

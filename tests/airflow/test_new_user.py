@@ -23,7 +23,7 @@ from new_user import DAGS, NewUser, Watch, readme_spark_connection
 from real_servers import files_with, operations
 from stacklib import ports
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.exhaustive]
 DB = "new_user"
 PREFIX = f"newuser{os.getpid()}"
 ORDERS = f"{PREFIX}.{DB}.orders"

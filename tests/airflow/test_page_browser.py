@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from page_browser import Site, open_site, paused, runs_of
 from page_site import define_connection, forget_dags, store_dags
 
@@ -329,8 +330,10 @@ def test_a_pipeline_of_five_thousand_tables_shows_a_hundred(shop: Site, monkeypa
 
 
 def test_a_hundred_pipelines_are_listed_with_few_requests(site: Site) -> None:
+    dags: dict[str, DAG] = {}
     for number in range(100):
-        store_dags(cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain", "verify"]))
+        dags |= cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain", "verify"])
+    store_dags(dags)
     browser = site.browser
     site.open("/mysql-cdc/")
     browser.wait_for("document.querySelectorAll('tbody tr').length === 25")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import resource
+from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from kit import tiers
 from page_site import add_bundle, bearer, connection_of_team, define_connection, forget_dags, store_dags
 from test_page_routes import VIEWER, read
 
@@ -126,13 +128,13 @@ def test_no_argument_of_a_dag_opens_another_team_s_connection(
         assert api.get(SHOP, headers=bearer(*VIEWER, ["north"])).status_code == 200
 
 
-PIPELINES, TABLES = 100, 5_000
+PIPELINES, TABLES = tiers.many((50, 1_000), (100, 5_000))
 
 
 def test_many_requests_for_many_tables_take_no_more_memory_than_some(
     api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred pipelines of 5,000 tables, of which scrapes and lists read all, and people look at some."""
+    """Scrapes and lists read all pipelines, and people look at some with all their tables."""
     now = [0.0]
 
     def read_status(task: PipelineTask) -> PipelineReading:
@@ -147,8 +149,8 @@ def test_many_requests_for_many_tables_take_no_more_memory_than_some(
         structures = {name: StructureRecord(n, n) for n, name in enumerate(names)}
         return PipelineReading({"unread": {}, "tables": written, "structures": structures})
 
-    for number in range(PIPELINES):
-        store_dags(cdc_pipeline(f"s{number:02}", mysql_cdc_conn_id=f"mysql_{number:02}", dags=["drain"]))
+    made = [cdc_pipeline(f"s{n:02}", mysql_cdc_conn_id=f"mysql_{n:02}", dags=["drain"]) for n in range(PIPELINES)]
+    store_dags(dict(ChainMap(*made)))
     monkeypatch.setattr(page_routes, "STATUS", StatusCache(read_status, clock=lambda: now[0]))
     monkeypatch.setattr(page_routes, "TABLES", StatusCache(read_tables, clock=lambda: now[0]))
     headers = bearer(*VIEWER)
@@ -163,7 +165,7 @@ def test_many_requests_for_many_tables_take_no_more_memory_than_some(
             path = f"/mysql-cdc/api/pipeline/tables?conn_id=mysql_{number:02}"
             for offset in range(0, TABLES, 1_000):
                 seen |= {row["table"] for row in read(api, f"{path}&offset={offset}&limit=100")["tables"]}
-            assert len(seen) == 500 and read(api, path)["total"] == TABLES, "also those that were never written"
+            assert len(seen) == TABLES // 10 and read(api, path)["total"] == TABLES, "the unwritten too"
         gc.collect()
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 

@@ -66,27 +66,37 @@ def _answers(url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def servers(metadata_db: Path) -> Iterator[tuple[str, str]]:
-    """Return the addresses of two API servers: one below a path, one at the root."""
+def below(metadata_db: Path) -> Iterator[str]:
+    """Return the address of an API server below a path."""
     forget_dags()
     with pytest.MonkeyPatch.context() as patch:
         define_connection(patch, "mysql_shop", "shop")
         define_connection(patch, "mysql_late", "late")
         store_dags(cdc_pipeline("shop", mysql_cdc_conn_id="mysql_shop", schedule="*/5 * * * *"))
-        with api_server(metadata_db, PATH) as below, api_server(metadata_db, "") as at_root:
-            yield below, at_root
+        with api_server(metadata_db, PATH) as address:
+            yield address
     forget_dags()
 
 
-def read(url: str) -> Any:
-    """Return what a user reads from a server."""
-    request = urllib.request.Request(url, headers=bearer("bob", "USER"))
+@pytest.fixture
+def servers(below: str, metadata_db: Path) -> Iterator[tuple[str, str]]:
+    """Return the addresses of two API servers: one below a path, one at the root."""
+    with pytest.MonkeyPatch.context() as patch:
+        define_connection(patch, "mysql_shop", "shop")
+        define_connection(patch, "mysql_late", "late")
+        with api_server(metadata_db, "") as at_root:
+            yield below, at_root
+
+
+def read(url: str, change: bytes | None = None) -> Any:
+    """Return what a user reads from a server, or what it answers to a change."""
+    headers = bearer("bob", "USER") | {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, change, headers, method="PATCH" if change else "GET")
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-def test_below_a_path_the_page_works_as_at_the_root(servers: tuple[str, str]) -> None:
-    below, at_root = servers
+def test_below_a_path_the_page_works_as_at_the_root(below: str) -> None:
     with Browser() as browser:
         browser.size(1280, 900)
         site = Site(browser, below)
@@ -101,8 +111,8 @@ def test_below_a_path_the_page_works_as_at_the_root(servers: tuple[str, str]) ->
         browser.click("[data-kind=pause], [data-kind=resume]")
         browser.wait_for(f"document.querySelector('[data-kind={'pause' if before else 'resume'}]')")
         assert paused("shop_drain") is not before
-        (row,) = read(f"{at_root}/mysql-cdc/api/pipelines")["pipelines"]
-        assert row["paused"] is not before, "the other server shows it at once"
+        (row,) = read(f"{below}/mysql-cdc/api/pipelines")["pipelines"]
+        assert row["paused"] is not before
         browser.click("#runs a[href$='/dags/shop_drain']")
         browser.wait_for(f"location.pathname === '{PATH}/dags/shop_drain'")
         site.open("/plugin/mysql-cdc")
@@ -114,6 +124,7 @@ def test_below_a_path_the_page_works_as_at_the_root(servers: tuple[str, str]) ->
         assert browser.complaints() == []
 
 
+@pytest.mark.exhaustive
 def test_both_servers_show_a_pipeline_that_has_come_or_gone_since(servers: tuple[str, str]) -> None:
     """Each keeps what it has read of DAGs; the digest of a DAG's version tells it what is new."""
 
@@ -121,6 +132,9 @@ def test_both_servers_show_a_pipeline_that_has_come_or_gone_since(servers: tuple
         return [[row["conn_id"] for row in read(f"{s}/mysql-cdc/api/pipelines")["pipelines"]] for s in servers]
 
     assert shown() == [["mysql_shop"]] * 2
+    for paused_now in (True, False):
+        read(f"{servers[0]}/api/v2/dags/shop_drain", json.dumps({"is_paused": paused_now}).encode())
+        assert [read(f"{s}/mysql-cdc/api/pipelines")["pipelines"][0]["paused"] for s in servers] == [paused_now] * 2
     store_dags(cdc_pipeline("late", mysql_cdc_conn_id="mysql_late", dags=["drain"]))
     assert shown() == [["mysql_late", "mysql_shop"]] * 2
     for server in servers:

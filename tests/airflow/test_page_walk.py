@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.plugins.page_urls import pipeline_url
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 
-pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [pytest.mark.stack, pytest.mark.exhaustive, pytest.mark.usefixtures("metadata_db")]
 
 PROPERTIES = {"snapshot.chunk.rows": "10"}
 SLOTS = 1

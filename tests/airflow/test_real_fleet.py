@@ -29,7 +29,12 @@ from airflow_provider_mysql_cdc.operators.fleet import MySqlCdcFleetDrainOperato
 from airflow_provider_mysql_cdc.operators.fleet_outcome import DRAINED
 from airflow_provider_mysql_cdc.operators.fleet_run import FleetRun
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.exhaustive,
+    pytest.mark.usefixtures("metadata_db"),
+]
 
 SERVERS, SHARDS, ROWS = 4, 10, 30
 HELD_AFTER = 8_000

@@ -9,7 +9,12 @@ import pytest
 from lineage_events import by_name, events_of, lineage_events
 from real_servers import define_connections, execute, trigger
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.exhaustive,
+    pytest.mark.usefixtures("metadata_db"),
+]
 
 
 def test_rows_are_followed_from_columns_to_fields(

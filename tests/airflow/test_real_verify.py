@@ -12,7 +12,12 @@ from airflow_home import run_dag
 from confluent_kafka import Producer
 from real_servers import define_connections, execute, files_with, load, operations, trigger
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.exhaustive,
+    pytest.mark.usefixtures("metadata_db"),
+]
 SECRET = "s3cret-0f-a-row"
 
 
