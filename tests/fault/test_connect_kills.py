@@ -92,6 +92,7 @@ ENDS: dict[str, tuple[Callable[[Attempt], Any], int, str]] = {
 }
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize("end", ENDS)
 def test_the_next_attempt_is_exact(
     held: HeldServer, pipeline: Pipeline, root: Any, database: str, tmp_path: Path, end: str

@@ -42,7 +42,7 @@ POINTS = [
 ]
 
 
-@pytest.fixture(params=["json", "avro"])
+@pytest.fixture(params=["json", pytest.param("avro", marks=pytest.mark.exhaustive)])
 def registry_url(request: pytest.FixtureRequest, pipeline: Pipeline) -> str | None:
     """Make the stream one of JSON or of Avro; return the schema registry of the latter."""
     if request.param == "json":
@@ -52,6 +52,7 @@ def registry_url(request: pytest.FixtureRequest, pipeline: Pipeline) -> str | No
     return url
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize(("point", "nth", "done"), POINTS, ids=[f"{p}-{n}" for p, n, _ in POINTS])
 def test_a_repair_that_is_killed_is_finished_by_the_retry(
     pipeline: Pipeline,
@@ -108,6 +109,7 @@ SETTLED_POINTS = [
 ]
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize(("point", "nth", "done"), SETTLED_POINTS, ids=[f"{p}-{n}" for p, n, _ in SETTLED_POINTS])
 def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
     pipeline: Pipeline, root: Any, database: str, tmp_path: Path, point: str, nth: int, done: int
@@ -118,6 +120,7 @@ def test_a_repair_that_settles_keys_and_is_killed_is_finished_by_the_retry(
     kill_and_retry(pipeline, root, database, tmp_path, (point, nth, done))
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize("point", ["repair.rows_read", "repair.before_commit", "repair.after_commit"])
 def test_in_avro_too_a_repair_that_settles_keys_is_finished_by_the_retry(
     pipeline: Pipeline, root: Any, database: str, registry: str, tmp_path: Path, point: str

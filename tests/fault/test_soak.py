@@ -25,7 +25,7 @@ KINDS = (
 # On a machine that is busy with other things a single attempt may take half a minute.
 LONGEST_S = 1500
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(LONGEST_S + 60)]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(LONGEST_S + 60)]
 
 
 def command(folder: Path, *more: str) -> list[str]:

@@ -49,6 +49,7 @@ def done_tables(pipeline: Pipeline) -> int:
     return sum(key.startswith(VERIFY_DONE_PREFIX) for key in state.other_records)
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize(
     ("point", "nth", "done", "repair"),
     [(*point, RepairMode.NO) for point in POINTS] + [(*point, RepairMode.YES) for point in POINTS[3:6:2]],

@@ -28,7 +28,7 @@ from pipelinelib.pipeline import Pipeline
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
-pytestmark = [pytest.mark.fault]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.fault]
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
 ROWS = 240
 MOST_DRAINS = 60

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kit.avro_rig import avro
 from kit.sql import execute
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind, TableVerdict, VerifyResult
@@ -59,7 +60,9 @@ def change(root: Any, db: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "name", many([n for n in FORMATS if n not in ("json with schemas", "avro values")], list(FORMATS))
+)
 def test_every_format(root: Any, properties: dict[str, str], database: str, registry: str, name: str) -> None:
     pipeline = Pipeline(properties | properties_of(name, registry))
     fill(root, database)
@@ -93,7 +96,7 @@ def test_every_format(root: Any, properties: dict[str, str], database: str, regi
     assert found == {3: {"n", "price"}, 2: {"data", "j"}}
 
 
-@pytest.mark.parametrize("name", ["json with schemas", "json", "avro"])
+@pytest.mark.parametrize("name", many(["avro"], ["json with schemas", "json", "avro"]))
 def test_other_message_keys(root: Any, properties: dict[str, str], database: str, registry: str, name: str) -> None:
     keys = {"message.key.columns": f"{database}.orders:name", "snapshot.chunk.rows": "10"}
     pipeline = Pipeline(properties | properties_of(name, registry) | keys)

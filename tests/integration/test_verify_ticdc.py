@@ -99,7 +99,7 @@ def test_what_the_form_permits_is_judged_and_settled_while_rows_change(
     assert pipeline.verify(HISTORY).clean
 
 
-@pytest.mark.parametrize("named", ["true", "false"])
+@pytest.mark.parametrize("named", ["true", pytest.param("false", marks=pytest.mark.exhaustive)])
 def test_a_snapshot_writes_no_doubled_record(
     pipeline: Pipeline, root: Any, database: str, registry: str, named: str
 ) -> None:
