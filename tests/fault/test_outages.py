@@ -17,6 +17,7 @@ from kit.private_mysql import PrivateServer
 from kit.records import compacted, duplicates, require_chain
 from kit.sql import execute, rows
 from kit.tcp_proxy import TcpProxy, tcp_proxy
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 from stacklib import java, kafka, processes
 from stacklib.ports import any_free
@@ -29,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
-DATABASE, ROWS, AWAY_S = "shop", 400, 16.0
+DATABASE, ROWS, AWAY_S = "shop", 400, many(4.0, 16.0)
 IDLE_S = 3
 """Seconds after which MySQL and Kafka close connections on which nothing happens."""
 
@@ -253,6 +254,7 @@ def cut_idle_connections(proxy: TcpProxy, server: PrivateServer, prefix: str) ->
         yield port
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("FAULT-12")
 def test_living_writers_go_on_behind_outages_and_idle_times(
     pipeline: Pipeline, server: PrivateServer, broker: Broker, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch

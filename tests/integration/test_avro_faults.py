@@ -12,6 +12,7 @@ import pytest
 from avrolib.fake_registry import DOWN, SLOW, Answer, FakeRegistry, running_registry
 from kit.avro_rig import Readers, avro
 from kit.sql import execute, rows
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -153,7 +154,7 @@ FAILURES: dict[str, tuple[Answer, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", list(FAILURES))
+@pytest.mark.parametrize("kind", many(["500"], list(FAILURES)))
 def test_a_registry_that_fails_inside_a_batch_costs_a_retry_and_nothing_else(
     pipeline: Pipeline, fake: FakeRegistry, root: Any, database: str, kind: str
 ) -> None:
@@ -232,7 +233,7 @@ FORMS = {
 
 
 @pytest.mark.req("FAULT-13")
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", many(["at once"], list(FORMS)))
 def test_a_row_that_cannot_be_written_stops_the_run_or_is_left_out(
     fake: FakeRegistry, properties: dict[str, str], root: Any, database: str, unique: str, form: str
 ) -> None:

@@ -12,6 +12,7 @@ from avrolib.fake_registry import FakeRegistry, running_registry
 from kit.avro_rig import Readers, avro
 from kit.incremental_rig import ask_for
 from kit.sql import execute, rows
+from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
 from test_avro_jobs import without_volatile
 
@@ -56,7 +57,7 @@ def told(readers: Readers, topic: str, records: list[TopicRecord], unique: str) 
     return found
 
 
-@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("way", many(["at once"], list(WAYS)))
 def test_all_records_are_those_with_ids_before_the_bytes(
     fake: FakeRegistry, properties: dict[str, str], root: Any, database: str, unique: str, way: str
 ) -> None:

@@ -94,6 +94,7 @@ def compare_topic(readers: Readers, plain: Pipeline, coded: Pipeline, topic: str
     return sum(compare(readers, twin, told[row], found[row]) for row in told)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.req("EVT-02", "EVT-40", "CFG-106", "CFG-107", "SCH-43")
 def test_every_row_of_every_type_is_read_as_json_has_it(
     root: Any, stack: Any, properties: dict[str, str], unique: str, registry: str

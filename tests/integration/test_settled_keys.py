@@ -9,6 +9,7 @@ from kit.avro_rig import avro
 from kit.repairs import fill, verdict
 from kit.row_writer import writer
 from kit.sql import execute, rows
+from kit.tiers import many
 from kit.topic_damage import TopicDamage, damage_every_kind
 from pipelinelib.pipeline import Pipeline
 
@@ -37,7 +38,7 @@ FORMATS: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", many(["json", "json with schemas", "avro"], list(FORMATS)))
 def test_every_kind_of_damage_is_repaired_exactly_while_rows_change(
     stack: Any, pipeline: Pipeline, root: Any, database: str, registry: str, name: str
 ) -> None:

@@ -291,7 +291,9 @@ def test_timestamps_rise_where_a_transaction_has_an_earlier_time_of_another_serv
     assert len(third) == 18 and third == sorted(set(third))
 
 
-@pytest.mark.parametrize("tables", [["orders"], ["orders", "others"]])
+@pytest.mark.parametrize(
+    "tables", [pytest.param(["orders"], marks=pytest.mark.exhaustive), ["orders", "others"]], ids=["one", "two"]
+)
 def test_rows_of_snapshots_have_the_timestamp_of_their_place_in_the_binlog(
     root: Any, database: str, ticdc: dict[str, str], registry: str, tables: list[str]
 ) -> None:
@@ -386,6 +388,7 @@ def test_a_row_that_the_binlog_does_not_hold_whole_stops_the_feed_or_is_left_out
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.req("FAULT-10")
 def test_a_batch_whose_driver_was_killed_on_spark_is_finished_exactly_once(

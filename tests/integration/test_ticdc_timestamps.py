@@ -87,6 +87,7 @@ def moved(servers: Pair, database: str, properties: dict[str, str], registry: st
     return pipeline
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize("nth", [1, 4, 9])
 def test_a_transaction_that_two_servers_have_sent_has_one_timestamp(
     moved: Pipeline,
@@ -116,6 +117,7 @@ def test_a_transaction_that_two_servers_have_sent_has_one_timestamp(
     assert len(require_timestamps(moved, registry, database)) == 2 + 8 + 1
 
 
+@pytest.mark.kill_points
 @pytest.mark.parametrize("nth", [3, 5, 9])
 def test_a_batch_that_an_earlier_version_began_does_not_go_back(
     moved: Pipeline,
@@ -152,6 +154,7 @@ def proxy(stack: Any) -> Iterator[TcpProxy]:
 
 
 @pytest.mark.req("FAULT-03")
+@pytest.mark.kill_points
 @pytest.mark.parametrize("after", [100_000, 300_000, 600_000])
 def test_a_writer_whose_connection_breaks_inside_a_transaction_goes_on_with_its_timestamp(
     after: int,

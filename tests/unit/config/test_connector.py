@@ -113,6 +113,7 @@ def test_all_problems_are_reported_at_once_each_with_value_and_remedy() -> None:
         "no.such.thing='x': unknown property",
         "database.user: is required and missing",
         "kafka.bootstrap.servers: is required and missing",
+        "docs/properties.md explains every property",
         "A retry will not help",
     ):
         assert part in text
