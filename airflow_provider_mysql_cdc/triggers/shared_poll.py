@@ -19,11 +19,6 @@ PollFunction = Callable[[], Any]
 _polls: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Poll]] = WeakKeyDictionary()
 
 
-def active_polls() -> int:
-    """Return the number of active polls in the running event loop."""
-    return len(_polls.get(asyncio.get_running_loop(), {}))
-
-
 class Subscription:
     """Subscribe to a poll.
 

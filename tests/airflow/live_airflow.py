@@ -56,7 +56,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from pipelinelib.stand_ins import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_driver import reporting_fleet_error
 from airflow_provider_mysql_cdc.spark.jobs import run_fleet_job, run_job
 

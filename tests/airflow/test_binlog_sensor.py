@@ -12,6 +12,7 @@ import pytest
 from airflow.sdk import DAG, Asset, task
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow_home import run_dag
+from kit.polls import active_polls
 from real_servers import define_connections, execute
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, Store
 from airflow_provider_mysql_cdc.cdc.operate import lag as behind
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.sensors.binlog import MySqlBinlogSensor
-from airflow_provider_mysql_cdc.triggers import shared_poll
 from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
@@ -179,10 +179,10 @@ def test_twenty_triggers_of_one_server_poll_once(
         before = connections_made(root)
         waiting = [asyncio.create_task(events(trigger_at(state, bytes=1))) for _ in range(20)]
         await until(lambda: len(looks) >= 3)
-        assert shared_poll.active_polls() == 1
+        assert active_polls() == 1
         change(root, database)
         found = await asyncio.gather(*waiting)
-        assert shared_poll.active_polls() == 0
+        assert active_polls() == 0
         return found, connections_made(root) - before
 
     found, connections = asyncio.run(asyncio.wait_for(wait(), 60))
@@ -196,11 +196,11 @@ def test_triggers_of_different_servers_or_settings_have_polls_of_their_own(state
         one, other = trigger_at(state, bytes=10**12), trigger_at(state, bytes=10**12)
         other.properties["connect.timeout.ms"] = 1000
         waiting = [asyncio.create_task(events(trigger)) for trigger in (one, other)]
-        await until(lambda: shared_poll.active_polls() == 2)
+        await until(lambda: active_polls() == 2)
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)
-        return shared_poll.active_polls()
+        return active_polls()
 
     assert asyncio.run(wait()) == 0
 

@@ -14,6 +14,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow_home import run_dag
+from kit.polls import active_polls
 from real_servers import define_connections
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -34,7 +35,6 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.sensors.incremental import MySqlIncrementalSnapshotSensor
-from airflow_provider_mysql_cdc.triggers import shared_poll
 from airflow_provider_mysql_cdc.triggers.incremental import MySqlIncrementalSnapshotTrigger
 
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
@@ -178,12 +178,12 @@ def test_one_read_of_the_ledger_serves_all_signals_of_a_stream(step: Any, reads:
             waiting.append(asyncio.create_task(events(again)))
         while len(reads) < 3:
             await asyncio.sleep(0.01)
-        assert shared_poll.active_polls() == 1
+        assert active_polls() == 1
         for number in range(9):
             await asyncio.to_thread(step, read_to_end(f"signal {number}", number))
         await asyncio.to_thread(step, lambda books: stop_scans(books, None))
         found = await asyncio.gather(*waiting)
-        assert shared_poll.active_polls() == 0
+        assert active_polls() == 0
         return found
 
     found = asyncio.run(asyncio.wait_for(wait(), 120))

@@ -8,12 +8,13 @@ import pytest
 from airflow.sdk import Asset
 from kit.replication import Pair
 from kit.sql import execute
+from pipelinelib.stand_ins import MemoryOffsetStore
 from real_servers import define_connections
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import answering_server, connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, PastOffset, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.operate import source_server
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook

@@ -16,12 +16,12 @@ from kit.records import compacted, payload
 from kit.sql import execute, rows
 from kit.table_rig import filled, interrupt
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.interrupted_snapshot import finish_interrupted
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain

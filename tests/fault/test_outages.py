@@ -19,6 +19,7 @@ from kit.sql import execute, rows
 from kit.tcp_proxy import TcpProxy, tcp_proxy
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 from stacklib import java, kafka, processes
 from stacklib.ports import any_free
 
@@ -26,7 +27,6 @@ from airflow_provider_mysql_cdc.cdc.drain import committer, drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 

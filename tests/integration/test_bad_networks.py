@@ -14,6 +14,7 @@ from kit.records import compacted, duplicates
 from kit.sql import execute, rows
 from kit.tcp_proxy import TcpProxy, tcp_proxy
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.binlog import connect as connect_module
 from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
@@ -22,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.verify import repair_round
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import RepairMode, VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import DifferenceKind

@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from kit.records import payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import MemoryOffsetStore
 from pipelinelib.topics import delete_topics
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,

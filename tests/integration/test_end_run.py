@@ -12,10 +12,10 @@ import pytest
 from kit.records import compacted
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run, lock_connection, server_time
 
 

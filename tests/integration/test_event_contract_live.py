@@ -13,10 +13,10 @@ from kit.private_mysql import PrivateServer, running_server
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, read_facts
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,

@@ -7,10 +7,10 @@ from typing import Any
 
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_driver import run_fleet
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_job
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.spark.errors import named_job_error
 

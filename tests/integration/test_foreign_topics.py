@@ -17,15 +17,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, ForeignLedgerError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset

@@ -11,11 +11,11 @@ import pytest
 from kit.records import compacted, duplicates, require_chain
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import FencedError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 ROWS = 30

@@ -16,6 +16,7 @@ from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.window_rig import connection
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.kafka_clients import record_writer
@@ -25,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.schema import history

@@ -13,10 +13,10 @@ import pytest
 from kit.records import duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions

@@ -12,6 +12,7 @@ from kit.records import compacted, duplicates, payload
 from kit.signals import send
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.binlog.dump import client_uuid
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 MORE = {

@@ -11,10 +11,10 @@ import pytest
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 

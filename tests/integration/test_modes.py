@@ -15,6 +15,7 @@ from kit.private_mysql import PrivateServer
 from kit.records import payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 from pipelinelib.topics import delete_topics
 from stacklib.ports import any_free
 
@@ -22,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.drain import ddl_events as schema_log
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, DdlParseError, NoOffsetError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts

@@ -13,13 +13,13 @@ from kit.records import payload
 from kit.signals import send
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain as run_drain_alone
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 

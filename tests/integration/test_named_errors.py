@@ -27,6 +27,7 @@ from kit.records import duplicates, payload
 from kit.sql import execute, rows
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 from test_sink_authorization import MOST_MS, allow, kafka, wait_for_acls
 from test_sink_authorization import account as kafka_account
 
@@ -45,7 +46,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SourceSettingError,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.sink import topics

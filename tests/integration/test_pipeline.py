@@ -12,9 +12,9 @@ import pytest
 from kit.records import compacted, duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from pipelinelib.topics import delete_topics
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -26,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 TABLES = {
     "orders": "CREATE TABLE `{db}`.orders "
@@ -309,9 +308,10 @@ def test_second_run_is_refused_before_it_produces(pipeline: Pipeline, root: Any,
     fill(root, database, 10)
     pipeline.snapshot()
     execute(root, f"INSERT INTO `{database}`.log VALUES (9, 'z')")
+    from pipelinelib.stand_ins import ThreadRunner
+
     from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
     from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-    from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
     with connect(pipeline.cfg.connection_settings()) as conn:
         run_lock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")

@@ -8,6 +8,7 @@ from typing import Any
 
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -18,7 +19,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.settle_offset import settle_offset
 from airflow_provider_mysql_cdc.spark.errors import named_error

@@ -15,13 +15,13 @@ from kit.private_mysql import PrivateServer, running_server
 from kit.records import compacted, duplicates
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 OTHER = "dag/another/task/-1"
 PROPERTIES = {

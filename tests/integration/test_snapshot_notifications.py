@@ -18,9 +18,9 @@ from kit.signals import send
 from kit.sql import execute
 from kit.table_rig import FLAT, changes, filled, interrupt
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 PROPERTIES = FLAT | {"notification.enabled.channels": "sink"}

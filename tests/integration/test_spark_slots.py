@@ -11,7 +11,7 @@ from pipelinelib.submit import JVM, spark_home, submit_env
 SCRIPT = """
 from pyspark import SparkContext
 from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from pipelinelib.stand_ins import ThreadRunner
 
 def index(i, arguments):
     return i + arguments["more"]

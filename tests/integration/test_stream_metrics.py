@@ -16,6 +16,7 @@ from kit.sql import execute, rows
 from kit.table_rig import filled
 from kit.tcp_proxy import tcp_proxy
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.binlog import reconnect_delay
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -25,7 +26,6 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import job_metrics
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.metrics.metric_table import METRICS
 from airflow_provider_mysql_cdc.cdc.metrics.stream_counts import StreamCounts
 from airflow_provider_mysql_cdc.cdc.operate import stream_status

@@ -16,6 +16,7 @@ import pytest
 from kit.records import duplicates, payload
 from kit.sql import execute, rows
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
@@ -24,7 +25,6 @@ from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 JOBS: dict[str, Callable[..., Any]] = {"snapshot": run_snapshot, "drain": run_drain}

@@ -13,11 +13,11 @@ from kit.sql import execute, rows
 from kit.table_rig import FLAT, changes, filled, interrupt
 from kit.window_rig import Places
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental import window_loop
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 PROPERTIES = FLAT

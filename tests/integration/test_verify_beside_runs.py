@@ -11,11 +11,11 @@ import pytest
 from kit.sql import execute
 from kit.verify_reads import before_reading
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run
 from airflow_provider_mysql_cdc.cdc.operate.settle_verification import settle_verification
 from airflow_provider_mysql_cdc.cdc.operate.verify_outcome import verification_of_run

@@ -107,7 +107,7 @@ def test_streams_of_one_topic_share_its_consumer(
         for pipeline in (stream, other):
             state = signal_watch.signal_topic_state(pipeline.cfg)
             assert state.newest[pipeline.cfg.topic_prefix.encode()]
-    assert len(made) == 1 and signal_watch.active_watches() == 1
+    assert len(made) == 1 and len(signal_watch._watches) == 1
 
 
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(stream: Pipeline, stack: Any, unique: str) -> None:

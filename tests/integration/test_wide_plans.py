@@ -10,12 +10,12 @@ import pytest
 from kit.records import duplicates, payload
 from kit.sql import execute
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 TABLES = tuple("abcd")
 

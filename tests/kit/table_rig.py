@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pipelinelib.pipeline import Pipeline
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 from kit.records import compacted, duplicates, payload
 from kit.sql import rows

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 import pytest
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit import ledger_records
-from airflow_provider_mysql_cdc.cdc.commit import offset_store as store
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
 from airflow_provider_mysql_cdc.cdc.incremental import incremental_state
@@ -56,7 +56,7 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
         patch: Takes it back.
     """
 
-    def load(self: store.MemoryOffsetStore) -> StoredState | None:
+    def load(self: MemoryOffsetStore) -> StoredState | None:
         return None if self._text is None else _stored(self._text)
 
     patch.setattr(ledger_records, "decode", _decode)
@@ -64,4 +64,4 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(incremental_state, kind, _Once(getattr(incremental_state, kind)))
     for kind in ("BatchPlan", "Marker"):
         patch.setattr(ledger_records, kind, _Once(getattr(ledger_records, kind)))
-    patch.setattr(store.MemoryOffsetStore, "load", load)
+    patch.setattr(MemoryOffsetStore, "load", load)

@@ -18,11 +18,12 @@ from weakref import WeakKeyDictionary
 import greenlet
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
+from pipelinelib.stand_ins import MemoryOffsetStore
 from stream_oracle import Entry, Oracle
 from stream_source import TABLES, Source
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError, StateError

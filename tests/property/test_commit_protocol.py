@@ -31,10 +31,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
 from memo import read_once
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError

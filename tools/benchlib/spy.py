@@ -121,7 +121,7 @@ class JobProfiler:
         spent.add_threads(found)
 
     def _environment(self) -> dict[str, str]:
-        found = [str(ROOT)] if self.kernel is None else [str(self.kernel), str(ROOT)]
+        found = [*([] if self.kernel is None else [str(self.kernel)]), str(ROOT), str(ROOT / "tools")]
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(found),

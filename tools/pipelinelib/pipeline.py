@@ -12,11 +12,10 @@ from typing import Any
 from prooflib.reading import READER
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, OffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
@@ -30,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verdict_records import read_verify_re
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
+from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from pipelinelib.submit import start_process, submit
 
 

@@ -121,9 +121,9 @@ import sys
 from pathlib import Path
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_job import run_snapshot
 from airflow_provider_mysql_cdc.cdc.verify.verify_driver import run_verify
+from pipelinelib.stand_ins import ThreadRunner
 spec = JobSpec.read(Path(sys.argv[1]))
 jobs = {"drain": run_drain, "snapshot": run_snapshot, "verify": run_verify}
 jobs[spec.mode](spec, ThreadRunner(int(sys.argv[2])), print)
@@ -136,7 +136,7 @@ def start_process(
     """Start a job in a process of its own; its output is a pipe."""
     path = tmp_path / f"spec-{os.urandom(4).hex()}.json"
     spec.write(path)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
     if fault is not None:
         env["MYSQL_CDC_FAULT"] = json.dumps(fault)
     command = [sys.executable, "-c", PROCESS, str(path), str(slots)]

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from avrolib.wire import WireReader, from_registry
+from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from stacklib import StackInfo
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.job_outcome import JobOutcome
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from pipelinelib.stand_ins import ThreadRunner
 from stacklib.settings import REPOSITORY
 
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
@@ -27,7 +28,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_job import PreparedJob
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot

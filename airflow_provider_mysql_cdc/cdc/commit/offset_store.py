@@ -1,4 +1,4 @@
-"""The Airflow-managed offset store: its protocol, its value, and an implementation in memory.
+"""The Airflow-managed offset store: its protocol and its value.
 
 Airflow's asset state has no compare-and-swap (measured), so the store alone cannot exclude a second run; the ledger can
 (``takeover.begin_epoch``). Every store still checks what it can, and ``SqlOffsetStore`` does so atomically.
@@ -6,9 +6,7 @@ Airflow's asset state has no compare-and-swap (measured), so the store alone can
 
 from __future__ import annotations
 
-import json
 import secrets
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -18,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, parse_json
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 
 VERSION = 1
 """Version of the stored format."""
@@ -261,30 +259,3 @@ def next_revision(new: StoredState, previous: StoredState | None) -> StoredState
         previous: The state that it replaces.
     """
     return replace(new, revision=(previous.revision if previous else 0) + 1, stamp=secrets.token_hex(8))
-
-
-class MemoryOffsetStore:
-    """Keep the state in this process, for tests and trials; safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._text: str | None = None
-        self._lock = threading.Lock()
-
-    def load(self) -> StoredState | None:
-        """Return the state, or None when nothing is stored."""
-        text = self._text
-        return StoredState.from_json(parse_json(text)) if text is not None else None
-
-    def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
-        """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
-        with self._lock:
-            current = self.load()
-            if not is_same_write(current, expected):
-                raise conflict_error("memory", expected, current)
-            stored = next_revision(new, current)
-            self._text = json.dumps(stored.to_json())
-            return stored
-
-    def clear(self) -> None:
-        """Lose the state, as Airflow does with an asset that no DAG references."""
-        self._text = None

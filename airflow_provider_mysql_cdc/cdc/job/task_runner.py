@@ -1,11 +1,10 @@
-"""Run a driver's tasks: on Spark, or in this process for tests."""
+"""Run a driver's tasks at the same time, as Spark does."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 
@@ -74,56 +73,3 @@ class TaskRunner(Protocol):
             shuffle: The buckets.
         """
         ...
-
-
-class ThreadRunner:
-    """Run tasks as threads of this process.
-
-    Args:
-        slots: Number of tasks at once.
-    """
-
-    endpoint = Endpoint()
-
-    def __init__(self, slots: int = 4) -> None:
-        self._slots = slots
-
-    def slots(self, required: int = 0) -> int:
-        """Return how many tasks can run at once."""
-        return self._slots
-
-    def run(
-        self, task: Callable[[int, ArgumentsT], TaskResultT], count: int, arguments: ArgumentsT, *, barrier: bool
-    ) -> list[TaskResultT]:
-        """Run the tasks; the first error is raised after all have ended."""
-        results: list[Any] = [None] * count
-        errors: list[BaseException] = []
-
-        def run_one(index: int) -> None:
-            try:
-                results[index] = task(index, arguments)
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=run_one, args=(i,)) for i in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return results
-
-    def run_shuffled(
-        self,
-        task: Callable[[int, ArgumentsT], Iterator[Block]],
-        count: int,
-        arguments: ArgumentsT,
-        shuffle: Shuffle[BucketResultT],
-    ) -> list[BucketResultT]:
-        """Run the tasks, and keep their blocks in memory."""
-        collected = self.run(lambda index, shared: list(task(index, shared)), count, arguments, barrier=True)
-        buckets: list[list[bytes]] = [[] for _ in range(shuffle.buckets)]
-        for bucket, block in (item for blocks in collected for item in blocks):
-            buckets[bucket].append(block)
-        return [shuffle.reduce(blocks) for blocks in buckets]

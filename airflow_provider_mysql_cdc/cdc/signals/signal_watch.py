@@ -146,11 +146,6 @@ def signal_topic_state(cfg: ConnectorConfig) -> SignalTopicState:
         return NO_TOPIC
 
 
-def active_watches() -> int:
-    """Return how many topics are watched in this process."""
-    return len(_watches)
-
-
 def waiting_signals(cfg: ConnectorConfig, ledger: LedgerState, state: SignalTopicState) -> frozenset[str]:
     """Return ids of signals in the topic that the stream has not read; of several in one partition, the newest.
 

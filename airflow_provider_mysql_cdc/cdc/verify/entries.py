@@ -11,7 +11,7 @@ from __future__ import annotations
 import marshal
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 from zlib import crc32
@@ -215,28 +215,6 @@ def _packed(table: int, kind: int, partition: int, offset: int, order: int, key:
     return HEADER.pack(table, kind, partition, offset, order, len(key), len(value)) + key + value
 
 
-def read_entries(blocks: Iterable[bytes]) -> Iterator[FoldEntry]:
-    """Yield the entries of blocks.
-
-    Args:
-        blocks: Blocks of one bucket.
-    """
-    size, kinds = HEADER.size, tuple(EntryKind)
-    for block in blocks:
-        pos, end = 0, len(block)
-        while pos < end:
-            table, kind, partition, offset, order, key_size, value_size = HEADER.unpack_from(block, pos)
-            pos += size
-            key_end = pos + key_size
-            value_end = key_end + value_size
-            if kind >= ROW_RUN:
-                yield from _of_run(table, kind, partition, block[pos:value_end])
-            else:
-                key, value = block[pos:key_end], block[key_end:value_end]
-                yield FoldEntry(table, kinds[kind], partition, offset, order, key, value)
-            pos = value_end
-
-
 def run_entries(run: bytes | memoryview) -> tuple[list[bytes], list[bytes]]:
     """Return the keys and the values of a run.
 
@@ -245,14 +223,6 @@ def run_entries(run: bytes | memoryview) -> tuple[list[bytes], list[bytes]]:
     """
     flat: list[bytes] = marshal.loads(run)
     return flat[::2], flat[1::2]
-
-
-def _of_run(table: int, kind: int, partition: int, run: bytes) -> Iterator[FoldEntry]:
-    for key, value in zip(*run_entries(run), strict=True):
-        if kind == ROW_RUN:
-            yield FoldEntry(table, EntryKind.ROW, partition, 0, 0, key, value)
-        else:
-            yield event_of_run(table, partition, key, value)
 
 
 def event_of_run(table: int, partition: int, key: bytes, value: bytes) -> FoldEntry:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from kit.store_contract import END, START, plan
+from pipelinelib.stand_ins import MemoryOffsetStore
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DamagedRecordError, NoOffsetError, StateError
 from airflow_provider_mysql_cdc.cdc.operate.export_offsets import export_document, past_offsets, read_document

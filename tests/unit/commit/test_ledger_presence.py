@@ -10,11 +10,12 @@ import pytest
 from kit.memory_kafka import MemoryKafka, MemoryWriter
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START, plan
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_existing
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan, read_as_planner
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

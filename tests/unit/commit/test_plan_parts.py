@@ -14,11 +14,12 @@ from kit.cases import for_each
 from kit.memory_kafka import MemoryKafka
 from kit.memory_ledger import MemoryLedger
 from kit.store_contract import END, START
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode, topics_digest
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records, stored_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile

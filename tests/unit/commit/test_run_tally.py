@@ -8,9 +8,10 @@ import pytest
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, START, plan
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_COUNTS, OTHERS_LABEL, BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
     RunTally,

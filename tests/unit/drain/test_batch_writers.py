@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kit.memory_job import config
 from kit.store_contract import END, START, plan
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -29,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.drain.refused_schemas import RefusedSchemas
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SourceError
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import open_task
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler
-from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle, ThreadRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 
 CFG = config()
 STATE = SchemaState()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.cases import for_each
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -23,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.fleet.fleet_driver import reporting_fleet_er
 from airflow_provider_mysql_cdc.cdc.fleet.fleet_spec import fleet_job, fleet_streams
 from airflow_provider_mysql_cdc.cdc.job import job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner, ThreadRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 SECRET = "M4rked-s3cret"

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.fleet import slot_tasks
 from airflow_provider_mysql_cdc.cdc.fleet.shared_slots import SharedSlots, SlotRequest, SlotUse, grant
 from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import SlotTasks
 from airflow_provider_mysql_cdc.cdc.fleet.stream_runner import StreamRunner
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle, ThreadRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Shuffle
 
 WAIT_S = 60
 METERS: dict[int, Meter] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError, StateError
 from airflow_provider_mysql_cdc.cdc.fleet import slot_tasks
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.fleet.slot_tasks import (
 )
 from airflow_provider_mysql_cdc.cdc.job import coordinator
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 WAIT_S = 60
 ALL_CALLED, UNPICKLED = threading.Event(), list[str]()

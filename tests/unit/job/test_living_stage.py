@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.job.living_stage import LivingStage
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 pytestmark = pytest.mark.quick
 NOTHING = (0, "")

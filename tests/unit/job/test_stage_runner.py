@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from kit.memory_job import config
+from pipelinelib.stand_ins import ThreadRunner
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.job.stage_runner import StageArguments, StageLeader, StageRunner, open_task
 from airflow_provider_mysql_cdc.cdc.job.task_barrier import BarrierPoint, TaskBarrier
 from airflow_provider_mysql_cdc.cdc.job.task_operation import EMPTY, EmptyMessage, TaskHandler, TaskOperation
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 CFG = config()
 READY = BarrierPoint.declare("ready", EmptyMessage)

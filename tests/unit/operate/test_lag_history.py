@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from kit.store_contract import END, START, plan
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import RUN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.metrics.stream_metrics import StreamMetrics

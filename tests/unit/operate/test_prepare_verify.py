@@ -10,8 +10,9 @@ import pytest
 from kit.memory_job import config, memory_job
 from kit.memory_kafka import MemoryKafka
 from kit.store_contract import END, plan
+from pipelinelib.stand_ins import MemoryOffsetStore
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic, topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

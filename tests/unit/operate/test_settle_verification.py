@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kit.memory_job import config
 from kit.verify_results import CUSTOMERS, verify_result
+from pipelinelib.stand_ins import MemoryOffsetStore
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,

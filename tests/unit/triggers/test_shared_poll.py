@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from kit.polls import active_polls
 
-from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription, active_polls
+from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription
 
 SOON_S, NEVER_S = 0.01, 3600.0
 

@@ -1,13 +1,7 @@
 import pytest
+from kit.fold_entries import read_entries
 
-from airflow_provider_mysql_cdc.cdc.verify.entries import (
-    EntryBlocks,
-    EntryKind,
-    FoldEntry,
-    bucket_of,
-    is_sampled,
-    read_entries,
-)
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, bucket_of, is_sampled
 
 pytestmark = pytest.mark.quick
 

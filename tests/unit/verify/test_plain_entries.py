@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from kit.fold_entries import read_entries
 from kit.table_records import SOURCE, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import ComparedTable, compared_table
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.plain_entries import PlainEntries, plain_entries
 from airflow_provider_mysql_cdc.cdc.verify.repair_marks import REPAIR_HEADER
 from airflow_provider_mysql_cdc.cdc.verify.source_place import position_order

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from kit.cases import for_each
+from kit.fold_entries import read_entries
 
 from airflow_provider_mysql_cdc.cdc.verify.avro_slices import RAW_ROW
 from airflow_provider_mysql_cdc.cdc.verify.carried_rows import CarriedRows
@@ -17,7 +18,6 @@ from airflow_provider_mysql_cdc.cdc.verify.entries import (
     EntryBlocks,
     EntryKind,
     FoldEntry,
-    read_entries,
 )
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventRecord
 from airflow_provider_mysql_cdc.cdc.verify.folding import BucketFold, BucketResult

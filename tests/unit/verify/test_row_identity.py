@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kit.avro_rig import avro
 from kit.cases import for_each
+from kit.fold_entries import read_entries
 from kit.table_records import TICDC, TableRecords
 
 from airflow_provider_mysql_cdc.cdc.model.records import Headers
@@ -16,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.verify.carried_forms import CarriedRowComparison, FormCarrier
 from airflow_provider_mysql_cdc.cdc.verify.compared_columns import compared_columns
 from airflow_provider_mysql_cdc.cdc.verify.compared_table import compared_table
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, read_entries
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind
 from airflow_provider_mysql_cdc.cdc.verify.equal_rows import EqualRowEvent
 from airflow_provider_mysql_cdc.cdc.verify.event_entries import event_entries, row_entry
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader

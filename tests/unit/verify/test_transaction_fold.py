@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 from kit.cases import for_each
+from kit.fold_entries import read_entries
 
 from airflow_provider_mysql_cdc.cdc.verify.checksum_entries import MARK
-from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry, read_entries
+from airflow_provider_mysql_cdc.cdc.verify.entries import EntryBlocks, EntryKind, FoldEntry
 from airflow_provider_mysql_cdc.cdc.verify.transaction_fold import (
     SKEW_MS,
     TRANSACTION_TOPIC,
