@@ -78,11 +78,7 @@ def top(names: set[str]) -> set[str]:
 def test_the_tools_and_commands_use_nothing_of_the_tests() -> None:
     helpers = {"tests", "conftest", "kit"}
     commands = [path for path in (ROOT / "scripts").iterdir() if path.suffix == ".py"]
-    users = {
-        path.name: sorted(top(imports(path)) & helpers)
-        for path in [*files("tools"), *commands]
-        if path.name != "earlier_worker.py"  # works with the files of an earlier commit, tests/kit.py among them
-    }
+    users = {path.name: sorted(top(imports(path)) & helpers) for path in [*files("tools"), *commands]}
     assert {name: found for name, found in users.items() if found} == {}
 
 

@@ -217,8 +217,8 @@ def _note_failure(begun: float, failures: list[str], error: Exception) -> None:
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:
-    """Return who runs; an earlier commit only if it is named, the kernel also where it is installed."""
-    usual = [name for name, side in SIDES.items() if not side.opt_in and (not side.native or kernel_version())]
+    """Return who runs: those that are named, or all, with the kernel where it is installed."""
+    usual = [name for name, side in SIDES.items() if not side.native or kernel_version()]
     names = options.side or usual
     return [SIDES[name] for name in SIDES if name in names]
 

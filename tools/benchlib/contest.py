@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchlib.connect_sides import ProviderOverConnect
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
-from benchlib.earlier_sides import EarlierCommit
 from benchlib.fleet_sides import ProviderFleet
 from benchlib.flink_sides import FlinkDrain
 from benchlib.ground import BenchEnvironment, Contestant, WorkloadRun
@@ -23,7 +22,7 @@ from benchlib.our_sides import (
     ProviderVerification,
 )
 from benchlib.run import Run
-from benchlib.sides import DEBEZIUM, EARLIER, FLINK, Side
+from benchlib.sides import DEBEZIUM, FLINK, Side
 from benchlib.workload import Workload
 
 ContestantFactory = Callable[[WorkloadRun], Contestant]
@@ -43,10 +42,8 @@ class WorkloadRunners:
 
 
 RUNNERS = {
-    "drain": WorkloadRunners(
-        ProviderStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain, EARLIER.name: EarlierCommit}
-    ),
-    "snapshot": WorkloadRunners(ProviderStream, {DEBEZIUM.name: DebeziumSnapshot, EARLIER.name: EarlierCommit}),
+    "drain": WorkloadRunners(ProviderStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain}),
+    "snapshot": WorkloadRunners(ProviderStream, {DEBEZIUM.name: DebeziumSnapshot}),
     "verify": WorkloadRunners(ProviderVerification, {}),
     "verify-rows": WorkloadRunners(ProviderVerification, {}),
     "incremental": WorkloadRunners(ProviderIncremental, {DEBEZIUM.name: DebeziumIncremental}),
@@ -139,14 +136,7 @@ def _measure(
 
 
 def can_run(workload: Workload, side: Side) -> bool:
-    """Return whether a side runs a workload: this provider all, a peer those that name it, an earlier one what it can.
-
-    Args:
-        workload: The workload.
-        side: The side.
-    """
-    if side == EARLIER:
-        return side.name in RUNNERS[workload.kind].peers and workload.peer == DEBEZIUM.name
+    """Return whether a side runs a workload: this provider all, a peer those that name it."""
     return side.provider or (side.name == workload.peer and side.name in RUNNERS[workload.kind].peers)
 
 

@@ -8,8 +8,8 @@ from statistics import mean, median
 
 from benchlib.run import Run
 
-PEER_SIDE, BASE_SIDE, EARLIER, BEST_SIDES = "debezium", "python", "earlier", ("native", "python")
-"""Who is compared with; the side without the kernel; an earlier commit; whose figures count, the first that ran."""
+PEER_SIDE, BASE_SIDE, BEST_SIDES = "debezium", "python", ("native", "python")
+"""Who is compared with; the side without the kernel; whose figures count, the first that ran."""
 PEERS: Mapping[str, str] = {PEER_SIDE: "Debezium", "flink": "Flink CDC"}
 """Names of all who are compared with; in a workload that several ran, the first."""
 PARTS: Mapping[str, Sequence[str]] = {

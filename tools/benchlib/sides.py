@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchlib.debezium_worker import VERSION
-from benchlib.earlier_commit import NAME as EARLIER_NAME
 from benchlib.flink_worker import NAME as FLINK_NAME
 
 
@@ -17,20 +16,17 @@ class Side:
         name: On the command line and in results.
         title: In tables.
         native: Whether its decoder is the native kernel.
-        provider: Whether it is this provider, as it is now.
-        opt_in: Whether it runs only when it is named.
+        provider: Whether it is this provider.
     """
 
     name: str
     title: str
     native: bool = False
     provider: bool = True
-    opt_in: bool = False
 
 
 DEBEZIUM = Side("debezium", f"Debezium {VERSION}", provider=False)
 FLINK = Side("flink", FLINK_NAME, provider=False)
-EARLIER = Side("earlier", EARLIER_NAME, provider=False, opt_in=True)
 PYTHON = Side("python", "this provider")
 NATIVE = Side("native", "with the native kernel", native=True)
-SIDES = {side.name: side for side in (DEBEZIUM, FLINK, EARLIER, PYTHON, NATIVE)}
+SIDES = {side.name: side for side in (DEBEZIUM, FLINK, PYTHON, NATIVE)}

@@ -1,4 +1,4 @@
-"""A processor of its own for each worker, and the files of an earlier commit."""
+"""A processor of its own for each worker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from benchlib import earlier_commit, slow_cores
+from benchlib import slow_cores
 from benchlib.slow_cores import CgroupControl, SlowCores
-from stacklib.errors import StackError
 
 
 def groups(root: Path) -> CgroupControl:
@@ -67,21 +66,3 @@ def test_a_machine_that_binds_nothing_is_named(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(RuntimeError, match=r"its groups have no cpu\.max"):
         SlowCores(0.2)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_earlier_commit_that_the_clone_does_not_have_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(earlier_commit, "COMMIT", "0000000")
-    with pytest.raises(StackError, match=r"0000000.*git fetch --unshallow"):
-        earlier_commit.export_commit(tmp_path / "tree")
-    assert not (tmp_path / "tree").exists()
-
-
-def test_an_earlier_commit_is_run_from_its_own_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A process that takes the provider from elsewhere would measure today's code."""
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "kit.py").write_text("Pipeline = submit_command = submit_env = None\n")
-    with pytest.raises(RuntimeError, match=r"this provider at d52656a ended with code 1"):
-        earlier_commit.Worker(tmp_path, tmp_path, "drain", {})
-    assert f"the earlier commit is in {tmp_path}, and Python took the provider from " in capfd.readouterr().err

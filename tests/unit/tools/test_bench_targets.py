@@ -10,7 +10,6 @@ from benchlib.result import Figures, WorkloadLine
 from benchlib.targets import (
     FULL_SCALE_ROWS,
     TARGETS,
-    CpuRegression,
     CpuShare,
     DrainCost,
     LinearScaling,
@@ -63,21 +62,6 @@ def test_a_side_is_held_against_debezium(target: Target, good: Figures, bad: Fig
 def test_the_side_without_the_kernel_has_a_target_of_its_own() -> None:
     judged = CpuShare("a", 0.2, side="python").judge({"a": line("a", python=side(9), native=side(1), debezium=THEIRS)})
     assert judged is not None and judged.missed and judged.text == "a in python 0.225 (> 0.2)"
-
-
-def test_the_side_without_the_kernel_is_held_against_an_earlier_commit_where_that_ran() -> None:
-    earlier = {"earlier": side(9.0)}
-    for python, limit, others, missed in (
-        (8.9, 0.2, earlier, False),
-        (9.1, 0.3, earlier, True),
-        (8.9, 0.2, {}, True),
-        (8.9, 0.3, {}, False),
-    ):
-        found = line("a", python=side(python), native=side(1.0), debezium=THEIRS, **others)
-        judged = CpuRegression("a", limit).judge({"a": found})
-        assert judged is not None and judged.missed is missed, judged
-    assert CpuRegression("a", 0.2).judge({"a": line("a", native=side(1.0), debezium=THEIRS, **earlier)}) is None
-    assert CpuRegression("a", 0.2).judge({}) is None
 
 
 def test_starts_are_left_out_of_fewer_records_than_a_target_is_about() -> None:

@@ -13,7 +13,7 @@ from benchlib.contest import RUNNERS, Repeats, can_run, group_by_rows
 from benchlib.ground import WorkloadRun
 from benchlib.lag import committed_at, lags
 from benchlib.loading import load
-from benchlib.sides import DEBEZIUM, EARLIER, FLINK, NATIVE, PYTHON, SIDES
+from benchlib.sides import DEBEZIUM, FLINK, NATIVE, PYTHON, SIDES
 from benchlib.workload import LEAST_ROWS, WORKLOADS
 
 
@@ -34,20 +34,13 @@ def test_neighbours_on_the_same_rows_share_a_load() -> None:
 
 def test_each_workload_is_run_by_one_peer_at_most() -> None:
     for workload in WORKLOADS.values():
-        peers = [s.name for s in SIDES.values() if not s.provider and s != EARLIER and can_run(workload, s)]
+        peers = [s.name for s in SIDES.values() if not s.provider and can_run(workload, s)]
         assert peers == ([workload.peer] if workload.peer else [])
         assert can_run(workload, PYTHON) and can_run(workload, NATIVE)
     flink = WORKLOADS["flink-narrow"]
     assert (flink.peer, flink.rows, flink.mysql, flink.quick) == (FLINK.name, 1_000_000, "8.0.15", 0)
     assert [w.name for w in WORKLOADS.values() if w.mysql or w.peer == FLINK.name] == ["flink-narrow"]
     assert flink.rows_as != replace(flink, mysql=None).rows_as
-
-
-def test_an_earlier_commit_runs_only_what_debezium_runs_and_only_when_it_is_named() -> None:
-    there = [w.name for w in WORKLOADS.values() if can_run(w, EARLIER)]
-    assert {"narrow", "narrow-schemas", "wide", "wide-schemas", "snapshot"} <= set(there)
-    assert not {"avro", "incremental", "lag-run-for", "hot-cores-2", "flink-narrow"} & set(there)
-    assert [side.name for side in SIDES.values() if side.opt_in] == [EARLIER.name]
 
 
 def test_each_server_has_names_of_its_own_in_the_broker() -> None:
