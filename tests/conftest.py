@@ -195,7 +195,7 @@ def stack() -> Iterator[Any]:
 
 def _let_consumer_go() -> None:
     """Close the consumer that the tests read topics with, before its broker ends: it would go on to look for it."""
-    from prooflib.reading import READER
+    from pipelinelib.topics import READER
 
     READER.close()
 

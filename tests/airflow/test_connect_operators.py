@@ -13,7 +13,7 @@ from airflow.sdk import DAG
 from airflow_home import run_dag
 from kit.connect_server import RunningServer
 from kit.sql import execute, rows
-from prooflib.reading import READER
+from pipelinelib.topics import READER
 from real_servers import define_connections, files_with, load, operations, trigger
 
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator

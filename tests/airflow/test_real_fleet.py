@@ -21,7 +21,7 @@ from airflow_home import run_dag
 from kit.private_mysql import PrivateServer, running_server
 from kit.sql import execute
 from kit.tcp_proxy import tcp_proxy
-from prooflib.reading import READER
+from pipelinelib.topics import READER
 from real_servers import files_with
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

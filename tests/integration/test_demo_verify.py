@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avrolib.wire import WireReader, from_registry
 from demolib import shop, verify, writer
-from demolib.checks import TableVerdict, check_table
-from demolib.events import Layout, Record, Row, position_of
 from kit.avro_rig import avro
 from kit.tiers import many
 from pipelinelib.pipeline import Pipeline
+from topiclib.checks import TableVerdict, check_table
+from topiclib.events import EventReader, Layout, Row, position_of
+from topiclib.tables import StoredTable, read_rows, stored_tables
+from topiclib.topics import KafkaRecord, TopicError, read_topic
+from topiclib.wire import WireReader, from_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = 0.01
@@ -43,8 +45,8 @@ class World:
 
     stack: Any
     name: str
-    tables: dict[str, verify.StoredTable]
-    records: dict[str, list[Record]]
+    tables: dict[str, StoredTable]
+    records: dict[str, list[KafkaRecord]]
     rows: dict[str, list[Row]]
 
     def connect(self) -> Any:
@@ -53,9 +55,9 @@ class World:
     def layout(self, table: str) -> Layout:
         return self.tables[table].layout
 
-    def judge(self, table: str, records: list[Record]) -> TableVerdict:
+    def judge(self, table: str, records: list[KafkaRecord]) -> TableVerdict:
         layout = self.layout(table)
-        return check_table(layout, verify.read_events(layout, iter(records)), self.rows[table])
+        return check_table(layout, EventReader(layout).events(records), self.rows[table])
 
 
 def connect(stack: Any) -> Any:
@@ -92,9 +94,9 @@ def world(stack: Any) -> Iterator[World]:
             if part == 0:
                 business.alter()
         pipeline.drain()
-        tables = {t.layout.name: t for t in verify.stored_tables(conn, name)}
-        records = {t: list(verify.read_topic(stack.kafka, f"{name}.{name}.{t}")) for t in tables}
-        rows = {t: list(verify.read_rows(conn, name, table)) for t, table in tables.items()}
+        tables = {t.layout.name: t for t in stored_tables(conn, name)}
+        records = {t: list(read_topic(stack.kafka, f"{name}.{name}.{t}")) for t in tables}
+        rows = {t: list(read_rows(conn, name, table)) for t, table in tables.items()}
         yield World(stack, name, tables, records, rows)
     finally:
         with conn.cursor() as cursor:
@@ -213,10 +215,10 @@ def test_two_changes_swapped_are_noticed(world: World) -> None:
 
 def test_reading_stops_at_the_end_and_names_a_topic_that_is_not_there(world: World) -> None:
     topic = f"{world.name}.{world.name}.stock"
-    offsets = [(r.partition, r.offset) for r in verify.read_topic(world.stack.kafka, topic)]
+    offsets = [(r.partition, r.offset) for r in read_topic(world.stack.kafka, topic)]
     assert len(offsets) == len(set(offsets)) == len(world.records["stock"])
-    with pytest.raises(verify.VerifyError, match="no_such_topic"):
-        list(verify.read_topic(world.stack.kafka, "no_such_topic"))
+    with pytest.raises(TopicError, match="no_such_topic"):
+        list(read_topic(world.stack.kafka, "no_such_topic"))
 
 
 def test_the_writer_runs_alters_and_stops_on_a_signal(stack: Any, database: str, tmp_path: Path) -> None:

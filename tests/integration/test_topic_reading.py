@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from pipelinelib.topics import delete_topics
-from prooflib.reading import TopicReader
+from pipelinelib.topics import TopicReader, delete_topics
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache

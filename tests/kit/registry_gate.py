@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from avrolib.http_serving import serving
+from avrolib.fake_registry import serving
 
 _HOP = ("host", "connection", "content-length", "transfer-encoding", "authorization", "accept-encoding")
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
-
-from avrolib.http_serving import serving
 
 Answer = tuple[int, Any]
 DOWN: Answer = (0, None)
@@ -152,3 +151,19 @@ def running_registry(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry
 
     with serving(Handler, tls) as registry.url:
         yield registry
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Yield the address at which a handler answers, with TLS if requested."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that ends the handshake
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -17,15 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import WireReader, from_registry
 from stacklib import StackError, StackInfo, ensure_stack, processes, registry, spark_connect, stop_stack
 from stacklib.errors import say as say_line
 from stacklib.settings import LOOPBACK, REPOSITORY
+from topiclib.topics import TopicError
+from topiclib.wire import WireReader, from_registry
 
 from demolib import report, shop, writer
 from demolib.airflow_run import DAGS, Airflow, RunResult
 from demolib.airflow_server import USER, AirflowError, connection
-from demolib.verify import VerifyError, verify
+from demolib.verify import verify
 
 FOLDER = REPOSITORY / ".stack" / "demo"
 PREFIX = "demo"
@@ -350,7 +351,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; ending everything", file=sys.stderr, flush=True)
         code = 130
-    except (DemoError, AirflowError, StackError, VerifyError) as error:
+    except (DemoError, AirflowError, StackError, TopicError) as error:
         print(f"error: {error}\nlogs stay in {folder}", file=sys.stderr, flush=True)
     finally:
         for number in _SIGNALS:

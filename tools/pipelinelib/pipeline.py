@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prooflib.reading import READER
-
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -31,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from airflow_provider_mysql_cdc.cdc.verify.verify_result import VerifyResult
 from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from pipelinelib.submit import start_process, submit
+from pipelinelib.topics import READER
 
 
 @dataclass

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import WireReader, from_registry
 from pipelinelib.stand_ins import MemoryOffsetStore, ThreadRunner
 from stacklib import StackInfo
+from topiclib.wire import WireReader, from_registry
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import WireError, WireReader
+from pipelinelib.topics import READER
+from topiclib.wire import RecordError, WireReader
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
-from prooflib.reading import READER
 from prooflib.scratch import SENTINEL
 from prooflib.workload import ProofError
 
@@ -51,7 +51,7 @@ def avro_as_json(records_found: Sequence[TopicLine], wire: WireReader) -> list[T
     for topic, record in records_found:
         try:
             key_and_value = replace(record, key=wire.as_json(record.key), value=wire.as_json(record.value))
-        except WireError as error:
+        except RecordError as error:
             raise ProofError(f"{topic}, offset {record.offset}: {error}") from None
         out.append((topic, key_and_value))
     return out

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-Gtid = tuple[str, int]
+from topiclib.events import Gtid
 
 _GTID = re.compile(r"'([^']+)'")
 _TRUNCATE = re.compile(r"use `([^`]+)`; TRUNCATE TABLE `?(\w+)")

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from demolib.verify import VerifyError
 from stacklib import StackError, processes
 from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
+from topiclib.topics import TopicError
 
 from soaklib.ddl import DDL
 from soaklib.faults import FAULTS, no_fault
@@ -66,7 +66,7 @@ class Soak:
                 self._soak_stream(deadline)
         except StreamStuckError as error:
             self.differences.append(f"stuck: {error}")
-        except VerifyError as error:
+        except TopicError as error:
             self.differences.append(f"the verifier cannot read: {error}")
         self.differences += world.problems
         return not self.differences

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from avrolib.wire import WireReader, from_registry
+from topiclib.ticdc import FlatWire
+from topiclib.wire import WireReader, from_registry
 
-from soaklib.ticdc import FlatWire
 from soaklib.verify import Topics
 
 FORMATS = ("json", "avro", "ticdc")

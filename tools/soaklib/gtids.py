@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from soaklib.binlog_facts import Gtid
+from topiclib.events import Gtid
 
 
 @dataclass(frozen=True)

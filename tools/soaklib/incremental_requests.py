@@ -9,8 +9,8 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from demolib.checks import TableCheck
-from demolib.events import Event, Row
+from topiclib.checks import TableCheck
+from topiclib.events import Event, Row
 
 from soaklib.gtids import GtidSet
 
@@ -86,8 +86,7 @@ class ReadAgainCheck:
         if position is None:
             current = event.again
         else:
-            transaction = position.lineage, position.numbers[0]
-            current = transaction not in self._read_after[table] or position.transaction in self._late
+            current = position.gtid not in self._read_after[table] or position.transaction in self._late
         if current:
             self._current[table].add(event.key)
 

@@ -11,19 +11,20 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from avrolib.wire import WireReader
 from confluent_kafka.admin import AdminClient
-from demolib import verify as reading
-from demolib.checks import TableCheck, TableVerdict
-from demolib.events import Event, Layout, Record, RecordError, position_of
+from topiclib.checks import TableCheck, TableVerdict
+from topiclib.events import AvroReader, Event, EventReader, Gtid, Layout, position_of
+from topiclib.row_check import RowCheck
+from topiclib.tables import StoredTable, read_rows, stored_tables
+from topiclib.ticdc import CommitTimes, FlatWire, TicdcReader
+from topiclib.topics import KafkaRecord, read_topic, schema_changes
+from topiclib.wire import RecordError, WireReader
 
-from soaklib.binlog_facts import BinlogFacts, Gtid, read_binlog
+from soaklib.binlog_facts import BinlogFacts, read_binlog
 from soaklib.ddl import Journal
 from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import ReadAgainCheck
-from soaklib.row_check import RowCheck
 from soaklib.tables import AUDIT, KEYS
-from soaklib.ticdc import CommitTimes, FlatWire, TicdcReader
 
 _FIRST = 12
 _ADDED = re.compile(r"x\d+")
@@ -90,7 +91,7 @@ class _EarlierNames(dict[str, str | None]):
 
 def gtid_of(event: Event) -> Gtid | None:
     """Return the transaction of a streamed event: the source's id and its number."""
-    return None if event.position is None else (event.position.lineage, event.position.numbers[0])
+    return None if event.position is None else event.position.gtid
 
 
 class AuditCheck:
@@ -188,9 +189,9 @@ class Topics:
         found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=30).topics
         return {name.removeprefix(start) for name in found if name.startswith(start)}
 
-    def read(self, table: str) -> Iterator[Record]:
+    def read(self, table: str) -> Iterator[KafkaRecord]:
         """Yield the committed records of a table's topic."""
-        return reading.read_topic(self.bootstrap, f"{self.prefix}.{self.database}.{table}")
+        return read_topic(self.bootstrap, f"{self.prefix}.{self.database}.{table}")
 
     def events(self, layout: Layout, table: str) -> Iterator[Event | RecordError]:
         """Yield the events of a table's topic.
@@ -200,8 +201,10 @@ class Topics:
             table: The table's name in the topic.
         """
         if self.flat is not None:
-            return reading.events_of(TicdcReader(layout, self.flat, self.times), self.read(table))
-        return reading.read_events(layout, self.read(table), self.wire)
+            reader: EventReader = TicdcReader(layout, self.flat, self.times)
+        else:
+            reader = EventReader(layout) if self.wire is None else AvroReader(layout, self.wire)
+        return reader.events(self.read(table))
 
     def check(self, layout: Layout, seen: set[bytes], facts: BinlogFacts, *, interrupted: bool) -> TableCheck:
         """Return the check of a table.
@@ -221,7 +224,7 @@ class Topics:
 
     def statements(self) -> list[str]:
         """Return ``ddl`` of every schema change of the stream; a snapshot that begins again repeats its structures."""
-        changes = reading.schema_changes(self.bootstrap, self.prefix, self.wire)
+        changes = schema_changes(self.bootstrap, self.prefix, self.wire)
         return [str(p.get("ddl") or "") for p in changes if p["source"].get("snapshot") in (None, "false")]
 
 
@@ -247,12 +250,12 @@ def verify(
         read_after: Tables that incremental snapshots have read (``IncrementalRequests.read_after``).
 
     Raises:
-        demolib.verify.VerifyError: A topic cannot be read to its end.
+        TopicError: A topic cannot be read to its end.
     """
     verdict, identities, there = StreamVerdict(), set[bytes](), topics.names()
     audit = AuditCheck(after, journal.unaudited)
     with closing(connect()) as conn:
-        stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
+        stored = {t.layout.name: t for t in stored_tables(conn, topics.database)}
         facts = read_binlog(conn, since, topics.database)
         again = ReadAgainCheck(read_after or {}, facts.prepared)
         audit_check = topics.check(stored[AUDIT].layout, identities, facts, interrupted=interrupted)
@@ -270,7 +273,7 @@ def verify(
                     continue  # a table that never had a row has no topic either; rows of its own would show below
                 check.next_topic()
                 check.feed(_counted(topics.events(layout, topic), audit, again, label))
-            verdict.add(check.finish(reading.read_rows(conn, topics.database, table)))
+            verdict.add(check.finish(read_rows(conn, topics.database, table)))
             verdict.differences += again.differences(label, check)
     for topic in sorted(there - {AUDIT} - {t for life in topic_tables.values() for t in life}):
         verdict.events += _check_dropped_topic(verdict, topics, topic, identities)
@@ -298,7 +301,7 @@ def _audit(
     audit: AuditCheck,
     conn: Any,
     topics: Topics,
-    table: reading.StoredTable,
+    table: StoredTable,
     check: TableCheck,
 ) -> None:
     """Check the audit table itself, and take down what the triggers noted in it."""
@@ -307,7 +310,7 @@ def _audit(
     for event in events:
         if isinstance(event, Event) and (row := dict(zip(layout.columns, event.after or (), strict=False))):
             audit.note(event, row)
-    found = check.feed(events).finish(reading.read_rows(conn, topics.database, table))
+    found = check.feed(events).finish(read_rows(conn, topics.database, table))
     verdict.add(found)
 
 
@@ -329,6 +332,6 @@ def _check_dropped_topic(verdict: StreamVerdict, topics: Topics, topic: str, see
     return count
 
 
-def _is_truncation(topics: Topics, record: Record) -> bool:
+def _is_truncation(topics: Topics, record: KafkaRecord) -> bool:
     value = record.value if topics.wire is None else topics.wire.as_json(record.value)
     return bool(json.loads(value or b"{}").get("payload", {}).get("op") == "t")

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from demolib.checks import TableVerdict, check_alter, check_table, checksum
-from demolib.events import Event, EventReader, Layout, Record, RecordError, position_of
-from demolib.verify import check_again
+from demolib.verify import check_again, check_alter
+from topiclib.checks import TableVerdict, check_table, checksum
+from topiclib.events import Event, EventReader, Layout, position_of
+from topiclib.topics import KafkaRecord
+from topiclib.wire import RecordError
 
 GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
 KEYED = Layout("orders", ("id", "status", "channel"), ("id",), (None, None, "web"))
@@ -42,7 +44,7 @@ class Topic:
         partition = key % 2 if self.layout.key else 0
         data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
         headers = {"cdc-id": identity.encode()}
-        self.records.append(Record(partition, len(self.records), key_data, data, headers, 1_000_000))
+        self.records.append(KafkaRecord(partition, len(self.records), key_data, data, headers, 1_000_000))
 
     def _value(self, op: str, before: Any, after: Any, pos: int) -> dict[str, Any]:
         rows = [None if r is None else dict(zip(("id", "status", "channel"), r, strict=False)) for r in (before, after)]
@@ -74,7 +76,7 @@ class Topic:
         self._add(f"{base}/1", before[0], None)
 
 
-def story(layout: Layout) -> tuple[list[Record], list[tuple[Any, ...]]]:
+def story(layout: Layout) -> tuple[list[KafkaRecord], list[tuple[Any, ...]]]:
     """Return the records of a small table's life, and its rows at the end."""
     topic = Topic(layout)
     for number in range(1, 6):
@@ -93,10 +95,10 @@ def story(layout: Layout) -> tuple[list[Record], list[tuple[Any, ...]]]:
     return topic.records, [(1, "closed", "web"), (2, "again", "web"), (5, "new", "web"), (9, "paid", "app")]
 
 
-def verdict(layout: Layout, records: list[Record], rows: list[tuple[Any, ...]]) -> TableVerdict:
+def verdict(layout: Layout, records: list[KafkaRecord], rows: list[tuple[Any, ...]]) -> TableVerdict:
     reader = EventReader(layout)
 
-    def event(record: Record) -> Event | RecordError:
+    def event(record: KafkaRecord) -> Event | RecordError:
         try:
             return reader.event(record)
         except RecordError as error:
@@ -148,41 +150,41 @@ def test_any_two_changes_of_a_partition_swapped_are_noticed(layout: Layout) -> N
                 assert "order" in verdict(layout, swapped, rows).problems, (records[i], records[j])
 
 
-def edited(records: list[Record], text: bytes, other: bytes) -> list[Record]:
+def edited(records: list[KafkaRecord], text: bytes, other: bytes) -> list[KafkaRecord]:
     """Return the records with the first value that holds a text changed."""
     at = next(i for i, r in enumerate(records) if text in (r.value or b""))
     r = records[at]
-    changed = Record(r.partition, r.offset, r.key, (r.value or b"").replace(text, other), r.headers)
+    changed = KafkaRecord(r.partition, r.offset, r.key, (r.value or b"").replace(text, other), r.headers)
     return [*records[:at], changed, *records[at + 1 :]]
 
 
-def changed_row(records: list[Record]) -> list[Record]:
+def changed_row(records: list[KafkaRecord]) -> list[KafkaRecord]:
     return edited(records, b'"sent"', b'"SENT"')
 
 
-def changed_source(records: list[Record]) -> list[Record]:
+def changed_source(records: list[KafkaRecord]) -> list[KafkaRecord]:
     return edited(records, b'"pos":200', b'"pos":1')
 
 
-def moved_partition(records: list[Record]) -> list[Record]:
+def moved_partition(records: list[KafkaRecord]) -> list[KafkaRecord]:
     last = records[-1]
-    return [*records[:-1], Record(7, 0, last.key, last.value, last.headers)]
+    return [*records[:-1], KafkaRecord(7, 0, last.key, last.value, last.headers)]
 
 
-def no_identity(records: list[Record]) -> list[Record]:
+def no_identity(records: list[KafkaRecord]) -> list[KafkaRecord]:
     last = records[-1]
-    return [*records[:-1], Record(last.partition, last.offset, last.key, last.value, {})]
+    return [*records[:-1], KafkaRecord(last.partition, last.offset, last.key, last.value, {})]
 
 
-def broken_value(records: list[Record]) -> list[Record]:
+def broken_value(records: list[KafkaRecord]) -> list[KafkaRecord]:
     last = records[-1]
-    return [*records[:-1], Record(last.partition, last.offset, last.key, b"{", last.headers)]
+    return [*records[:-1], KafkaRecord(last.partition, last.offset, last.key, b"{", last.headers)]
 
 
-def foreign_key(records: list[Record]) -> list[Record]:
+def foreign_key(records: list[KafkaRecord]) -> list[KafkaRecord]:
     last = records[-1]
     key = (last.key or b"").replace(b'"id":1', b'"id":5')
-    return [*records[:-1], Record(last.partition, last.offset, key, last.value, last.headers)]
+    return [*records[:-1], KafkaRecord(last.partition, last.offset, key, last.value, last.headers)]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ def foreign_key(records: list[Record]) -> list[Record]:
         (foreign_key, "key"),
     ],
 )
-def test_damage_is_named(damage: Callable[[list[Record]], list[Record]], kind: str) -> None:
+def test_damage_is_named(damage: Callable[[list[KafkaRecord]], list[KafkaRecord]], kind: str) -> None:
     records, rows = story(KEYED)
     found = verdict(KEYED, damage(records), rows)
     assert kind in found.problems, found.lines()
@@ -258,7 +260,7 @@ def test_a_default_that_looks_like_the_payload_member_does_no_harm() -> None:
     value = json.dumps(document, separators=(",", ":")).encode()
     reader = EventReader(KEYED)
     for _ in range(2):
-        event = reader.event(Record(1, 0, record.key, value, record.headers))
+        event = reader.event(KafkaRecord(1, 0, record.key, value, record.headers))
         assert event.after == (1, "a", "web")
 
 
@@ -275,7 +277,7 @@ def test_binary_values_are_decoded() -> None:
         },
     }
     key = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": {"id": 1}}
-    record = Record(0, 0, json.dumps(key).encode(), json.dumps(value).encode(), {"cdc-id": b"snapshot/1/t/1"})
+    record = KafkaRecord(0, 0, json.dumps(key).encode(), json.dumps(value).encode(), {"cdc-id": b"snapshot/1/t/1"})
     assert EventReader(layout).event(record).after == (1, b"\x00\xff")
 
 

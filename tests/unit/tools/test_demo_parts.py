@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from demolib import family, report, shop
 from demolib.airflow_run import Airflow, RunResult, latest_progress
-from demolib.checks import TableVerdict
 from demolib.main import main
 from demolib.verify import Result
 from demolib.writer import ShopWorkload
+from topiclib.checks import TableVerdict
 
 
 def made(table: shop.ShopTable, size: shop.Size) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from demolib.values import converter_of_column, converter_of_schema, select_expression
+from topiclib.values import converter_of_column, converter_of_schema, select_expression
 
 
 def b64(data: bytes) -> str:

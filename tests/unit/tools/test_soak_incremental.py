@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from demolib.checks import TableCheck
-from demolib.events import Event, Layout, position_of
 from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import IncrementalRequests, ReadAgainCheck
+from topiclib.checks import TableCheck
+from topiclib.events import Event, Layout, position_of
 
 SOURCE = "a1730108-e599-11f1-8bb7-02fc00000001"
 BEFORE = GtidSet.parse(f"{SOURCE}:1-20")

@@ -9,15 +9,15 @@ from typing import Any
 
 import pymysql
 import pytest
-from demolib.checks import TableCheck
-from demolib.events import Event, Layout, position_of
 from soaklib import promotion_faults
 from soaklib.cli import Soak
 from soaklib.gtids import GtidSet
 from soaklib.node import Node
 from soaklib.promotion_faults import PROMOTIONS
-from soaklib.row_check import RowCheck
 from stacklib import StackError
+from topiclib.checks import TableCheck
+from topiclib.events import Event, Layout, position_of
+from topiclib.row_check import RowCheck
 
 ONE, TWO = "a1730108-e599-11f1-8bb7-02fc00000001", "b1730108-e599-11f1-8bb7-02fc00000001"
 KEYED = Layout("t", ("id", "ver"), ("id",), (None, None))

@@ -16,14 +16,16 @@ from typing import Any
 
 import fastavro
 import pytest
-from demolib.checks import TableCheck, TableVerdict
-from demolib.events import Event, Layout, Record, RecordError
 from soaklib.binlog_facts import BinlogFacts, Gtid, read_binlog
 from soaklib.cli import _parse_options
 from soaklib.formats import FORMATS, format_properties, stream_topics
-from soaklib.row_check import RowCheck
-from soaklib.ticdc import CommitTimes, FlatWire, TicdcReader
 from soaklib.verify import Topics
+from topiclib.checks import TableCheck, TableVerdict
+from topiclib.events import Event, Layout
+from topiclib.row_check import RowCheck
+from topiclib.ticdc import CommitTimes, FlatWire, TicdcReader
+from topiclib.topics import KafkaRecord
+from topiclib.wire import RecordError
 
 SOURCE = "a1730108-e599-11f1-8bb7-02fc00000001"
 KEYED = Layout("w", ("id", "v", "ver"), ("id",), (None, None, 0))
@@ -69,7 +71,7 @@ class Topic:
     """The records of one topic as a drain writes them."""
 
     def __init__(self, layout: Layout = KEYED) -> None:
-        self.layout, self.registry, self.records = layout, Registry(), list[Record]()
+        self.layout, self.registry, self.records = layout, Registry(), list[KafkaRecord]()
 
     def put(self, number: int | str, op: str, key: int | None, row: dict[str, Any] | None, ms: int = 0) -> None:
         """Add a record of a transaction, or of a snapshot whose identity is given."""
@@ -78,7 +80,7 @@ class Topic:
         extension = {"_tidb_op": op, "_tidb_commit_ts": ms << 18, "_tidb_commit_physical_time": ms}
         value = None if row is None else self.registry.pack(row | extension)
         data = None if key is None else self.registry.pack({"id": key}, key=True)
-        self.records.append(Record(0, len(self.records), data, value, {"cdc-id": identity.encode()}, 2000))
+        self.records.append(KafkaRecord(0, len(self.records), data, value, {"cdc-id": identity.encode()}, 2000))
 
     def events(self, times: CommitTimes | None = None, layout: Layout | None = None) -> list[Event]:
         reader = TicdcReader(layout or self.layout, FlatWire(self.registry.texts.__getitem__), times or CommitTimes())
@@ -108,17 +110,19 @@ def topic() -> Topic:
 ROWS = [(1, "d", 2), (3, None, 0)]
 
 
-def take(records: list[Record], i: int) -> None:
+def take(records: list[KafkaRecord], i: int) -> None:
     del records[i]
 
 
-def double(records: list[Record], i: int) -> None:
+def double(records: list[KafkaRecord], i: int) -> None:
     records.insert(i, records[i])
 
 
 @pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize("damage", [take, double])
-def test_every_row_taken_away_or_doubled_is_reported(topic: Topic, damage: Callable[[list[Record], int], None]) -> None:
+def test_every_row_taken_away_or_doubled_is_reported(
+    topic: Topic, damage: Callable[[list[KafkaRecord], int], None]
+) -> None:
     assert topic.verdict(ROWS).lines() == []
     for i in range(len(topic.records)):
         before = list(topic.records)

@@ -10,12 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from demolib.checks import TableCheck
-from demolib.events import EventReader, Layout, Record, RecordError
 from soaklib import verify as soak
 from soaklib.ddl import DdlStatement, Journal
 from soaklib.gtids import GtidSet
 from soaklib.verify import AuditCheck, Topics, check_schema_changes, final_layout, verify
+from topiclib.checks import TableCheck
+from topiclib.events import EventReader, Layout
+from topiclib.tables import StoredTable
+from topiclib.topics import KafkaRecord
+from topiclib.wire import RecordError
 
 GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
 AFTER = GtidSet.parse(f"{GTID}:1-10")
@@ -57,7 +60,7 @@ class World:
     """A database and its topics, as the drain would leave them; each change is noted as the triggers would."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, list[Record]] = {"audit": []}
+        self.topics: dict[str, list[KafkaRecord]] = {"audit": []}
         self.rows: dict[str, list[tuple[Any, ...]]] = {"audit": []}
         self.layouts = {"audit": Layout("audit", ("id", "tbl", "op", "mark"), ("id",), (None,) * 4)}
         self.journal, self.ddl = Journal(), list[str]()
@@ -78,7 +81,7 @@ class World:
         data = document(("id",), {"id": key}, envelope=False)
         identity = f"{GTID}:{self.number}/{row}/0/{leg}".encode()
         records = self.topics.setdefault(topic, [])
-        records.append(Record(key % 2, len(records), data, value, {"cdc-id": identity}, 10))
+        records.append(KafkaRecord(key % 2, len(records), data, value, {"cdc-id": identity}, 10))
 
     def change(self, table: str, before: Any, after: Any, *, label: str | None = None, number: int = 0) -> None:
         """Run a transaction with one change; ``number`` makes it one that was prepared with XA before others."""
@@ -100,9 +103,9 @@ class World:
         def connection() -> Any:
             yield SimpleNamespace(cursor=lambda: Cursor(self.binlog))
 
-        stored = [soak.reading.StoredTable(lay, ("",) * len(lay.columns)) for lay in self.layouts.values()]
-        monkeypatch.setattr(soak.reading, "stored_tables", lambda conn, database: stored)
-        monkeypatch.setattr(soak.reading, "read_rows", lambda conn, database, t: iter(self.rows[t.layout.name]))
+        stored = [StoredTable(lay, ("",) * len(lay.columns)) for lay in self.layouts.values()]
+        monkeypatch.setattr(soak, "stored_tables", lambda conn, database: stored)
+        monkeypatch.setattr(soak, "read_rows", lambda conn, database, t: iter(self.rows[t.layout.name]))
         monkeypatch.setattr(Topics, "names", lambda _: set(self.topics))
         monkeypatch.setattr(Topics, "read", lambda _, table: iter(self.topics[table]))
         monkeypatch.setattr(Topics, "statements", lambda _: self.ddl)
@@ -132,15 +135,15 @@ def test_true_topics_pass(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     assert world.verdict(monkeypatch) == []
 
 
-def take(records: list[Record], i: int) -> None:
+def take(records: list[KafkaRecord], i: int) -> None:
     del records[i]
 
 
-def double(records: list[Record], i: int) -> None:
+def double(records: list[KafkaRecord], i: int) -> None:
     records.insert(i, records[i])
 
 
-def swap(records: list[Record], i: int) -> None:
+def swap(records: list[KafkaRecord], i: int) -> None:
     if i + 1 < len(records):
         records[i], records[i + 1] = records[i + 1], records[i]
 
@@ -149,7 +152,7 @@ def swap(records: list[Record], i: int) -> None:
 @pytest.mark.parametrize("topic", ["a", "r0", "r1", "audit"])
 @pytest.mark.parametrize("damage", [take, double])
 def test_every_event_taken_away_or_doubled_is_reported(
-    topic: str, damage: Callable[[list[Record], int], None], world: World, monkeypatch: pytest.MonkeyPatch
+    topic: str, damage: Callable[[list[KafkaRecord], int], None], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(len(world.topics[topic])):
         before = list(world.topics[topic])
@@ -240,13 +243,13 @@ def test_a_truncate_takes_all_rows_away() -> None:
     world._put("w", 1, 0, 2, "c", None, {"id": 2, "v": "x"})
     value = json.loads(world.topics["w"][0].value or b"")
     value["payload"] |= {"op": "t", "before": None, "after": None}
-    truncate = Record(0, 1, None, json.dumps(value).encode(), {})
+    truncate = KafkaRecord(0, 1, None, json.dumps(value).encode(), {})
     reader = EventReader(layout)
     events = [reader.event(r) for r in (world.topics["w"][0], truncate)]
     assert TableCheck(layout).feed(events).finish([]).ok
     assert not TableCheck(layout).feed(events[:1]).finish([]).ok
     with pytest.raises(RecordError, match="cdc-id"):
-        reader.event(Record(0, 1, None, world.topics["w"][0].value, {}))
+        reader.event(KafkaRecord(0, 1, None, world.topics["w"][0].value, {}))
 
 
 def test_transactions_before_the_end_of_the_snapshot_and_tables_without_triggers_are_not_counted() -> None:
@@ -294,5 +297,5 @@ def test_a_dropped_table_is_dropped_once_and_a_snapshot_may_name_it() -> None:
 
 def test_structures_that_a_snapshot_writes_are_no_statements_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"ddl": "CREATE TABLE `q1`", "source": {"snapshot": s}} for s in ("true", "true", "false", None)]
-    monkeypatch.setattr(soak.reading, "schema_changes", lambda *_: iter(found))
+    monkeypatch.setattr(soak, "schema_changes", lambda *_: iter(found))
     assert Topics("", "p", "d").statements() == ["CREATE TABLE `q1`"] * 2

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from avrolib.wire import WireReader
 from kit.avro_rig import avro
 from kit.cases import for_each
 from kit.table_records import SOURCE, TICDC, SchemaTexts, TableRecords
+from topiclib.wire import WireReader
 
 from airflow_provider_mysql_cdc.cdc.verify.event_readers import event_reader
 from airflow_provider_mysql_cdc.cdc.verify.event_record import EventReader, EventRecord, UnreadableRecord

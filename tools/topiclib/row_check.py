@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from demolib.checks import KeyState, TableCheck, TableVerdict
-from demolib.events import Event, EventPosition, Layout, Row
-
-from soaklib.binlog_facts import Gtid
+from topiclib.checks import KeyState, TableCheck, TableVerdict
+from topiclib.events import Event, EventPosition, Gtid, Layout, Row
 
 _VERSION = "ver"
 

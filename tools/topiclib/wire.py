@@ -1,4 +1,4 @@
-"""Records in Confluent's wire format as JsonConverter would have written them, with fastavro and the registry's API."""
+"""Records in Confluent's wire format, read with fastavro and the registry's API."""
 
 from __future__ import annotations
 
@@ -9,39 +9,24 @@ import struct
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import fastavro
 
-from avrolib.connect_schema import connect_schema
+from topiclib.connect_schema import connect_schema
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _TIMEOUT_S = 30.0
 Converter = Callable[[Any], Any]
+SchemaT = TypeVar("SchemaT")
 
 
-class WireError(Exception):
-    """Say that bytes are not in the wire format."""
+class RecordError(Exception):
+    """Say that a record cannot be read as a change event."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaDecoder:
-    """Hold a schema that the registry gave.
-
-    Args:
-        schema: The Connect schema.
-        parsed: The Avro schema for fastavro, without logical types: values come as they lie in the bytes.
-        plain: What turns a value that fastavro read into JsonConverter's form; None when it is in it already.
-    """
-
-    schema: dict[str, Any]
-    parsed: Any
-    plain: Converter | None
-
-
-class WireReader:
-    """Read records of a registry's schemas; each schema is requested once.
+class AvroWire(Generic[SchemaT]):
+    """Read keys and values in Confluent's wire format; each schema is requested once.
 
     Args:
         texts: The text of a schema by its id: ``from_registry``, or a recorded mapping's ``__getitem__``.
@@ -49,9 +34,33 @@ class WireReader:
 
     def __init__(self, texts: Callable[[int], str]) -> None:
         self._texts = texts
-        self._known: dict[bytes, SchemaDecoder] = {}
+        self._known: dict[bytes, tuple[Any, SchemaT]] = {}
         self.seen: list[str] = []
         """Texts of the schemas that records have named."""
+
+    def _prepare(self, avro: Any) -> tuple[Any, SchemaT]:
+        """Return the schema that fastavro reads by, and what the reader keeps of it."""
+        raise NotImplementedError
+
+    def _decode(self, data: bytes) -> tuple[SchemaT, Any]:
+        head = data[:5]
+        if head not in self._known:
+            if len(head) < 5 or head[0]:
+                raise RecordError(f"it begins with {head!r}, and not with a zero byte and the id of a schema")
+            text = self._texts(struct.unpack(">I", head[1:])[0])
+            self._known[head] = self._prepare(json.loads(text))
+            self.seen.append(text)
+        parsed, schema = self._known[head]
+        stream = io.BytesIO(data)
+        stream.seek(5)
+        value: Any = fastavro.schemaless_reader(stream, parsed, None)
+        if stream.tell() != len(data):
+            raise RecordError(f"there are {len(data) - stream.tell()} bytes after the last field")
+        return schema, value
+
+
+class WireReader(AvroWire[tuple[dict[str, Any], Converter | None]]):
+    """Read keys and values as JsonConverter would have written them."""
 
     def split(self, data: bytes) -> tuple[dict[str, Any], Any]:
         """Return a record's Connect schema, the same object for the same id, and its payload.
@@ -60,21 +69,16 @@ class WireReader:
             data: Key or value.
 
         Raises:
-            WireError: It has another format, or more bytes after its value.
+            RecordError: It has another format, or more bytes after its value.
         """
-        decoder = self._known.get(data[:5]) or self._load_schema(data[:5])
-        stream = io.BytesIO(data)
-        stream.seek(5)
-        value = fastavro.schemaless_reader(stream, decoder.parsed, None)
-        if stream.tell() != len(data):
-            raise WireError(f"{len(data) - stream.tell()} there are bytes after the value")
-        return decoder.schema, value if decoder.plain is None or value is None else decoder.plain(value)
+        (schema, plain), value = self._decode(data)
+        return schema, value if plain is None or value is None else plain(value)
 
     def as_json(self, data: bytes | None) -> bytes | None:
         """Return a key or value as JsonConverter with schemas would have written it; None stays None.
 
         Raises:
-            WireError: It has another form.
+            RecordError: It has another form.
         """
         if data is None:
             return None
@@ -82,18 +86,10 @@ class WireReader:
         text = json.dumps({"schema": schema, "payload": payload}, ensure_ascii=False, separators=(",", ":"))
         return text.encode()
 
-    def _load_schema(self, prefix: bytes) -> SchemaDecoder:
-        if len(prefix) < 5 or prefix[0]:
-            raise WireError(f"it begins with {prefix!r}, and not with a zero byte and the id of a schema")
-        (schema_id,) = struct.unpack(">I", prefix[1:])
-        text = self._texts(schema_id)
-        avro = json.loads(text)
+    def _prepare(self, avro: Any) -> tuple[Any, tuple[dict[str, Any], Converter | None]]:
+        # Without logical types: values come as they lie in the bytes.
         schema = connect_schema(avro)
-        decoder = self._known[prefix] = SchemaDecoder(
-            schema, fastavro.parse_schema(_without_connect(avro)), _converter_of(schema)
-        )
-        self.seen.append(text)
-        return decoder
+        return fastavro.parse_schema(_without_connect(avro)), (schema, _converter_of(schema))
 
 
 def from_registry(url: str) -> Callable[[int], str]:

@@ -1,50 +1,24 @@
-"""From a record of a table's topic to a change event with comparable values."""
+"""Change events with comparable values, from the records of a table's topic in JSON or Avro."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from demolib.values import Convert, converter_of_schema
+from topiclib.topics import KafkaRecord
+from topiclib.values import Convert, converted, converter_of_schema
+from topiclib.wire import RecordError, WireReader
 
 Row = tuple[Any, ...]
+Gtid = tuple[str, int]
+"""A transaction: the id of its source and its number."""
 
 _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
 _IDENTITY = re.compile(r"(?P<line>.+):(\d+)/(\d+)/(\d+)/(\d+)")
-
-
-class RecordError(Exception):
-    """Say that a record cannot be read as a change event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Hold a record as Kafka gave it.
-
-    Args:
-        partition: Partition.
-        offset: Offset in it.
-        key: Key or None.
-        value: Value, None for a tombstone.
-        headers: Headers by name.
-        timestamp_ms: When it was written, milliseconds since 1970.
-    """
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Mapping[str, bytes | None]
-    timestamp_ms: int = 0
-
-    @property
-    def where(self) -> str:
-        """Name the record in a message."""
-        return f"partition {self.partition} offset {self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +60,11 @@ class EventPosition:
     def transaction(self) -> str:
         """The transaction: ``GTID source:number``."""
         return f"{self.lineage}:{self.numbers[0]}"
+
+    @property
+    def gtid(self) -> Gtid:
+        """The transaction as source and number."""
+        return (self.lineage, self.numbers[0])
 
     def follows(self, other: EventPosition, ranks: Mapping[str, int] | None = None) -> bool:
         """Return whether this position is after another one; positions of two lines do, unless their ranks say not.
@@ -169,7 +148,7 @@ class EventReader:
         self._index = {name: i for i, name in enumerate(layout.columns)}
         self._known: list[tuple[bytes, Any]] = []
 
-    def event(self, record: Record) -> Event:
+    def event(self, record: KafkaRecord) -> Event:
         """Return the event of a record.
 
         Args:
@@ -185,7 +164,15 @@ class EventReader:
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise RecordError(f"{record.where}: {error!r}") from error
 
-    def _event(self, record: Record) -> Event:
+    def events(self, records: Iterable[KafkaRecord]) -> Iterator[Event | RecordError]:
+        """Yield the events of records; one that cannot be read comes as its error."""
+        for record in records:
+            try:
+                yield self.event(record)
+            except RecordError as error:
+                yield error
+
+    def _event(self, record: KafkaRecord) -> Event:
         identity = record.headers.get("cdc-id")
         if identity is None:
             return self._truncation(record)
@@ -210,7 +197,7 @@ class EventReader:
             None if position is None else max(0, record.timestamp_ms - source["ts_ms"]),
         )
 
-    def _truncation(self, record: Record) -> Event:
+    def _truncation(self, record: KafkaRecord) -> Event:
         """Return a TRUNCATE, the only change that no row identifies."""
         payload = None if record.value is None else self._split(record.value, self._columns)[1]
         if payload is None or payload["op"] != "t":
@@ -222,14 +209,14 @@ class EventReader:
 
     def _key(self, data: bytes) -> Row:
         converts, payload = self._split(data, _fields)
-        return tuple(_value(payload[name], converts[name]) for name in self._layout.key)
+        return tuple(converted(payload[name], converts[name]) for name in self._layout.key)
 
     def _row(self, data: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> Row:
         row = list(self._layout.defaults)
         for name, value in data.items():
             final = self._layout.earlier.get(name, name)
             if final is not None:
-                row[self._index[final]] = _value(value, converts[name])
+                row[self._index[final]] = converted(value, converts[name])
         return tuple(row)
 
     def _columns(self, schema: Mapping[str, Any]) -> Any:
@@ -248,13 +235,30 @@ class EventReader:
         return prepared, document["payload"]
 
 
+class AvroReader(EventReader):
+    """Read the records of one topic whose keys and values are Avro; what a schema means is found once.
+
+    Args:
+        layout: The table at the end.
+        wire: Reads Avro through the registry.
+    """
+
+    def __init__(self, layout: Layout, wire: WireReader) -> None:
+        super().__init__(layout)
+        self._wire = wire
+        self._prepared: dict[bytes, Any] = {}
+
+    def _split(self, data: bytes, prepare: Any) -> tuple[Any, Any]:
+        schema, payload = self._wire.split(data)
+        head = data[:5]
+        if head not in self._prepared:
+            self._prepared[head] = prepare(schema)
+        return self._prepared[head], payload
+
+
 def _fields(schema: Mapping[str, Any]) -> dict[str, Convert | None]:
     fields: Sequence[Mapping[str, Any]] = schema["fields"]
     return {field["field"]: converter_of_schema(field) for field in fields}
-
-
-def _value(value: Any, convert: Convert | None) -> Any:
-    return value if value is None or convert is None else convert(value)
 
 
 def _parses_to(text: bytes, expected: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The verifier's core: does a topic contain all changes of its table, once and in order? No I/O."""
+"""The check of one topic: does it contain all changes of its table, once and in order? No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from demolib.events import Event, Layout, RecordError, Row
+from topiclib.events import Event, Layout, Row
+from topiclib.wire import RecordError
 
 _EXAMPLES = 3
 _MASK = (1 << 64) - 1
@@ -334,27 +335,6 @@ def check_table(layout: Layout, events: Iterable[Event | RecordError], rows: Ite
         rows: All rows of the table.
     """
     return TableCheck(layout).feed(events).finish(rows)
-
-
-def check_alter(changes: Iterable[dict[str, object]], table: str, column: str) -> list[str]:
-    """Return what is wrong with the schema change topic: it must hold the one ALTER that added the column.
-
-    Args:
-        changes: Payloads of the topic's records.
-        table: Table name.
-        column: The column.
-    """
-    mentions = 0
-    for change in changes:
-        ddl = str(change.get("ddl") or "")
-        parts = change.get("tableChanges")
-        if not ddl.upper().startswith("ALTER TABLE") or not isinstance(parts, list):
-            continue
-        for part in parts:
-            names = [c["name"] for c in (part.get("table") or {}).get("columns", ())]
-            if part.get("type") == "ALTER" and str(part.get("id", "")).endswith(f'"{table}"') and column in names:
-                mentions += 1
-    return [] if mentions == 1 else [f"the schema change topic holds the ALTER of {table} {mentions} times"]
 
 
 def _name(event: Event) -> str:

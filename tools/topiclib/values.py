@@ -1,7 +1,4 @@
-"""From both sides to the same Python values: Debezium's JSON by its Connect schema, and MySQL's rows by column type.
-
-Nothing of the provider is used here: the verifier is to be a second opinion.
-"""
+"""From both sides to the same Python values: Debezium's JSON by its Connect schema, and MySQL's rows by column type."""
 
 from __future__ import annotations
 
@@ -19,6 +16,11 @@ Convert = Callable[[Any], Any]
 _EXACT = Context(prec=100)
 _EPOCH = datetime(1970, 1, 1)
 _DAY_ONE = date(1970, 1, 1).toordinal()
+
+
+def converted(value: Any, convert: Convert | None) -> Any:
+    """Return a value in its comparable form; NULL stays None."""
+    return value if value is None or convert is None else convert(value)
 
 
 def nearest_float4(value: float) -> float:

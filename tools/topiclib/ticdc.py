@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import json
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
 import fastavro
-from demolib.events import Event, EventReader, Layout, Record, RecordError, position_of
-from demolib.values import Convert
 
-from soaklib.binlog_facts import Gtid
+from topiclib.events import Event, EventReader, Gtid, Layout, position_of
+from topiclib.topics import KafkaRecord
+from topiclib.values import Convert, converted
+from topiclib.wire import AvroWire, RecordError
 
 _LOGICAL_BITS = 18
 # Dates and times are the text that MySQL prints; decimals are read by fastavro.
@@ -23,16 +21,8 @@ _OPERATION, _COMMIT_TS, _COMMIT_MS = "_tidb_op", "_tidb_commit_ts", "_tidb_commi
 Converts = Mapping[str, Convert | None]
 
 
-class FlatWire:
-    """Read keys and values in Confluent's wire format; each schema is requested once.
-
-    Args:
-        texts: The text of a schema by its id (``avrolib.wire.from_registry``).
-    """
-
-    def __init__(self, texts: Callable[[int], str]) -> None:
-        self._texts = texts
-        self._known: dict[bytes, tuple[Any, Converts]] = {}
+class FlatWire(AvroWire[Converts]):
+    """Read keys and values of TiCDC's protocol."""
 
     def read(self, data: bytes) -> tuple[dict[str, Any], Converts]:
         """Return the fields of a key or value, and what makes their values comparable.
@@ -40,19 +30,11 @@ class FlatWire:
         Raises:
             RecordError: It is not in the wire format, or has more bytes after its last field.
         """
-        head = data[:5]
-        if len(head) < 5 or head[0]:
-            raise RecordError(f"it begins with {head!r}, and not with a zero byte and the id of a schema")
-        if head not in self._known:
-            avro = json.loads(self._texts(struct.unpack(">I", head[1:])[0]))
-            self._known[head] = fastavro.parse_schema(avro), {f["name"]: _convert_of(f) for f in avro["fields"]}
-        parsed, converts = self._known[head]
-        stream = io.BytesIO(data)
-        stream.seek(5)
-        fields: Any = fastavro.schemaless_reader(stream, parsed, None)
-        if stream.tell() != len(data):
-            raise RecordError(f"there are {len(data) - stream.tell()} bytes after the last field")
+        converts, fields = self._decode(data)
         return fields, converts
+
+    def _prepare(self, avro: Any) -> tuple[Any, Converts]:
+        return fastavro.parse_schema(avro), {f["name"]: _convert_of(f) for f in avro["fields"]}
 
 
 def _convert_of(avro_field: Mapping[str, Any]) -> Convert | None:
@@ -109,14 +91,14 @@ class TicdcReader(EventReader):
         super().__init__(layout)
         self._wire, self._times = wire, times
 
-    def _event(self, record: Record) -> Event:
+    def _event(self, record: KafkaRecord) -> Event:
         identity = record.headers.get("cdc-id")
         if identity is None:
             raise RecordError("the header cdc-id is missing")
         key = None
         if record.key is not None:
             fields, converts = self._wire.read(record.key)
-            key = tuple(_value(fields[name], converts[name]) for name in self._layout.key)
+            key = tuple(converted(fields[name], converts[name]) for name in self._layout.key)
         position = position_of(identity)
         if record.value is None:
             return Event(record.where, record.partition, "d", key, None, None, identity, position, None)
@@ -128,13 +110,9 @@ class TicdcReader(EventReader):
             raise RecordError(f"{_COMMIT_TS} {timestamp} does not belong to {_COMMIT_MS} {commit_ms}")
         lag_ms = None
         if position is not None:
-            self._times.note((position.lineage, position.numbers[0]), timestamp)
+            self._times.note(position.gtid, timestamp)
             lag_ms = max(0, record.timestamp_ms - commit_ms)
         else:
             operation = "r"
         after = self._row(fields, converts)
         return Event(record.where, record.partition, operation, key, None, after, identity, position, None, lag_ms)
-
-
-def _value(value: Any, convert: Convert | None) -> Any:
-    return value if value is None or convert is None else convert(value)
