@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
+
+@contextmanager
+def case(*values: object) -> Iterator[None]:
+    """Add the values of a case to an error in it."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {', '.join(map(str, values))}")
+        raise
 
 
 def for_each(
@@ -39,9 +50,9 @@ def for_each(
                         own["tmp_path"] = own["tmp_path"] / str(number)
                         own["tmp_path"].mkdir()
                     try:
-                        test(*args, **own)
+                        with case(number, label(number, values)):
+                            test(*args, **own)
                     except Exception as error:
-                        error.add_note(f"case {number}: {label(number, values)}")
                         failed.append(error)
             if len(failed) == 1:
                 raise failed[0]

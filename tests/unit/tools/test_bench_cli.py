@@ -20,7 +20,7 @@ from benchlib.run import Run
 from benchlib.sessions import START, kernel_version, read
 from benchlib.sides import Side
 from benchlib.workload import Workload
-from stacklib.errors import StackError
+from kit.cases import case
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
@@ -104,24 +104,6 @@ def test_what_needs_another_server_is_measured_together_and_last(
     assert begun == [["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
 
 
-def test_what_cannot_be_fetched_is_reported_once_and_the_others_are_measured(
-    begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, usual = tmp_path / "result.json", cli.measure_workloads
-
-    def measured(_: Any, workloads: Sequence[Workload], *rest: Any) -> Iterator[Run]:
-        if workloads[0].peer == "flink":
-            begun.append([workload.name for workload in workloads])
-            raise StackError("fetching Flink", "the package registry cannot be reached", "check network")
-        yield from usual(_, workloads, *rest)
-
-    monkeypatch.setattr(cli, "measure_workloads", measured)
-    assert cli.main(["--workload=flink-narrow", "--workload=compressed", f"--output={path}"]) == 2
-    assert begun[-3:] == [["MySQL 8.0.15"], [START], ["ended"]]
-    assert capsys.readouterr().err.count("error: fetching Flink") == 1
-    assert {run.workload for run in read(path)[0].runs} == {START, "compressed"}
-
-
 def test_a_server_ends_when_the_bench_gets_a_signal_between_two_runs(
     begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,42 +148,17 @@ def test_a_bench_that_gets_a_signal_ends_what_it_has_started(told: signal.Signal
     assert "Traceback" not in said and said.count("\n") == (told == signal.SIGINT)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sessions": [{}]}', '{"sessions": [{"runs": [{}]}]}'])
 def test_a_result_file_that_is_damaged_is_reported_and_left_as_it_is(
-    text: str, begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "result.json"
-    path.write_text(text)
-    assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
-    error = capsys.readouterr().err
-    assert begun == [] and path.read_text() == text
-    assert error.startswith("error: reading measurements") and str(path) in error and error.count("\n") == 1
-
-
-def test_an_output_that_cannot_be_written_is_reported_before_anything_is_measured(
     begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file" / "result.json"):
-        assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
-        assert f"{path} cannot be written" in capsys.readouterr().err
-    assert begun == []
-
-
-def test_what_another_bench_has_added_meanwhile_stays(
-    begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "new" / "result.json"
-
-    def other(_: Any, text: str) -> None:
-        if text.startswith("compressed"):
-            monkeypatch.setattr(cli, "_log", lambda *_: None)
-            assert cli.main(["--workload=avro", "--side=python", f"--output={path}"]) == 0
-
-    monkeypatch.setattr(cli, "_log", other)
-    assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 0
-    found = {run.workload for session in read(path) for run in session.runs}
-    assert found == {START, "compressed", "avro"} and [p.name for p in path.parent.iterdir()] == ["result.json"]
+    for text in ["", "{", "[]", "{}", '{"sessions": [{}]}', '{"sessions": [{"runs": [{}]}]}']:
+        with case(text):
+            path = tmp_path / "result.json"
+            path.write_text(text)
+            assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
+            error = capsys.readouterr().err
+            assert begun == [] and path.read_text() == text
+            assert error.startswith("error: reading measurements") and str(path) in error and error.count("\n") == 1
 
 
 def test_the_kernel_s_side_is_refused_where_python_decodes(
@@ -214,8 +171,9 @@ def test_the_kernel_s_side_is_refused_where_python_decodes(
     assert cli.main(["--workload=compressed", "--side=python"]) == 0
 
 
-@pytest.mark.parametrize("wrong", ["--property=a", "--property==b", "--repeat=0", "--cores=-1", "--scale=nan"])
-def test_an_argument_that_says_nothing_is_refused_at_once(wrong: str, begun: list[list[str]]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["--workload=compressed", wrong])
-    assert begun == []
+def test_an_argument_that_says_nothing_is_refused_at_once(begun: list[list[str]]) -> None:
+    for wrong in ["--property=a", "--property==b", "--repeat=0", "--cores=-1", "--scale=nan"]:
+        with case(wrong):
+            with pytest.raises(SystemExit):
+                cli.main(["--workload=compressed", wrong])
+            assert begun == []

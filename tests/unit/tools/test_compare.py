@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 from kit.captured_lines import BEGAN, OURS, RUNS, TS, column, compared, differences, line, row
-from prooflib.align import align_records
-from prooflib.compare_cli import LIST, case_of, judge, main, report
+from kit.cases import case
+from prooflib.compare_cli import LIST, judge, main
 from prooflib.differ import compare
 from prooflib.explained import parse_explained, read_explained
 from prooflib.lines import read_lines
-from prooflib.records import parse_records, text_difference
-from prooflib.workload import ProofError, parse_workload, read_properties
+from prooflib.records import parse_records
+from prooflib.workload import ProofError
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
@@ -32,20 +32,18 @@ def test_times_gtid_uuid_thread_server_id_and_run_id_are_masked() -> None:
     assert differences([line(ours, run=RUNS["ours"])], [line(row({"a": 1}))]) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
+def test_what_is_masked_must_still_fit() -> None:
+    """Transaction numbers, nulls, the relation of times, and types are compared."""
+    for change, path in [
         ({"gtid": f"{OURS}:8"}, "value.payload.source.gtid"),
         ({"thread": None}, "value.payload.source.thread"),
         ({"server_id": 0}, "value.payload.source.server_id"),
         ({"ts_us": 1_600_000_000_000_000}, "value.payload.source.ts_us"),
         ({"ts_ms": "1700000000000"}, "value.payload.source.ts_ms"),
         ({"row": 1}, "value.payload.source.row"),
-    ],
-)
-def test_what_is_masked_must_still_fit(change: dict[str, Any], path: str) -> None:
-    """Transaction numbers, nulls, the relation of times, and types are compared."""
-    assert path in [p for p, _ in differences([line(row({"a": 1}, **change))], [line(row({"a": 1}))])]
+    ]:
+        with case(change, path):
+            assert path in [p for p, _ in differences([line(row({"a": 1}, **change))], [line(row({"a": 1}))])]
 
 
 def test_ids_must_map_one_to_one() -> None:
@@ -55,27 +53,8 @@ def test_ids_must_map_one_to_one() -> None:
     assert [p for p, _ in differences(ours, theirs)] == ["value.payload.source.thread"]
 
 
-@pytest.mark.parametrize("named", ["payload", "other"])
-def test_the_value_of_a_member_of_a_schema_is_compared_whatever_its_name(named: str) -> None:
-    """A schema that is written alike is passed over; it does not end where a member of its own is called payload."""
-
-    def told(version: int, after: str = "") -> str:
-        schema = f'{{"parameters":{{"a":"b","{named}":{{}}}},"version":{version}}}'
-        return line(None, raw=f'{{"schema":{schema},"payload":{{"n":1}}{after}}}')
-
-    assert differences([told(1)], [told(1)]) == []
-    assert differences([told(1)], [told(2)]) == [("value.schema.version", "ours 1, theirs 2")]
-    assert differences([told(1, ',"more":2')], [told(1)]) == [("value.more", "ours 2, theirs absent")]
-
-
-def test_a_column_that_is_called_like_a_time_is_compared() -> None:
-    found = differences([line(row({"ts_ms": 1}))], [line(row({"ts_ms": 2}))])
-    assert found == [("value.payload.after.ts_ms", "ours 1, theirs 2")]
-
-
-@pytest.mark.parametrize(
-    ("change", "paths"),
-    [
+def test_a_time_lies_within_its_capture_and_a_little_before_it_was_produced() -> None:
+    for change, paths in [
         # Years off, a zone off, before it happened; each by itself and the whole record.
         ({"source": -10 * YEAR}, {"source"}),
         ({"source": +10 * YEAR}, {"source"}),
@@ -85,41 +64,17 @@ def test_a_column_that_is_called_like_a_time_is_compared() -> None:
         ({"envelope": +3_600_000}, {"envelope", "source"}),
         ({"source": -YEAR, "envelope": -YEAR}, {"envelope", "source"}),
         ({"source": -300_000}, set()),
-    ],
-)
-def test_a_time_lies_within_its_capture_and_a_little_before_it_was_produced(
-    change: dict[str, int], paths: set[str]
-) -> None:
-    began = BEGAN["ours"] + 1000
-    ours = row({"a": 1}, ts=began + change.get("source", 0))
-    ours["payload"]["ts_ms"] = began + 5 + change.get("envelope", 0)
-    found = {d.path for d in compared([line(ours, run=RUNS["ours"])], [line(row({"a": 1}))])}
-    expected = {
-        "source": {("value", "payload", "source", t) for t in ("ts_ms", "ts_us", "ts_ns")},
-        "envelope": {("value", "payload", "ts_ms")},
-    }
-    assert found == {path for name in paths for path in expected[name]}
-
-
-def test_a_recorded_snapshot_may_be_a_zone_off_but_ours_may_not() -> None:
-    began = BEGAN["ours"] + 1000
-    off = row({"a": 1}, ts=TS - 19_800_000, snapshot="true")
-    off["payload"]["ts_ms"] = TS
-    ours = row({"a": 1}, ts=began, snapshot="true")
-    assert differences([line(ours, run=RUNS["ours"])], [line(off)]) == []
-    wrong = row({"a": 1}, ts=began - 19_800_000, snapshot="true")
-    wrong["payload"]["ts_ms"] = began
-    assert len(differences([line(wrong, run=RUNS["ours"])], [line(off)])) == 3
-
-
-def test_values_of_the_clock_are_masked_only_when_they_may_come_from_there() -> None:
-    fields = column("c", "int64", name="io.debezium.time.Timestamp")
-    began = BEGAN["ours"] + 2000
-    ours = row({"c": began - 1000}, fields=fields, ts=began)
-    theirs = row({"c": TS}, fields=fields)
-    assert differences([line(ours, run=RUNS["ours"])], [line(theirs)]) == []
-    far = row({"c": began - 5 * YEAR}, fields=fields, ts=began)
-    assert [p for p, _ in differences([line(far, run=RUNS["ours"])], [line(theirs)])] == ["value.payload.after.c"]
+    ]:
+        with case(change, paths):
+            began = BEGAN["ours"] + 1000
+            ours = row({"a": 1}, ts=began + change.get("source", 0))
+            ours["payload"]["ts_ms"] = began + 5 + change.get("envelope", 0)
+            found = {d.path for d in compared([line(ours, run=RUNS["ours"])], [line(row({"a": 1}))])}
+            expected = {
+                "source": {("value", "payload", "source", t) for t in ("ts_ms", "ts_us", "ts_ns")},
+                "envelope": {("value", "payload", "ts_ms")},
+            }
+            assert found == {path for name in paths for path in expected[name]}
 
 
 def uuid_of(ms: int, node: int = 1) -> str:
@@ -150,17 +105,6 @@ def test_values_of_uuid_are_masked_only_when_they_were_made_at_the_time_of_the_r
     assert told([mine[0]] * 2, other) == [path]
 
 
-def test_run_ids_are_uuids_of_version_7_and_each_of_ours_stands_for_one_run() -> None:
-    theirs = [line(row({"a": n}), key=n) for n in (1, 2)]
-    assert differences([text.replace(RUNS["theirs"], RUNS["ours"][:-1] + "0") for text in theirs], theirs) == []
-    for other in (OURS, "01a1fe19"):
-        wrong = [text.replace(RUNS["theirs"], other) for text in theirs]
-        assert {p for p, _ in differences(wrong, theirs)} == {"headers.__debezium.context.runId"}
-    of_two = [theirs[0], theirs[1].replace(RUNS["theirs"], RUNS["theirs"][:-1] + "9")]
-    mine = [text.replace(RUNS["theirs"], RUNS["ours"]) for text in theirs]
-    assert [p for p, _ in differences(mine, of_two)] == ["headers.__debezium.context.runId"]
-
-
 def at(positions: Iterable[int], file: str = "binlog.000001") -> list[str]:
     return [line(row({"a": n}, pos=pos, file=file), key=n) for n, pos in enumerate(positions)]
 
@@ -179,29 +123,11 @@ def test_positions_are_equal_or_shifted_by_the_longer_statement_of_the_sentinel(
     assert {p for p, _ in differences(other, theirs)} == {"value.payload.source.pos", "value.payload.source.file"}
 
 
-def test_each_binlog_file_begins_without_a_shift() -> None:
-    first = at(range(100, 900, 100))
-    theirs, ours = ([*one, *at((150, 250), "binlog.000002")] for one in (first, at(range(88, 888, 100))))
-    assert differences(ours, theirs) == []
-    for distance in (-12, 4, 19, 100):
-        shifted = [*ours[:-2], *at((150 + distance, 250 + distance), "binlog.000002")]
-        assert "value.payload.source.pos" in {p for p, _ in differences(shifted, theirs)}, distance
-
-
-def test_positions_after_compressed_transactions_may_shift_by_some_bytes_often() -> None:
-    """zstd makes the same rows longer or shorter for the times in them; no event is shorter than 23 bytes."""
-    theirs = at(1000 * n for n in range(1, 41))
-    assert differences(at(1000 * n - 3 * (n // 4) for n in range(1, 41)), theirs) == []
-    events = at(1000 * n - 30 * (n // 4) for n in range(1, 41))
-    assert {p for p, _ in differences(events, theirs)} == {"value.payload.source.pos"}
-
-
 # -- what must be told ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "path"),
-    [
+def test_every_difference_has_a_path() -> None:
+    for ours, theirs, path in [
         ('{"a":1.0}', '{"a":1.00}', "value.payload.a"),
         ('{"a":1}', '{"a":"1"}', "value.payload.a"),
         ('{"a":1,"b":2}', '{"b":2,"a":1}', "value.payload.(order)"),
@@ -211,15 +137,9 @@ def test_positions_after_compressed_transactions_may_shift_by_some_bytes_often()
         ('{"a": 1}', '{"a":1}', "value.(text)"),
         ('{"fields":[{"field":"x","d":1}]}', '{"fields":[{"field":"x","d":2}]}', "value.payload.fields[x].d"),
         ("null", '{"a":1}', "value"),
-    ],
-)
-def test_every_difference_has_a_path(ours: str, theirs: str, path: str) -> None:
-    assert [p for p, _ in differences([line(None, raw=ours)], [line(None, raw=theirs)])] == [path]
-
-
-def test_header_names_are_compared() -> None:
-    bare = line(row({"a": 1})).replace('[{"__debezium.context.runId":"' + RUNS["theirs"] + '"}]', "[]")
-    assert [p for p, _ in differences([bare], [line(row({"a": 1}))])] == ["headers.(names)"]
+    ]:
+        with case(ours, theirs, path):
+            assert [p for p, _ in differences([line(None, raw=ours)], [line(None, raw=theirs)])] == [path]
 
 
 def test_a_missing_record_is_reported_once_and_shifts_nothing() -> None:
@@ -227,27 +147,6 @@ def test_a_missing_record_is_reported_once_and_shifts_nothing() -> None:
     found = differences(theirs[:2] + theirs[3:], theirs)
     assert [p for p, _ in found] == ['record.{"id":2}']
     assert found[0][1].startswith("ours absent")
-
-
-def test_records_without_key_are_paired_by_their_rows() -> None:
-    ours, theirs = ([line(row({"a": n}), key=None) for n in values] for values in ([1, 3], [1, 2, 3]))
-    pairs = list(align_records(parse_records(ours, "o"), parse_records(theirs, "t")))
-    assert [(a is None, b is None) for a, b in pairs] == [(False, False), (True, False), (False, False)]
-
-
-def test_texts_are_compared_token_by_token() -> None:
-    assert text_difference('{"a":"x"}', '{"a":"x"}') is None
-    assert text_difference('{"a":"\\/"}', '{"a":"/"}') == ('"\\/"', '"/"')
-
-
-def test_a_member_that_stands_twice_is_refused() -> None:
-    with pytest.raises(ProofError, match="twice"):
-        parse_records([line(None, raw='{"a":1,"a":1}')], "ours")
-
-
-def test_a_line_of_another_form_is_refused_with_its_number() -> None:
-    with pytest.raises(ProofError, match="ours, line 1"):
-        parse_records(['{"partition":0}'], "ours")
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
@@ -265,15 +164,10 @@ TABLE = """# Title
 """
 
 
-def test_the_list_is_a_table() -> None:
-    (entry,) = parse_explained(TABLE.splitlines(), "list")
-    assert (entry.case, entry.path, entry.reason, entry.line) == ("d/*", "value.payload.after.*", "A reason", 4)
-
-
-@pytest.mark.parametrize("row_text", ["| a | b | c | any |", "| a | b | c | nonsense | r |", "| a |  | c | any | r |"])
-def test_a_wrong_row_is_refused(row_text: str) -> None:
-    with pytest.raises(ProofError, match="line 5"):
-        parse_explained([*TABLE.splitlines(), row_text], "list")
+def test_a_wrong_row_is_refused() -> None:
+    for row_text in ["| a | b | c | any |", "| a | b | c | nonsense | r |", "| a |  | c | any | r |"]:
+        with case(row_text), pytest.raises(ProofError, match="line 5"):
+            parse_explained([*TABLE.splitlines(), row_text], "list")
 
 
 def test_an_entry_explains_only_its_case_topic_and_path() -> None:
@@ -286,24 +180,10 @@ def test_an_entry_explains_only_its_case_topic_and_path() -> None:
     assert len(judge("e/default", result, entries)[0]) == 2
 
 
-def test_an_entry_may_hold_for_a_property() -> None:
-    entries = parse_explained([line.replace("d/*", "a.zone=*") for line in TABLE.splitlines()], "list")
-    result = compare(*(parse_records([line(row({"a": n}))], "x") for n in (1, 2)))
-    assert len(judge("d/default", result, entries)[0]) == 1
-    assert judge("d/default", result, entries, {"a.zone": "UTC"})[0] == []
-
-
 def test_the_project_list_parses_and_gives_reasons() -> None:
     entries = read_explained(LIST)
     assert entries
     assert all(len(e.reason) > 10 or e.reason.startswith("As above") for e in entries)
-
-
-def test_a_difference_of_many_records_is_reported_once_with_its_keys() -> None:
-    lines = ([line(row({"a": n}), key=k) for k in range(9)] for n in (1, 2))
-    result = compare(*(parse_records(one, "x") for one in lines))
-    (told,) = report(result.differences)
-    assert told.startswith('cap.d.t key={"id":0}#0 {"id":1}#1 {"id":2}#2 and 6 more value.payload.after.a: ours 1')
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,31 +204,7 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none"), str(theirs), "--differences", str(none)]) == 2
 
 
-def test_the_case_is_the_name_of_the_recorded_file() -> None:
-    assert case_of(Path("/x/captured/types/time_connect.jsonl.gz")) == "types/time_connect"
-
-
 # -- the capture's own parts ----------------------------------------------------------------------------------------
-
-
-def test_a_workload_is_read_section_by_section() -> None:
-    text = "ignored\n-- @setup\nA;\n-- @both\nB;\n-- @session2\nC;\n-- @session1\nD;\n-- @wait 2\nE;\n-- @end\nF;\n"
-    workload = parse_workload("w", text.splitlines(keepends=True))
-    assert [s.text for s in workload.sections_of("setup", "both")] == ["A;\n", "B;\n"]
-    assert [[s.kind for s in g] for g in workload.streaming()] == [["both"], ["session2", "session1"], ["wait"]]
-    assert next(s.argument for s in workload.sections if s.kind == "wait") == "2"
-    with pytest.raises(ProofError, match="unknown section @chnage"):
-        parse_workload("w", ["-- @chnage\n"])
-
-
-def test_a_record_is_written_with_the_bytes_it_has() -> None:
-    from prooflib.lines import line as written
-
-    record = TopicRecord(0, 7, b'{"a":1.50}', None, headers=(("h", b'{"k":"\xc3\xa9"}'), ("n", None)))
-    expected = (
-        '{"topic":"cap.t","partition":0,"key":{"a":1.50},"value":null,"headers":[{"h":"{\\"k\\":\\"é\\"}"},{"n":null}]}'
-    )
-    assert written("cap.t", record) == expected + "\n"
 
 
 def test_records_of_the_sentinel_are_left_out() -> None:
@@ -371,27 +227,3 @@ def test_records_of_the_sentinel_are_left_out() -> None:
         ("cap", {"databaseName": "d"}),
         ("cap.transaction", {"id": "u:8"}),
     ]
-
-
-def test_a_mode_is_read_as_java_reads_properties(tmp_path: Path) -> None:
-    path = tmp_path / "m.properties"
-    path.write_text(
-        "! comment\n  # comment\na.b = x \nc : y\nd z\nempty=\nlong=one,\\\n   two\n"
-        "regex=d\\\\.t\\.u=v\nalone\nu=\\u00e9\n"
-    )
-    assert read_properties(path) == {
-        "a.b": "x", "c": "y", "d": "z", "empty": "", "long": "one,two", "regex": "d\\.t.u=v", "alone": "", "u": "é",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("day", "now"),
-    [("2027-11-22Z", "2026-11-22"), ("2026-11-22Z", "2026-11-22"), ("2025-02-28Z", "2024-02-29")],
-)
-def test_a_day_is_volatile_when_it_is_that_of_the_record_or_a_year_later(day: str, now: str) -> None:
-    from prooflib import clock
-
-    noon = clock._iso_day(now) + 43_200
-    assert clock._is_close(clock._iso_day, clock._iso_day(day), noon)
-    for days in (-1, 1, 366):
-        assert not clock._is_close(clock._iso_day, clock._iso_day(day) + days * 86_400, noon)

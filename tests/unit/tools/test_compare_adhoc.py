@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from kit.captured_lines import BEGAN, OURS, RUNS, THEIRS, TS, line, row
+from kit.cases import case
 from prooflib.compare_cli import LIST, judge
 from prooflib.differ import compare
 from prooflib.explained import read_explained
@@ -71,9 +71,8 @@ def test_a_read_that_an_event_of_the_window_replaces_may_be_missing() -> None:
     assert left([*US.begin(), US.mark(11, "open"), US.change(12, 1, 1), US.mark(13, "close"), US.read(13, 2, 0)]) == []
 
 
-@pytest.mark.parametrize(
-    ("reads", "paths"),
-    [
+def test_another_fault_is_reported() -> None:
+    for reads, paths in [
         # An older value behind a newer change: of itself, and as the key's last value.
         ([(1, 0), (2, 0)], ['stale.{"id":1}', 'last.{"id":1}.v']),
         ([(1, 1)], ['record.{"id":2}']),
@@ -82,18 +81,9 @@ def test_a_read_that_an_event_of_the_window_replaces_may_be_missing() -> None:
         ([(1, 1), (2, 0), (3, 0)], ['record.{"id":3}', 'last.{"id":3}']),
         # No read at all tells of no window in which the event of row 1 could lie.
         ([], ['record.{"id":1}', 'record.{"id":2}']),
-    ],
-)
-def test_another_fault_is_reported(reads: list[tuple[int, int]], paths: list[str]) -> None:
-    assert left([*BEGUN, *(US.read(13, key, v) for key, v in reads)]) == paths
-
-
-def test_a_deleted_row_does_not_come_back() -> None:
-    gone = [US.event(11, 1, None, "d", before={"id": 1, "v": 0})]
-    theirs = [*RECORDED[:-1], THEM.event(13, 1, None, "d", before={"id": 1, "v": 0})]
-    marks = [US.mark(12, "open"), US.mark(13, "close"), US.read(13, 2, 0)]
-    assert left([*US.begin(), *gone, *marks], theirs) == []
-    assert 'stale.{"id":1}' in left([*US.begin(), *gone, *marks, US.read(13, 1, 0)], theirs)
+    ]:
+        with case(reads, paths):
+            assert left([*BEGUN, *(US.read(13, key, v) for key, v in reads)]) == paths
 
 
 def test_the_stream_is_compared_in_order_all_the_same() -> None:
@@ -107,38 +97,3 @@ def test_the_stream_is_compared_in_order_all_the_same() -> None:
         "value.payload.source.file",
         "value.payload.source.pos",
     ]
-
-
-def test_watermarks_stand_in_pairs() -> None:
-    reads = [US.read(13, 1, 1), US.read(13, 2, 0)]
-    half = f'watermark.{{"id":"{WINDOW}-open"}}'
-    assert left([*BEGUN[:-1], *reads]) == [half]
-    assert half in left([*BEGUN[:-1], US.mark(13, "open"), *reads])
-
-
-def test_reads_of_a_snapshot_that_was_stopped_may_be_missing() -> None:
-    """Only those: without the signal, or of another table, each is told."""
-    stop = (11, "s2", "stop-snapshot", {"data-collections": ["d.t"]})
-    theirs = [THEM.signal(10), THEM.mark(11, "open"), THEM.mark(12, "close"), THEM.read(12, 1, 0)]
-    assert left([US.signal(10)], theirs) == ['record.{"id":1}']
-    other = (11, "s2", "stop-snapshot", {"data-collections": ["d.other"]})
-    for signal, expected in ((stop, []), (other, ['record.{"id":1}'])):
-        number, *rest = signal
-        recorded = [*theirs, THEM.signal(13, *rest)]
-        assert left([US.signal(10), US.signal(number, *rest)], recorded) == expected
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "holds"),
-    [("first", "first_in_data_collection", True), ("last_in_data_collection", "last", True), ("first", "last", False)],
-)
-def test_tables_of_a_blocking_snapshot_may_come_in_another_order(ours: str, theirs: str, holds: bool) -> None:
-    """A marker that stands at another row, or in the first snapshot, is told."""
-    sides = [
-        [side.event(number, 1, {"id": 1}, "r", snapshot=marker, gtid=gtid)]
-        for side, marker, number, gtid in ((US, ours, 7, f"{OURS}:7"), (THEM, theirs, 7, f"{THEIRS}:7"))
-    ]
-    result = compare(parse_records(sides[0], "ours"), parse_records(sides[1], "theirs"))
-    explained, _ = judge("blocking/m", result, read_explained(LIST), {})
-    assert (explained == []) is holds
-    assert judge("types/m", result, read_explained(LIST), {})[0]

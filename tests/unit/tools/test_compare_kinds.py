@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-from kit.captured_lines import column, compared, kinds, kinds_of, line, row
+from kit.captured_lines import column, compared, kinds_of, line, row
+from kit.cases import case
 from prooflib.compare_cli import LIST, judge
 from prooflib.differ import compare
 from prooflib.explained import read_explained
@@ -15,19 +13,16 @@ JSON = column("c", name="io.debezium.data.Json")
 TEXT = column("c", "string")
 FLOAT = column("c", "float")
 DATETIME = column("c", "int64", name="io.debezium.time.Timestamp")
-NOT_NULL_DATETIME = column("c", "int64", name="io.debezium.time.Timestamp", optional=False)
 TIMESTAMP = column("c", name="io.debezium.time.ZonedTimestamp")
 BITS = column("c", "bytes", name="io.debezium.data.Bits")
 DOUBLE = column("c", "double")
 ENUM = column("c", name="io.debezium.data.Enum")
 SET = column("c", name="io.debezium.data.EnumSet")
 DATE = column("c", "int32", name="io.debezium.time.Date")
-ZONE = {"database.connectionTimeZone": "+05:30"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "ours", "theirs", "fields", "snapshot"),
-    [
+def test_a_kind_holds_for_its_case() -> None:
+    for kind, ours, theirs, fields, snapshot in [
         ("json-text", '{"a":[1,2]}', '{"a": [1, 2]}', JSON, "true"),
         ("json-text", "0.1", "0.1000000000000000055511151231257827021181583404541015625", JSON, "false"),
         ("json-text", "[1e21,1.5]", "[1000000000000000000000,1.5]", JSON, "false"),
@@ -80,15 +75,13 @@ ZONE = {"database.connectionTimeZone": "+05:30"}
         ("server-charset", "Їжак", "╥жак", column("c"), "false"),
         ("server-charset", "a?", "aٹ", column("c"), "false"),
         ("server-charset", "日\\", "日\uff3c", column("c"), "false"),
-    ],
-)
-def test_a_kind_holds_for_its_case(kind: str, ours: Any, theirs: Any, fields: Any, snapshot: str) -> None:
-    assert kind in kinds_of(ours, theirs, fields=fields, snapshot=snapshot)
+    ]:
+        with case(kind, ours, theirs, fields, snapshot):
+            assert kind in kinds_of(ours, theirs, fields=fields, snapshot=snapshot)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "fields", "snapshot"),
-    [
+def test_no_kind_holds_for_another_case() -> None:
+    for ours, theirs, fields, snapshot in [
         ('{"a":1}', '{"a": 2}', JSON, "true"),
         ('{"a":1,"b":2}', '{"b":2,"a":1}', JSON, "true"),
         ('"01:02:03.000001"', '"01:02:03"', JSON, "false"),
@@ -157,45 +150,13 @@ def test_a_kind_holds_for_its_case(kind: str, ours: Any, theirs: Any, fields: An
         # recorded-null: any other text that the recording lacks.
         ("false", None, column("c"), "false"),
         ("text", None, column("c"), "false"),
-    ],
-)
-def test_no_kind_holds_for_another_case(ours: Any, theirs: Any, fields: Any, snapshot: str) -> None:
-    assert kinds_of(ours, theirs, fields=fields, snapshot=snapshot) == set()
+    ]:
+        with case(ours, theirs, fields, snapshot):
+            assert kinds_of(ours, theirs, fields=fields, snapshot=snapshot) == set()
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("double", {"float-text"}), ("string", set())])
-def test_one_double_has_several_texts(kind: str, expected: set[str]) -> None:
-    """Java 17 prints twice the smallest double as 1.0E-323; 9.9E-324 is the same double."""
-    lines = [[line(row({"c": "@"}, fields=column("c", kind))).replace('"@"', n)] for n in ("9.9E-324", "1.0E-323")]
-    assert kinds(*compared(*lines)) == expected
-    other = [lines[0], [lines[1][0].replace("1.0E-323", "1.5E-323")]]
-    assert kinds(*compared(*other)) == set()
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "fields", "stream", "holds"),
-    [
-        (None, 10957, DATE, None, True),
-        (None, 11083, DATE, None, True),
-        (0, 978307200000, NOT_NULL_DATETIME, 0, True),
-        (None, -719402, DATE, None, True),
-        # Dates that are in the year 2000 indeed, as the stream says.
-        (None, 11083, DATE, 11083, False),
-        (0, 978307200000, NOT_NULL_DATETIME, 978307200000, False),
-        (0, 11083, DATE, 0, False),
-        (None, 11400, DATE, None, False),
-    ],
-)
-def test_a_date_of_the_year_0000_is_what_the_recorded_stream_lacks_as_well(
-    ours: Any, theirs: Any, fields: Any, stream: Any, holds: bool
-) -> None:
-    found = kinds_of(ours, theirs, fields=fields, snapshot="true", stream=[stream])
-    assert ("date-in-year-zero" in found) is holds
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "zone", "holds"),
-    [
+def test_the_zone_of_the_session_is_the_one_that_the_connector_was_given() -> None:
+    for ours, theirs, zone, holds in [
         ("2024-02-29T12:34:56.10Z", "2024-02-29T07:04:56.1Z", "+05:30", True),
         ("2024-07-29T12:00:00Z", "2024-07-29T10:00:00Z", "Europe/Berlin", True),
         # A clock that shows an hour twice: Java takes the later one.
@@ -208,43 +169,12 @@ def test_a_date_of_the_year_0000_is_what_the_recorded_stream_lacks_as_well(
         ("2024-02-29T12:34:56.2Z", "2024-02-29T07:04:56.1Z", "+05:30", False),
         ("2024-07-29T12:00:00Z", "2024-07-29T11:00:00Z", "Europe/Berlin", False),
         ("2024-02-29T12:34:56Z", "2024-02-29T12:19:56Z", "SERVER", False),
-    ],
-)
-def test_the_zone_of_the_session_is_the_one_that_the_connector_was_given(
-    ours: str, theirs: str, zone: str, holds: bool
-) -> None:
-    settings = {"database.connectionTimeZone": zone}
-    for snapshot, expected in (("true", holds), ("false", False)):
-        found = kinds_of(ours, theirs, fields=TIMESTAMP, snapshot=snapshot, settings=settings)
-        assert ("zone-of-session" in found) is expected
-
-
-@pytest.mark.parametrize("kind", ["backslashes", "escaped-bytes"])
-def test_backslashes_in_a_row_are_those_of_the_default_that_replaces_a_null(kind: str) -> None:
-    ours, theirs = {"backslashes": ("a\nb", "a\\nb"), "escaped-bytes": ("YWIAAA==", "YWJcMFww")}[kind]
-    lines = [[line(row({"c": v}, fields=column("c", default=v)))] for v in (ours, theirs)]
-    assert kind in kinds(next(d for d in compared(*lines) if d.path[-1] == "c"))
-    stored = [[line(row({"c": v}, fields=column("c", default="x")))] for v in (ours, theirs)]
-    assert kinds(*compared(*stored)) == set()
-
-
-def test_a_recorded_null_is_explained_for_the_snapshot_of_a_streamed_record_only() -> None:
-    lines = [[line(row({"a": 1}, snapshot=s))] for s in ("false", None)]
-    assert kinds(*compared(*lines)) == {"defaulted-snapshot"}
-    lost = [[line(row({"a": 1}, db=db))] for db in ("false", None)]
-    assert kinds(*compared(*lost)) == set()
-    wrong = [[line(row({"a": 1}, snapshot=s))] for s in ("true", None)]
-    assert kinds(*compared(*wrong)) == set()
-
-
-def test_a_row_that_only_the_recording_has_is_explained_when_it_names_no_thread() -> None:
-    """So Debezium writes rows of XA transactions; of any other transaction it knows the thread."""
-    for thread, snapshot, expected in ((None, "false", True), (9, "false", False), (None, "true", False)):
-        both = line(row({"a": 1}))
-        more = line(row({"a": 2}, thread=thread, snapshot=snapshot), key=2)
-        for ours, theirs, holds in (([both], [both, more], expected), ([both, more], [both], False)):
-            (found,) = compared(ours, theirs)
-            assert ("undecided-xa" in kinds(found)) is holds, (thread, snapshot)
+    ]:
+        with case(ours, theirs, zone, holds):
+            settings = {"database.connectionTimeZone": zone}
+            for snapshot, expected in (("true", holds), ("false", False)):
+                found = kinds_of(ours, theirs, fields=TIMESTAMP, snapshot=snapshot, settings=settings)
+                assert ("zone-of-session" in found) is expected
 
 
 def test_a_row_of_an_xa_transaction_is_explained_by_its_key_only() -> None:
@@ -281,127 +211,3 @@ def test_a_record_that_ours_has_twice_is_reported_even_if_the_recording_has_none
     assert [d.where for d in compared(repeated, []) if d.path[0] == "repeated"] == ['repeated.{"id":1}']
     twice = [line(row({"a": 1}), key=None)] * 2
     assert compared(twice, twice) == ()
-
-
-def test_only_updates_are_lost_to_partial_json() -> None:
-    for value, headers, expected in (
-        (row({"a": 2}, before={"a": 1}, op="u"), {}, {"partial-update", "after-the-end"}),
-        (row({"a": 2}, op="c"), {"__debezium.oldkey": "1"}, {"partial-update", "after-the-end"}),
-        (row({"a": 2}, op="c"), {}, {"after-the-end"}),
-        (row(None, before={"a": 1}, op="d"), {}, {"after-the-end"}),
-    ):
-        (found,) = compared([line(value, headers=headers)], [])
-        assert kinds(found) == expected
-
-
-def schema_kinds(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], value: Any = None) -> set[str]:
-    """Return the kinds that hold for the only difference of two schemas of column ``c``, that of the row image."""
-    lines = [[line(row({"c": value}, fields=fields))] for fields in (ours, theirs)]
-    return kinds(next(d for d in compared(*lines) if d.path[3] == "[after]"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "schema", "ours", "theirs"),
-    [
-        ("rounded-half", {"kind": "int32"}, {"default": -2}, {"default": -1}),
-        ("cut-bits", {"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "Kg=="}),
-        ("sql-literal", {"kind": "int32"}, {"default": 16}, {"default": 10}),
-    ],
-)
-def test_a_kind_holds_for_its_default(
-    kind: str, schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
-) -> None:
-    assert kind in schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs)))
-
-
-@pytest.mark.parametrize(
-    ("schema", "ours", "theirs"),
-    [
-        ({"kind": "int32"}, {"default": 2}, {"default": 1}),
-        ({"kind": "int32"}, {"default": 12}, {"default": 0}),
-        ({"kind": "int32"}, {"default": -2}, {"default": -3}),
-        ({"kind": "int32"}, {"default": 10}, {"default": 11}),
-        ({"kind": "int32"}, {"default": 19756}, {}),
-        ({"kind": "int32", "name": "io.debezium.time.Date"}, {}, {"default": 19756}),
-        ({"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {"default": 19757}),
-        ({"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "VA=="}),
-    ],
-)
-def test_no_kind_holds_for_another_default(
-    schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
-) -> None:
-    assert schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs))) == set()
-
-
-def stated(default: Any, pos: int = 50, table: str = "t", snapshot: str = "false") -> str:
-    """Return a recorded schema change that gives column ``c`` a default."""
-    value = row(None, pos=pos, db="d", table=table, snapshot=snapshot)
-    columns = [{"name": "c", "defaultValueExpression": default}]
-    changes = [{"type": "ALTER", "id": "x", "table": {"defaultCharsetName": None, "columns": columns}}]
-    value["payload"] = {"source": value["payload"]["source"], "ddl": "ALTER TABLE t", "tableChanges": changes}
-    return line(value, key="d", topic="cap")
-
-
-DATE_TYPE = {"kind": "int32", "name": "io.debezium.time.Date"}
-TIME_TYPE = {"kind": "int64", "name": "io.debezium.time.MicroTime"}
-MOMENT_TYPE = {"kind": "int64", "name": "io.debezium.time.MicroTimestamp"}
-BITS_TYPE = {"kind": "bytes", "name": "io.debezium.data.Bits"}
-
-
-@pytest.mark.parametrize(
-    ("schema", "ours", "theirs", "change", "holds"),
-    [
-        (DATE_TYPE, 19756, {}, stated("2024-02-03"), True),
-        (DATE_TYPE, 19756, {"default": 0}, stated("2024-02-03"), True),
-        (TIME_TYPE, 93784000000, {}, stated("26:03:04"), True),
-        (TIME_TYPE, -1500000, {}, stated("-00:00:01.5"), True),
-        (MOMENT_TYPE, 1706933106120000, {}, stated("2024-02-03 04:05:06.12"), True),
-        (DATE_TYPE, 0, {"default": 1}, stated("2024-00-00"), False),
-        # The notations that MySQL reads; a fraction is rounded to the digits of the column.
-        *((DATE_TYPE, 19756, {}, stated(t), True) for t in ("20240203", "2024-2-3", "24-02-03", "2024.02.03")),
-        (MOMENT_TYPE, 1706933106790000, {}, stated("2024-02-03 04:05:06.789"), True),
-        (MOMENT_TYPE, 1706933106000000, {}, stated("20240203040506"), True),
-        *((TIME_TYPE, 93784000000, {}, stated(t), True) for t in ("1 02:03:04", "260304")),
-        (TIME_TYPE, 83000000, {}, stated("123"), True),
-        (TIME_TYPE, 45240000000, {}, stated("12:34"), True),
-        (MOMENT_TYPE, 1706933107789000, {}, stated("2024-02-03 04:05:06.789"), False),
-        (BITS_TYPE, "VQ==", {}, stated("1010101"), True),
-        (BITS_TYPE, "/w==", {}, stated("F"), True),
-        (BITS_TYPE, "BQ==", {}, stated("5"), True),
-        (BITS_TYPE, "AQ==", {}, stated("true"), True),
-        (BITS_TYPE, "BQ==", {}, stated("true"), False),
-        # Another default than the statement's, none there, no statement, one behind the row or of another table.
-        (DATE_TYPE, 19757, {}, stated("2024-02-03"), False),
-        (TIME_TYPE, 93784000001, {}, stated("26:03:04"), False),
-        (BITS_TYPE, "VA==", {}, stated("1010101"), False),
-        (DATE_TYPE, 19756, {}, stated(None), False),
-        (DATE_TYPE, 19756, {}, None, False),
-        (DATE_TYPE, 19756, {}, stated("2024-02-03", pos=150), False),
-        (DATE_TYPE, 19756, {}, stated("2024-02-03", table="other"), False),
-        (DATE_TYPE, 19756, {}, stated("2024-02-03", snapshot="true"), False),
-    ],
-)
-def test_a_default_is_unread_if_a_statement_before_the_record_gave_it(
-    schema: dict[str, Any], ours: Any, theirs: dict[str, Any], change: str | None, holds: bool
-) -> None:
-    """In the schema, and in a row whose NULL the default replaces, if the recorded connector replaces NULL."""
-    statements = [change] if change is not None else []
-    for value, other in ((None, None), (ours, None)):
-        sides = [
-            [*statements, line(row({"c": v}, fields=column("c", **schema, **default), db="d", table="t"))]
-            for v, default in ((value, {"default": ours}), (other, theirs))
-        ]
-        found = [d for d in compared(*sides) if d.path[3] == "[after]" or d.path[-1] == "c"]
-        rows = [d for d in found if d.path[-1] == "c"]
-        expected = holds and ("default" not in theirs or not rows)
-        assert ["unread-default" in kinds(d) for d in found if d not in rows] == [holds]
-        assert ["unread-default" in kinds(d) for d in rows] == [expected] * len(rows)
-        kept = {"value.converter.replace.null.with.default": "false"}
-        assert ["unread-default" in kinds(d, kept) for d in rows] == [False] * len(rows)
-
-
-def test_a_float4_that_lost_its_values_is_distinguished_from_another_type() -> None:
-    types = column("c", "float"), column("c", "double")
-    assert schema_kinds(*types) == {"lost-float4"}
-    assert schema_kinds(*types, value=1.5) == set()
-    assert schema_kinds(column("c", "double"), column("c", "float")) == {"real-as-float"}

@@ -5,25 +5,24 @@ from __future__ import annotations
 import pytest
 from demolib import family
 from demolib.family import Process
+from kit.cases import case
 from kit.cpu_account import Sampler, _kind, _Seen
 
 # No process has such an id (proc(5): at most 2^22).
 PARENT, CHILD = Process(2**23, 1), Process(2**23 + 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("command", "kind"),
-    [
+def test_a_process_is_known_by_its_command() -> None:
+    for command, kind in [
         ("java -cp x kafka.Kafka server.properties", "Kafka, broker"),
         ("/c/ld-linux-x86-64.so.2 --library-path l /c/usr/sbin/mysqld --defaults-file=f", "mysqld"),
         ("/v/bin/python /v/bin/airflow scheduler", "Airflow, scheduler"),
         ("airflow api_server -- host:127.0.0.1 port:1", "Airflow, api-server"),
         ("/v/bin/python -m airflow_provider_mysql_cdc.environment", "other Python processes"),
         ("sleep 1", "others"),
-    ],
-)
-def test_a_process_is_known_by_its_command(command: str, kind: str) -> None:
-    assert _kind(command) == kind
+    ]:
+        with case(command, kind):
+            assert _kind(command) == kind
 
 
 @pytest.mark.parametrize("seen", [True, False])

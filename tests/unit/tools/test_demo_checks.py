@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from demolib.verify import check_again, check_alter
+from kit.cases import case
 from topiclib.checks import TableVerdict, check_table, checksum
 from topiclib.events import Event, EventReader, Layout, position_of
 from topiclib.topics import KafkaRecord
@@ -187,21 +186,19 @@ def foreign_key(records: list[KafkaRecord]) -> list[KafkaRecord]:
     return [*records[:-1], KafkaRecord(last.partition, last.offset, key, last.value, last.headers)]
 
 
-@pytest.mark.parametrize(
-    ("damage", "kind"),
-    [
+def test_damage_is_named() -> None:
+    for damage, kind in [
         (changed_row, "gap"),
         (changed_source, "order"),
         (moved_partition, "partition"),
         (no_identity, "unreadable"),
         (broken_value, "unreadable"),
         (foreign_key, "key"),
-    ],
-)
-def test_damage_is_named(damage: Callable[[list[KafkaRecord]], list[KafkaRecord]], kind: str) -> None:
-    records, rows = story(KEYED)
-    found = verdict(KEYED, damage(records), rows)
-    assert kind in found.problems, found.lines()
+    ]:
+        with case(damage, kind):
+            records, rows = story(KEYED)
+            found = verdict(KEYED, damage(records), rows)
+            assert kind in found.problems, found.lines()
 
 
 def test_a_table_that_differs_shows_the_key_and_the_column() -> None:
@@ -222,17 +219,6 @@ def test_equal_rows_without_key_are_counted() -> None:
     assert not verdict(KEYLESS, topic.records, [(1, "same", "web")] * 2).ok
 
 
-def test_identity_forms() -> None:
-    plain, tagged = position_of(f"{GTID}:7/3/2/1".encode()), position_of(f"{GTID}:blue:8/1/0/0".encode())
-    by_file = position_of(f"{GTID}/binlog.000012:4711/3/2/1".encode())
-    assert plain is not None and plain.lineage == GTID and plain.numbers == (7, 3, 2, 1)
-    assert tagged is not None and tagged.lineage == f"{GTID}:blue" and tagged.numbers == (8, 1, 0, 0)
-    assert by_file is not None and by_file.numbers == (12, 4711, 3, 2, 1)
-    assert position_of(b"snapshot/1/topic/key") is None
-    with pytest.raises(RecordError):
-        position_of(b"something")
-
-
 def alter(table: str, columns: list[str], ddl: str = "ALTER TABLE orders ADD COLUMN channel INT") -> dict[str, object]:
     described = {"columns": [{"name": c} for c in columns]}
     return {"ddl": ddl, "tableChanges": [{"type": "ALTER", "id": f'"shop"."{table}"', "table": described}]}
@@ -246,39 +232,6 @@ def test_the_alter_must_be_there_once() -> None:
     assert check_alter([good, good], "orders", "channel")
     assert check_alter([alter("orders", ["id"])], "orders", "channel")
     assert check_alter([alter("lines", ["id", "channel"])], "orders", "channel")
-
-
-def test_a_default_that_looks_like_the_payload_member_does_no_harm() -> None:
-    """The schema text is cut at its end, not where a default happens to hold the same characters."""
-    topic = Topic(KEYED)
-    topic.read(1, "a", "web")
-    record = topic.records[0]
-    document = json.loads(record.value)
-    document["schema"]["fields"][1]["fields"][1]["default"] = 'x,"payload":{"y'
-    trap = ',"payload":'
-    document["schema"]["name"] = trap
-    value = json.dumps(document, separators=(",", ":")).encode()
-    reader = EventReader(KEYED)
-    for _ in range(2):
-        event = reader.event(KafkaRecord(1, 0, record.key, value, record.headers))
-        assert event.after == (1, "a", "web")
-
-
-def test_binary_values_are_decoded() -> None:
-    layout = Layout("t", ("id", "b"), ("id",), (None, None))
-    fields = [{"type": "int64", "field": "id"}, {"type": "bytes", "field": "b"}]
-    value = {
-        "schema": {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": "after"}]},
-        "payload": {
-            "before": None,
-            "after": {"id": 1, "b": base64.b64encode(b"\x00\xff").decode()},
-            "source": {"file": "binlog.000001", "pos": 4, "ts_ms": 0},
-            "op": "r",
-        },
-    }
-    key = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": {"id": 1}}
-    record = KafkaRecord(0, 0, json.dumps(key).encode(), json.dumps(value).encode(), {"cdc-id": b"snapshot/1/t/1"})
-    assert EventReader(layout).event(record).after == (1, b"\x00\xff")
 
 
 def read_again(value: str, *, rows: int | None = 1) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from kit.cases import case
 from topiclib.values import converter_of_column, converter_of_schema, select_expression
 
 
@@ -55,13 +56,14 @@ CASES: list[tuple[dict[str, Any], Any, str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "given", "kind", "stored", "value"), CASES, ids=[c[2] for c in CASES])
-def test_both_sides_meet(schema: dict[str, Any], given: Any, kind: str, stored: Any, value: Any) -> None:
-    from_event, from_table = converter_of_schema(schema), converter_of_column(kind)
-    wanted = stored if value is SAME else value
-    decoded = from_event(given) if from_event else given
-    assert decoded == wanted and repr(decoded) == repr(wanted)
-    assert (from_table(stored) if from_table else stored) == wanted
+def test_both_sides_meet() -> None:
+    for schema, given, kind, stored, value in CASES:
+        with case(schema, given, kind, stored, value):
+            from_event, from_table = converter_of_schema(schema), converter_of_column(kind)
+            wanted = stored if value is SAME else value
+            decoded = from_event(given) if from_event else given
+            assert decoded == wanted and repr(decoded) == repr(wanted)
+            assert (from_table(stored) if from_table else stored) == wanted
 
 
 def test_json_is_compared_by_meaning_and_not_by_text() -> None:

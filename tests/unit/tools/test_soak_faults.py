@@ -8,11 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from soaklib import faults, spark_faults, steps
 from soaklib.cli import Soak
 from soaklib.ddl import DDL
-from soaklib.xa_fault import commit_first
 
 
 def world(**more: Any) -> Any:
@@ -30,12 +27,6 @@ def world(**more: Any) -> Any:
         **empty,
         **more,
     )
-
-
-class Attempt(SimpleNamespace):
-    """An attempt that has ended without passing its fault point."""
-
-    fired, alive, flag = False, False, Path("/nowhere/flag")
 
 
 def report(fired: dict[str, int], **more: int) -> list[str]:
@@ -56,69 +47,6 @@ def test_the_verdict_names_kinds_that_never_fired() -> None:
 def test_the_verdict_says_when_every_kind_fired() -> None:
     fired = {"kill Kafka": 1, "kill mysqld": 3} | {f"ddl: {kind}": 1 for kind in DDL}
     assert report(fired, **{"xa committed": 1, "xa rolled back": 1})[-1] == "every one of 2 kinds fired"
-
-
-def test_an_attempt_that_ends_before_its_fault_is_followed_by_others_and_then_does_not_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[Any] = []
-    there = world(start=lambda **more: begun.append(more) or Attempt(), run=lambda attempt, excused: {})
-    for module in (steps, spark_faults):
-        monkeypatch.setattr(module, "fill_batch", lambda _: None)
-    assert not steps.kill_unfinished(there)
-    assert len(begun) == 5 and all(b["fault"]["point"] in steps.UNFINISHED_POINTS["drain"] for b in begun)
-    assert not spark_faults.kill_executor_jvm(there)
-    assert [b["spark"] for b in begun[5:]] == ["cluster"] * 3
-
-
-@pytest.mark.parametrize(
-    ("first", "fired"), [("XA COMMIT X'61',X'',1", True), ("BEGIN", False), (None, False)], ids=["xa", "other", "none"]
-)
-def test_xa_commit_counts_only_as_the_first_transaction_of_the_new_file(first: str | None, fired: bool) -> None:
-    class Cursor:
-        def __enter__(self) -> Cursor:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def execute(self, sql: str) -> None:
-            pass
-
-        def fetchone(self) -> tuple[str]:
-            return ("binlog.000007",)
-
-        def fetchall(self) -> list[tuple[Any, ...]]:
-            events = [("binlog.000007", 4, "Format_desc", 1, 127, ""), ("binlog.000007", 127, "Gtid", 1, 200, "")]
-            return events + ([("binlog.000007", 200, "Query", 1, 300, first)] if first else [])
-
-    assert commit_first(SimpleNamespace(cursor=Cursor), "a") is fired
-
-
-class Begun(SimpleNamespace):
-    """An attempt that was killed behind a commit, or one that came upon the next batch."""
-
-    fired, epoch, result = True, 7, {"other": 8}
-
-    def wait(self, seconds: float) -> bool:
-        return True
-
-
-def test_a_setting_that_decides_changes_only_inside_a_batch_of_which_a_part_is_committed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[Any] = []
-    there = world(
-        start=lambda **more: begun.append(more) or Begun(),
-        run=lambda attempt, excused: {},
-        properties={"tombstones.on.delete": "true"},
-        database="soak_1",
-    )
-    monkeypatch.setattr(steps, "fill_batch", lambda _: None)
-    assert not faults.change_pinned_setting(there), "the batch was over each time: the next one may have other settings"
-    assert begun[0]["fault"]["point"] == "writer.after_commit" and begun[1] == {"only": 7}
-    assert len(begun) == 8 and there.properties == {"tombstones.on.delete": "true"}
-    assert not there.fired
 
 
 def test_the_verdict_names_incremental_snapshots_that_no_job_accepted() -> None:

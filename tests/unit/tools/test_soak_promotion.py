@@ -7,14 +7,10 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-import pymysql
-import pytest
-from soaklib import promotion_faults
+from kit.cases import case
 from soaklib.cli import Soak
 from soaklib.gtids import GtidSet
-from soaklib.node import Node
 from soaklib.promotion_faults import PROMOTIONS
-from stacklib import StackError
 from topiclib.checks import TableCheck
 from topiclib.events import Event, Layout, position_of
 from topiclib.row_check import RowCheck
@@ -29,11 +25,6 @@ def test_a_set_contains_the_numbers_of_its_ranges() -> None:
     assert [n for n in range(10) if (ONE, n) in executed] == [1, 2, 3, 4, 5, 8]
     assert [n for n in range(10) if (TWO, n) in executed] == [3, 4]
     assert ("another", 1) not in executed and ("another", 1) not in GtidSet.parse("")
-
-
-def test_what_two_sets_have_in_common() -> None:
-    one, two = GtidSet.parse(f"{ONE}:1-5:8,{TWO}:3"), GtidSet.parse(f"{ONE}:4-9,other:1")
-    assert one & two == GtidSet.parse(f"{ONE}:4-5:8")
 
 
 def event(transaction: str, op: str, before: Any, after: Any, file: tuple[int, int] | None) -> Event:
@@ -59,13 +50,14 @@ def test_the_order_of_two_servers_transactions_is_that_of_the_binlog_with_both()
     assert "order" in TableCheck(KEYED).feed(right).finish([(1, 3)]).problems, "files of one server only rise"
 
 
-@pytest.mark.parametrize(("truncated", "rows"), [((TWO, 1), [(1, 3)]), ((ONE, 2), [(1, 3)])])
-def test_a_truncate_of_the_other_server_has_its_place_among_all(truncated: tuple[str, int], rows: Any) -> None:
-    again = [event(f"{ONE}:1", "c", None, (1, 0), (9, 1)), event(f"{ONE}:3", "c", None, (1, 3), (9, 2))]
-    assert RowCheck(KEYED, ranks=RANKS, truncations=[truncated]).feed(again).finish(rows).ok
-    assert "gap" in RowCheck(KEYED, ranks=RANKS).feed(again).finish(rows).problems
-    before = RowCheck(KEYED, ranks={**RANKS, f"{TWO}:1": 9}, truncations=[(TWO, 1)]).feed(again[:1])
-    assert before.finish([]).ok, "nothing is left of rows before a truncate that is the last transaction"
+def test_a_truncate_of_the_other_server_has_its_place_among_all() -> None:
+    for truncated, rows in [((TWO, 1), [(1, 3)]), ((ONE, 2), [(1, 3)])]:
+        with case(truncated, rows):
+            again = [event(f"{ONE}:1", "c", None, (1, 0), (9, 1)), event(f"{ONE}:3", "c", None, (1, 3), (9, 2))]
+            assert RowCheck(KEYED, ranks=RANKS, truncations=[truncated]).feed(again).finish(rows).ok
+            assert "gap" in RowCheck(KEYED, ranks=RANKS).feed(again).finish(rows).problems
+            before = RowCheck(KEYED, ranks={**RANKS, f"{TWO}:1": 9}, truncations=[(TWO, 1)]).feed(again[:1])
+            assert before.finish([]).ok, "nothing is left of rows before a truncate that is the last transaction"
 
 
 def world(**more: Any) -> Any:
@@ -76,46 +68,8 @@ def world(**more: Any) -> Any:
     )
 
 
-def test_promotions_come_first_until_there_are_as_many_as_there_should_be_by_now(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    there, now = world(), [0.0]
-    monkeypatch.setattr("soaklib.cli.time.monotonic", lambda: now[0])
-    soak = Soak(there, 10.0, ("kill Kafka",), "", promotions=4)
-    kinds = []
-    for second in range(0, 600, 10):
-        now[0] = float(second)
-        kinds.append(kind := soak._next_kind())
-        there.fired[kind] += 1
-    assert [n for n, kind in enumerate(kinds) if kind in PROMOTIONS] == [0, 15, 30, 45]
-    assert Soak(world(), 10.0, ("kill Kafka",), "")._next_kind() == "kill Kafka"
-
-
 def test_promotions_that_are_missing_at_the_end_are_named() -> None:
     there = world()
     there.fired[next(iter(PROMOTIONS))] = 3
     assert Soak(there, 1.0, ("kill Kafka",), "", promotions=5).missing_kinds()[-1] == "2 promotions"
     assert "promotions" not in Soak(there, 1.0, ("kill Kafka",), "", promotions=3).missing_kinds()[-1]
-
-
-@pytest.mark.parametrize("kind", PROMOTIONS)
-def test_a_promotion_counts_when_the_servers_were_exchanged(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_: object, **__: object) -> None:
-        raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded")
-
-    exchanged: list[Any] = []
-    idle = {"switch_over": lambda **more: exchanged.append(more), "fail_over": exchanged.append}
-    monkeypatch.setattr(promotion_faults, "_MOMENTS", (lambda _: (None, "promoted between batches"),))
-    there = world(servers=SimpleNamespace(**idle))
-    assert PROMOTIONS[kind](there) and len(exchanged) == 1
-    assert there.fired == {"promoted between batches": 1}
-    there.servers = SimpleNamespace(switch_over=busy, fail_over=busy)
-    assert not PROMOTIONS[kind](there) and there.fired == {"promoted between batches": 1}
-
-
-def test_a_server_that_has_transactions_of_its_own_does_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = (Node(name, SimpleNamespace(), 1, "", {}) for name in ("one", "two"))  # type: ignore[arg-type]
-    monkeypatch.setattr(Node, "executed", f"{ONE}:1-9")
-    monkeypatch.setattr(Node, "value", lambda self, sql: f"{ONE}:9" if self is one else "")
-    with pytest.raises(StackError, match=f"only two has {ONE}:9"):
-        two.follow(one)

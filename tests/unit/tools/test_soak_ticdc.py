@@ -11,16 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 
 import fastavro
 import pytest
-from soaklib.binlog_facts import BinlogFacts, Gtid, read_binlog
-from soaklib.cli import _parse_options
-from soaklib.formats import FORMATS, format_properties, stream_topics
-from soaklib.verify import Topics
-from topiclib.checks import TableCheck, TableVerdict
+from soaklib.binlog_facts import Gtid
+from topiclib.checks import TableVerdict
 from topiclib.events import Event, Layout
 from topiclib.row_check import RowCheck
 from topiclib.ticdc import CommitTimes, FlatWire, TicdcReader
@@ -163,19 +159,6 @@ def test_rows_before_a_truncate_are_gone_and_later_ones_are_there(topic: Topic) 
     assert "rows" in topic.verdict([], truncations=truncated).problems
 
 
-def test_a_truncate_after_the_last_row_empties_the_table(topic: Topic) -> None:
-    assert topic.verdict([], truncations=[(SOURCE, 20)]).lines() == []
-    assert "rows" in topic.verdict(ROWS, truncations=[(SOURCE, 20)]).problems
-
-
-def test_a_row_of_a_snapshot_may_be_from_before_or_after_a_truncate_but_not_another_one(topic: Topic) -> None:
-    del topic.records[1:]
-    for rows in ([], [(1, "a", 0)]):
-        assert topic.verdict(rows, truncations=[(SOURCE, 5)]).lines() == []
-    assert "rows" in topic.verdict([(1, "other", 0)], truncations=[(SOURCE, 5)]).problems
-    assert "rows" in topic.verdict([]).problems
-
-
 def test_rows_without_a_key_are_counted_and_were_written() -> None:
     topic = Topic(KEYLESS)
     for number, v in enumerate("aab", 11):
@@ -234,72 +217,6 @@ def test_a_transaction_has_one_commit_timestamp_and_later_ones_have_higher_ones(
     wrong = times.differences(set())
     assert len(wrong) == 2 and "13: its rows have different" in wrong[0] and "15: its commit timestamp" in wrong[1]
     assert len(times.differences({f"{SOURCE}:15"})) == 1
-
-
-class Cursor:
-    """What the server answers about its binlog."""
-
-    def __enter__(self) -> Cursor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def execute(self, sql: str) -> None:
-        self.sql = sql
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        if self.sql == "SHOW BINARY LOGS":
-            return [("binlog.000001",), ("binlog.000002",)]
-        assert self.sql.endswith("'binlog.000002'")
-        infos = (
-            ("Query", "use `d`; TRUNCATE TABLE w /* xid=7 */"),
-            ("Query", "use `other`; TRUNCATE TABLE w"),
-            ("XA_prepare", "XA PREPARE X'61',X'',1"),
-            ("XA_prepare", "XA COMMIT X'61',X'',1 ONE PHASE"),
-        )
-        return [
-            ("binlog.000002", 4, kind, 1, 9, info)
-            for number, event in enumerate(infos, 11)
-            for kind, info in (("Gtid", f"SET @@SESSION.GTID_NEXT= '{SOURCE}:{number}'"), event)
-        ]
-
-
-def test_the_binlog_says_what_was_truncated_and_what_was_prepared() -> None:
-    facts = read_binlog(SimpleNamespace(cursor=Cursor), "binlog.000002", "d")
-    ranks = {f"{SOURCE}:{number}": number - 11 for number in range(11, 15)}
-    assert facts == BinlogFacts({f"{SOURCE}:13"}, {"w": [(SOURCE, 11)]}, ranks)
-
-
-def test_each_format_has_its_properties_and_its_reader() -> None:
-    assert format_properties("json", None, "p") == {}
-    assert set(format_properties("avro", "http://r", "p").values()) == {
-        "io.confluent.connect.avro.AvroConverter",
-        "http://r",
-    }
-    ticdc = format_properties("ticdc", "http://r", "p")
-    assert ticdc["value.format"] == "ticdc-avro" and '"p.{schema}.{table}"' in ticdc["dispatchers"]
-    readers = {name: stream_topics(name, "http://r", "k", "p", "d") for name in FORMATS}
-    assert [(t.wire is None, t.flat is None) for t in readers.values()] == [(True, True), (False, True), (True, False)]
-    facts = BinlogFacts(truncations={"w": [(SOURCE, 11)]})
-    kinds = [type(t.check(KEYED, set(), facts, interrupted=False)) for t in readers.values()]
-    assert kinds == [TableCheck, TableCheck, RowCheck]
-
-
-def test_rows_of_a_topic_are_read_by_the_reader_of_its_format(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Topics, "read", lambda _, table: iter(topic.records))
-    flat = Topics("", "p", "d", flat=FlatWire(topic.registry.texts.__getitem__))
-    events = list(flat.events(KEYED, "w"))
-    assert [e.op for e in events if isinstance(e, Event)] == ["r", "r", "c", "u", "u", "d"]
-    assert len(flat.times.times) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "chosen"),
-    [([], "json"), (["--avro"], "avro"), (["--format", "ticdc"], "ticdc"), (["--format", "all"], "all")],
-)
-def test_the_format_is_chosen_by_an_option(arguments: list[str], chosen: str) -> None:
-    assert _parse_options([*arguments]).format == chosen
 
 
 def test_the_verifier_shares_no_code_with_the_provider() -> None:

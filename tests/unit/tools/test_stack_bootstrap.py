@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from stacklib import bootstrap, settings
-from stacklib.errors import StackError
 
 
 class TestUvEnvironment:
@@ -25,19 +24,6 @@ class TestUvEnvironment:
             "UV_FIND_LINKS": "/opt/a,/opt/b",
             "PATH": "/bin",
         }
-
-    def test_environment_wins_over_command_over_global(self) -> None:
-        config = ":env:.index-url='c'\ninstall.index-url='b'\nglobal.index-url='a'\n"
-        assert bootstrap.uv_environment(config, {})["UV_DEFAULT_INDEX"] == "c"
-        assert bootstrap.uv_environment(config.split("\n", 1)[1], {})["UV_DEFAULT_INDEX"] == "b"
-
-    def test_what_is_said_to_uv_itself_wins(self) -> None:
-        given = {"UV_DEFAULT_INDEX": "mine"}
-        assert bootstrap.uv_environment("global.index-url='other'\n", given) == given
-
-    def test_several_indexes_of_one_setting(self) -> None:
-        config = "global.extra-index-url='\\nhttps://a/simple\\nhttps://b/simple'\n"
-        assert bootstrap.uv_environment(config, {})["UV_INDEX"] == "https://a/simple https://b/simple"
 
 
 class Recorded(bootstrap.Bootstrap):
@@ -98,13 +84,6 @@ class TestRepeat:
         Recorded(checkout).run()
         (checkout / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
         assert Recorded(checkout).run() is True
-
-
-def test_a_checkout_without_lock_file_is_named(checkout: Path) -> None:
-    (checkout / "requirements.lock").unlink()
-    with pytest.raises(StackError, match=r"requirements\.lock") as caught:
-        Recorded(checkout).run()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("script", ["stack", "bootstrap"])

@@ -96,24 +96,6 @@ def test_what_is_installed_is_built_again_when_its_source_changes(tmp_path: Path
     assert len(uv.ran) == 4
 
 
-def test_a_second_checkout_takes_what_the_first_one_built(tmp_path: Path, uv: Uv) -> None:
-    environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
-    for name in ("one", "two"):
-        uv.decodes = "Python"
-        assert native.install(checkout(tmp_path / name), environment, "")
-    assert [command for command, _ in uv.ran] == [str(tmp_path / "one" / "native"), *[str(built(tmp_path))] * 2]
-
-
-def test_a_kernel_that_does_not_decode_is_built_again(tmp_path: Path, uv: Uv) -> None:
-    root = checkout(tmp_path / "here")
-    environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
-    assert native.install(root, environment, "")
-    # Somebody has installed an older one by hand, or its file was damaged.
-    uv.decodes = "Python (native kernel 0.5.0 is for another version of this package)"
-    assert native.install(root, environment, "")
-    assert len(uv.ran) == 3
-
-
 def test_a_wheel_whose_kernel_does_not_decode_is_reported(
     tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,36 +107,10 @@ def test_a_wheel_whose_kernel_does_not_decode_is_reported(
     assert said.count("\n") == 1 and f"installed, but rows are decoded by {uv.installed}" in said
 
 
-def test_a_wheel_that_is_not_there_is_reported_in_one_line(tmp_path: Path, uv: Uv) -> None:
-    with pytest.raises(StackError, match=r"there is no file .*/none\.whl") as told:
-        native.install(checkout(tmp_path / "here"), {"PATH": ""}, str(tmp_path / "none.whl"))
-    assert "\n" not in str(told.value) and uv.ran == []
-
-
 def bootstrap(root: Path, uv: Uv, environment: dict[str, str], *, quiet: bool = True) -> int:
     """Install as scripts/bootstrap does; return the number of commands that ran."""
     native.install_if_possible(root, environment, lambda: environment, quiet=quiet)
     return len(uv.ran)
-
-
-def test_bootstrap_builds_the_kernel_once(tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]) -> None:
-    root, environment = checkout(tmp_path / "here"), {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
-    assert bootstrap(root, uv, environment) == 2 and uv.decodes == ""
-    capsys.readouterr()
-    assert bootstrap(root, uv, environment, quiet=False) == 2
-    assert "".join(capsys.readouterr()) == ""
-    (root / "native" / "src" / "lib.rs").write_text("//")
-    assert bootstrap(root, uv, environment) == 4
-
-
-def test_bootstrap_without_cargo_says_so_in_one_line(
-    tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root, environment = checkout(tmp_path / "here"), {"HOME": "/nowhere", "PATH": "/nowhere"}
-    assert bootstrap(root, uv, environment, quiet=False) == 0
-    said = "".join(capsys.readouterr())
-    assert said.count("\n") == 1 and "no cargo" in said and "Python decodes everything" in said
-    assert bootstrap(root, uv, environment) == 0 and "".join(capsys.readouterr()) == ""
 
 
 def test_a_build_that_fails_ends_nothing_and_is_not_repeated(
@@ -173,12 +129,6 @@ def test_a_build_that_fails_ends_nothing_and_is_not_repeated(
     assert native.install(root, environment, "")
     (root / "native" / "src" / "lib.rs").write_text("//")
     assert bootstrap(root, uv, environment) == 6
-
-
-@pytest.mark.parametrize("value", ["off", "0", " False "])
-def test_bootstrap_builds_nothing_where_the_kernel_is_switched_off(value: str, tmp_path: Path, uv: Uv) -> None:
-    environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin"), "MYSQL_CDC_NATIVE": value}
-    assert bootstrap(checkout(tmp_path / "here"), uv, environment) == 0
 
 
 def test_bootstrap_keeps_the_kernel_of_a_wheel(tmp_path: Path, uv: Uv) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
-from stacklib import cli, ports
+from stacklib import ports
 
 pytestmark = pytest.mark.quick
 
@@ -15,15 +14,6 @@ def test_a_free_port_is_none_that_outgoing_connections_get() -> None:
     found = {ports.any_free() for _ in range(50)}
     assert not found.intersection(ports.outgoing())
     assert min(found) >= 10240 and max(found) <= 65535 and len(found) > 40
-
-
-def test_where_all_ports_are_for_outgoing_connections_one_of_them_is_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    told = tmp_path / "range"
-    told.write_text("1024\t65535\n")
-    monkeypatch.setattr(ports, "_RANGE", told)
-    assert ports.any_free() in ports.outgoing()
 
 
 def test_a_port_that_is_taken_or_to_be_avoided_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +25,3 @@ def test_a_port_that_is_taken_or_to_be_avoided_is_not_given(monkeypatch: pytest.
     monkeypatch.setattr(ports, "_LAST", 20002)
     monkeypatch.setattr(ports, "is_free", lambda port: port != 20000)
     assert {ports.any_free(frozenset({20001})) for _ in range(5)} == {20002}
-
-
-def test_a_stack_is_up_though_a_registry_of_an_earlier_start_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.stack, "ensure_stack", lambda *given, **more: None)
-    monkeypatch.setattr(cli, "_status", lambda arguments: 1)
-    assert cli.main(["up"]) == 0

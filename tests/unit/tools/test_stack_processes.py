@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.cases import case
 from stacklib import processes
 from stacklib.errors import StackError
 
@@ -37,10 +37,6 @@ def test_a_started_process_is_recognised_from_its_record(tmp_path: Path, sleeper
     identity = processes.load(tmp_path / "process.json")
     assert identity is not None and identity.pid == sleeper.process.pid
     assert processes.alive(identity)
-
-
-def test_a_started_process_has_a_session_of_its_own(sleeper: processes.Started) -> None:
-    assert os.getsid(sleeper.process.pid) == sleeper.process.pid
 
 
 def test_stop_ends_it_and_removes_the_record(tmp_path: Path, sleeper: processes.Started) -> None:
@@ -71,21 +67,12 @@ def test_stop_leaves_a_stranger_that_got_the_same_id_alone(tmp_path: Path, sleep
         assert not record.exists()
 
 
-def test_an_ended_process_that_nobody_waited_for_counts_as_ended(tmp_path: Path) -> None:
-    started = processes.spawn([sys.executable, "-c", "pass"], tmp_path / "p.json", tmp_path / "log", "pass")
-    identity = processes.load(tmp_path / "p.json")
-    limit = time.monotonic() + 10
-    while processes.alive(identity) and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert not processes.alive(identity)
-    reaped(started.process)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
-def test_a_damaged_record_counts_as_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "p.json").write_text(text)
-    assert processes.load(tmp_path / "p.json") is None
-    assert processes.stop("test", tmp_path / "p.json") is False
+def test_a_damaged_record_counts_as_none(tmp_path: Path) -> None:
+    for text in ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}']:
+        with case(text):
+            (tmp_path / "p.json").write_text(text)
+            assert processes.load(tmp_path / "p.json") is None
+            assert processes.stop("test", tmp_path / "p.json") is False
 
 
 def test_a_server_that_dies_at_start_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -99,17 +86,3 @@ def test_a_server_that_dies_at_start_is_reported_with_the_end_of_its_log(tmp_pat
     assert "starting mysql" in first and "code 3" in first and str(log) in first
     assert "cannot open the data folder" in rest
     assert "earlier start" not in rest
-
-
-def test_a_server_that_never_answers_is_given_up(sleeper: processes.Started) -> None:
-    with pytest.raises(StackError, match="no answer within"):
-        processes.wait_ready("kafka", sleeper, lambda: False, 0.1)
-
-
-def test_private_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
-    target = tmp_path / "stack.json"
-    target.write_text("old")
-    processes.write_private(target, "new")
-    assert target.read_text() == "new"
-    assert target.stat().st_mode & 0o777 == 0o600
-    assert list(tmp_path.iterdir()) == [target]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import socket
@@ -13,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from stacklib import cli, java, kafka, mysql, ports, settings, stack
+from kit.cases import case
+from stacklib import cli, java, kafka, mysql, ports, stack
 from stacklib.errors import StackError
 
 GIVEN = ("MYSQL_CDC_MYSQL_HOST", "MYSQL_CDC_MYSQL_PORT", "MYSQL_CDC_KAFKA", "MYSQL_CDC_STACK_DIR")
@@ -87,12 +87,6 @@ class TestMySqlSettings:
         assert "server_id" in options and "log_bin" in options
         assert "binlog_row_metadata" not in options
 
-    def test_a_root_user_must_name_the_user_of_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "geteuid", lambda: 0)
-        assert self.options()["user"] == "root"
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        assert "user" not in self.options()
-
     def test_the_capture_account_gets_exactly_its_grants_and_leaves_the_binlog_clean(self) -> None:
         statements = mysql.accounts("s3cret", "9.7.4").splitlines()
         assert statements[0] == "SET SESSION sql_log_bin=0;"
@@ -106,21 +100,6 @@ class TestMySqlSettings:
         assert "mysql_native_password BY" in mysql.accounts("s3cret", "5.7.22").splitlines()[3]
 
 
-def test_kafka_settings_fit_a_cluster_of_one() -> None:
-    text = kafka.properties(Path("/run/kafka"), 9000, 9001)
-    properties = dict(line.split("=", 1) for line in text.splitlines())
-    expected = {
-        "auto.create.topics.enable": "false",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "offsets.topic.replication.factor": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        "advertised.listeners": "PLAINTEXT://127.0.0.1:9000",
-        "controller.quorum.voters": "1@127.0.0.1:9001",
-    }
-    assert {name: properties[name] for name in expected} == expected
-
-
 class TestProbes:
     def test_a_mysql_greeting_has_the_version(self) -> None:
         with server(greet) as port:
@@ -130,15 +109,6 @@ class TestProbes:
         with server(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad\r\n")) as port:
             assert mysql.handshake_version(port) is None
             assert not kafka.answers(port)
-
-    def test_a_closed_port_is_not_up(self) -> None:
-        port = ports.any_free()
-        assert mysql.handshake_version(port) is None
-        assert not kafka.answers(port)
-
-    def test_a_broker_that_answers_is_up(self) -> None:
-        with server(reply) as port:
-            assert kafka.answers(port)
 
 
 class TestPorts:
@@ -150,10 +120,6 @@ class TestPorts:
         text = str(caught.value)
         assert str(port) in text and "another program" in text and "--mysql-port" in text and "\n" not in text
 
-    def test_the_port_of_the_last_start_is_kept(self) -> None:
-        port = ports.any_free()
-        assert ports.choose("mysql", None, port) == port
-
     def test_a_remembered_port_in_use_gives_way(self, capsys: pytest.CaptureFixture[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -163,9 +129,8 @@ class TestPorts:
 
 
 class TestProgramOnPath:
-    @pytest.mark.parametrize(
-        ("version", "wanted", "serves"),
-        [
+    def test_which_version_serves(self) -> None:
+        for version, wanted, serves in [
             ("8.0.36", None, True),
             ("9.7.4", None, True),
             ("5.7.44", None, False),
@@ -174,10 +139,9 @@ class TestProgramOnPath:
             ("8.0.36", "8.0.15", False),
             ("8.0.15", "8.0.15", True),
             ("5.7.22", "5.7.22", True),
-        ],
-    )
-    def test_which_version_serves(self, version: str, wanted: str | None, serves: bool) -> None:
-        assert mysql.is_usable_version(version, wanted) is serves
+        ]:
+            with case(version, wanted, serves):
+                assert mysql.is_usable_version(version, wanted) is serves
 
     def test_a_mysqld_on_path_is_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fake_mysqld(tmp_path, "mysqld  Ver 8.4.3 for Linux on x86_64 (MySQL Community Server - GPL)")
@@ -185,20 +149,13 @@ class TestProgramOnPath:
         found = mysql.find_program(None)
         assert (found.command, found.version) == ((str(tmp_path / "mysqld"),), "8.4.3")
 
-    @pytest.mark.parametrize(
-        "printed", ["mysqld  Ver 10.11.6-MariaDB-0+deb12u1 for debian-linux-gnu", "mysqld  Ver 5.7.44 for Linux"]
-    )
-    def test_mariadb_and_old_servers_are_not(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
-    ) -> None:
-        fake_mysqld(tmp_path, printed)
-        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        monkeypatch.setitem(mysql._BUILDERS, "9.7", program)
-        assert mysql.find_program(None).origin == "test"
-
-    def test_a_version_nobody_offers_is_refused(self) -> None:
-        with pytest.raises(StackError, match=r"choose 9\.7 or 8\.0\.15 or 5\.7\.22"):
-            mysql.find_program("5.6")
+    def test_mariadb_and_old_servers_are_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for printed in ["mysqld  Ver 10.11.6-MariaDB-0+deb12u1 for debian-linux-gnu", "mysqld  Ver 5.7.44 for Linux"]:
+            with case(printed):
+                fake_mysqld(tmp_path, printed)
+                monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+                monkeypatch.setitem(mysql._BUILDERS, "9.7", program)
+                assert mysql.find_program(None).origin == "test"
 
 
 class TestGivenServers:
@@ -209,13 +166,6 @@ class TestGivenServers:
         assert (given["mysql_host"], given["mysql_port"], given["kafka"]) == ("db", 3310, "a:1,b:2")
         assert given["mysql_origin"] == given["kafka_origin"] == "environment"
         assert given["cdc_user"] == "root"
-
-    def test_what_stack_env_exported_fixes_nothing(self) -> None:
-        assert stack.configured_servers({"MYSQL_CDC_STACK_DIR": "/x", "MYSQL_CDC_MYSQL_HOST": "127.0.0.1"}) == {}
-
-    def test_a_port_that_is_no_number_is_refused(self) -> None:
-        with pytest.raises(StackError, match="MYSQL_CDC_MYSQL_PORT"):
-            stack.configured_servers({"MYSQL_CDC_MYSQL_HOST": "db", "MYSQL_CDC_MYSQL_PORT": "x"})
 
     def test_given_servers_are_used_and_left_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -280,10 +230,6 @@ class TestFolder:
         with pytest.raises(StackError, match="--dir"):
             stack.ensure_stack(tmp_path / "file" / "run")
 
-    def test_a_damaged_stack_file_counts_as_none(self, tmp_path: Path) -> None:
-        (tmp_path / "stack.json").write_text('{"dir": 1')
-        assert stack.load(tmp_path) is None
-
     def test_env_prints_exports_a_shell_can_read(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.write(tmp_path)
         assert cli.main(["env", "--dir", str(tmp_path)]) == 0
@@ -299,78 +245,11 @@ class TestFolder:
         assert cli.main(["status", "--dir", str(tmp_path)]) == 1
         assert capsys.readouterr().out.count(" down ") == 2
 
-    def test_env_without_a_stack_says_what_to_do(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["env", "--dir", str(tmp_path)]) == 1
-        assert "scripts/stack up" in capsys.readouterr().err
-
-    def test_down_without_a_stack_is_no_error(self, tmp_path: Path) -> None:
-        assert cli.main(["down", "--dir", str(tmp_path / "none")]) == 0
-
     def test_wipe_removes_the_data(self, tmp_path: Path) -> None:
         self.write(tmp_path)
         (tmp_path / "mysql" / "data").mkdir(parents=True)
         assert cli.main(["down", "--wipe", "--dir", str(tmp_path)]) == 0
         assert [path.name for path in tmp_path.iterdir()] == [".lock"]
-
-    def test_the_folder_of_the_environment_is_the_default(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("MYSQL_CDC_STACK_DIR", str(tmp_path))
-        assert settings.default_run_dir() == tmp_path
-        monkeypatch.delenv("MYSQL_CDC_STACK_DIR")
-        assert settings.default_run_dir() == settings.REPOSITORY / ".stack"
-
-
-@pytest.mark.parametrize(
-    ("line", "baked_in"),
-    [
-        ("lower_case_table_names=1", True),
-        ("innodb_page_size=4k", True),
-        ("innodb_buffer_pool_size=128M", False),
-        ("gtid_mode=OFF", False),
-    ],
-)
-def test_a_data_folder_is_copied_unless_an_option_is_settled_in_it(line: str, baked_in: bool) -> None:
-    assert mysql._has_initial_settings(f"[mysqld]\ndatadir=/d\n{line}\n") is baked_in
-
-
-def test_the_first_broker_leaves_its_classes_for_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MYSQL_CDC_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "kafka"
-    for made in (tmp_path / "cache", folder):
-        made.mkdir()
-    runtime = java.Java(tmp_path / "jre", 17, "test")
-    option, _, left = kafka._class_option(runtime, folder).partition("=")
-    assert (option, Path(left).parent) == ("-XX:ArchiveClassesAtExit", folder)
-    Path(left).write_text("classes")
-    kafka.cache_class_archive(folder)
-    option, _, kept = kafka._class_option(runtime, folder).partition("=")
-    assert (option, Path(kept).read_text()) == ("-XX:SharedArchiveFile", "classes")
-    assert not Path(left).exists()
-
-
-def test_copied_storage_of_a_broker_has_ids_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MYSQL_CDC_CACHE", str(tmp_path / "cache"))
-    made = []
-
-    def run(command: list[str], *_: object) -> None:
-        made.append(command)
-        data = Path(command[-1]).parent / "data"
-        data.mkdir()
-        (data / "bootstrap.checkpoint").write_bytes(b"features")
-        (data / "meta.properties").write_text("#\nnode.id=1\ndirectory.id=first\nversion=1\ncluster.id=first\n")
-
-    monkeypatch.setattr(kafka.commands, "run", run)
-    found = []
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        folder.mkdir()
-        kafka._format_storage(["java"], folder)
-        assert (folder / "data" / "bootstrap.checkpoint").read_bytes() == b"features"
-        lines = (folder / "data" / "meta.properties").read_text().splitlines()
-        assert {"node.id=1", "version=1"} < set(lines) and len(lines) == 5
-        found += [line.partition("=")[2] for line in lines if ".id=" in line and line != "node.id=1"]
-    assert len(made) == 1
-    assert len(set(found)) == 4 and all(len(base64.urlsafe_b64decode(text + "==")) == 16 for text in found)
 
 
 def test_a_copied_data_folder_brings_no_uuid_and_no_binlog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
