@@ -224,12 +224,7 @@ def make_text_rows(rows: int) -> list[bytes]:
 
 
 class DecodePaths:
-    """Write one table's rows as JSON, as Avro at once, and as Avro by way of JSON.
-
-    Args:
-        table: The table.
-        table_map: Its TABLE_MAP event.
-    """
+    """Write one table's rows as JSON, as Avro at once, and as Avro by way of JSON."""
 
     def __init__(self, table: Table, table_map: Any) -> None:
         base = {"topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}

@@ -43,8 +43,6 @@ class FlatDecodePaths:
     """Write one table's rows at once and by way of JSON.
 
     Args:
-        table: The table.
-        table_map: Its TABLE_MAP event.
         count: Partitions of its topic.
     """
 

@@ -22,6 +22,7 @@ from avrolib.connect_schema import connect_schema
 from kit.cases import for_each
 from kit.tiers import many
 from topiclib.connect_schema import connect_schema
+from topiclib.wire import connect_schema
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder

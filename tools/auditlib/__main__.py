@@ -15,11 +15,7 @@ TIMEOUT_S = 300
 
 
 def judge(report: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """Return the exit code, and what to print.
-
-    Args:
-        report: What ``pip-audit --format json`` printed.
-    """
+    """Return the exit code, and what to print."""
     packages = report["dependencies"]
     audited = [package for package in packages if "skip_reason" not in package]
     if not audited:
@@ -36,12 +32,7 @@ def _vulnerability_line(package: Mapping[str, Any], found: Mapping[str, Any]) ->
 
 
 def run_audit(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> tuple[int, list[str]]:
-    """Run pip-audit and return the exit code, and what to print; where the index does not answer, that it is skipped.
-
-    Args:
-        command: pip-audit with its arguments.
-        timeout_s: Longest wait, in seconds.
-    """
+    """Run pip-audit and return the exit code and what to print; no answer from the index counts as skipped."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         report = json.loads(done.stdout)

@@ -25,7 +25,6 @@ class FakeRegistry:
     """Hold what the registry knows, and what is wrong with it.
 
     Args:
-        url: Its address.
         subjects: Schema texts by subject, the oldest first.
         ids: Ids by schema text; equal texts have one id, as in Confluent's registry.
         requests: Method and path of each request.

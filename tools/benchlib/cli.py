@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,10 +22,9 @@ from stacklib.stack import stop_stack
 
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from benchlib import pages, profiles
+from benchlib import pages
 from benchlib.contest import Repeats, group_by_rows, measure_workloads
 from benchlib.ground import BenchEnvironment
-from benchlib.profiles import ROWS, ProfileSet, chosen
 from benchlib.result import summary
 from benchlib.run import Run
 from benchlib.servers import on_server, relax_durability
@@ -33,7 +32,6 @@ from benchlib.sessions import START, Session, about, kernel_version, merge_sessi
 from benchlib.shapes import NARROW
 from benchlib.sides import SIDES, Side
 from benchlib.source import MySqlSource
-from benchlib.stage_page import stage_table
 from benchlib.targets import verdicts
 from benchlib.workload import LEAST_ROWS, WORKLOADS, Workload
 
@@ -53,8 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(path)
             return 0
         _require(options)
-        if options.profile:
-            return _profile(options, parser_arguments)
         compared = _run_session(options, parser_arguments, failures).lines
     except (StackError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -108,7 +104,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, help="result file; workloads that are measured again replace those in it"
     )
-    parser.add_argument("--profile", action="store_true", help=f"only take profiles by stage of {', '.join(ROWS)}")
     parser.add_argument("--docs", action="store_true", help="only generate docs/performance.md and its plots again")
     options = parser.parse_args(arguments)
     options.workload = options.workload or (quick if options.quick else list(WORKLOADS))
@@ -129,25 +124,6 @@ def _require(options: argparse.Namespace) -> None:
         folder = next(parent for parent in options.output.absolute().parents if parent.exists())
         if options.output.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not folder.is_dir():
             raise StackError("keeping measurements", f"{options.output} cannot be written", "name a file with --output")
-
-
-def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Take profiles and print them; return 0, or 2 when they cannot be taken."""
-    begun, sides = time.monotonic(), [side for side in _sides(options) if side.provider]
-    together = chosen(options.workload, options.scale)
-    try:
-        with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
-            album = ProfileSet(profiles.about(about(arguments, ground.source.version())), ())
-            for found in profiles.profiles(ground, together, sides, Path(folder) / "profiles"):
-                _log(begun, json.dumps(asdict(found)))
-                album = replace(album, profiles=(*album.profiles, found))
-                if options.output:
-                    profiles.write(options.output, album)
-    except (StackError, CdcError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"\n{stage_table(album)}")
-    return 0
 
 
 def _run_session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:

@@ -50,11 +50,6 @@ class ServerShare:
 def run_over_connect(spec: Any, folder: Path, address: str) -> list[Sample]:
     """Run a job at a server; return what its driver used, exactly.
 
-    Args:
-        spec: The job's spec.
-        folder: For its files.
-        address: What the driver connects to.
-
     Raises:
         RuntimeError: It failed.
     """
@@ -73,11 +68,7 @@ def run_over_connect(spec: Any, folder: Path, address: str) -> list[Sample]:
 
 @contextmanager
 def running_server(entry: WorkloadRun) -> Iterator[tuple[str, int]]:
-    """Run a server with the bench's number of slots; yield its address and the process of its JVM.
-
-    Args:
-        entry: What is measured.
-    """
+    """Run a server with the bench's number of slots; yield its address and the process of its JVM."""
     folder, ground = entry.folder / "connect", entry.ground
     env = {} if entry.side.native else {ENV_VARIABLE: "off"}
     options = spark_connect.ServerOptions(f"local[{ground.cores}]", Path(sys.executable), env=env)
@@ -94,9 +85,6 @@ class ProviderOverConnect:
     """Follow a steady load with a drain every minute, over Spark Connect.
 
     The server has run one drain before, as one that has been running for a while; from then on all that it uses counts.
-
-    Args:
-        entry: What is measured.
     """
 
     def __init__(self, entry: WorkloadRun) -> None:
@@ -107,9 +95,6 @@ class ProviderOverConnect:
 
     def run(self, number: int) -> Run:
         """Drain while the load runs, and return the costs, the lag of a reader, and the wall time of a drain.
-
-        Args:
-            number: Which run.
 
         Raises:
             RuntimeError: A drain failed.

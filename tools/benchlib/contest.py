@@ -33,7 +33,6 @@ class WorkloadRunners:
     """Say how this provider and its peers run a kind of workload.
 
     Args:
-        provider: This provider.
         peers: Peers by side; only those that have something like it.
     """
 
@@ -70,37 +69,20 @@ class Repeats:
     peers: int
 
     def of(self, workload: Workload, side: Side) -> int:
-        """Return the runs of a side; a steady load, and tables whose structures alone take minutes, are run once.
-
-        Args:
-            workload: The workload.
-            side: The side.
-        """
+        """Return the runs of a side; a steady load, and tables whose structures alone take minutes, are run once."""
         once = workload.seconds or workload.tables > _MANY_TABLES
         return 1 if once else self.provider if side.provider else self.peers
 
 
 def group_by_rows(workloads: Sequence[Workload]) -> list[list[Workload]]:
-    """Return neighbours that are measured on the same rows.
-
-    Args:
-        workloads: All that are to be measured.
-    """
+    """Return neighbours that are measured on the same rows."""
     return [list(some) for _, some in groupby(workloads, key=lambda workload: workload.rows_as)]
 
 
 def measure_workloads(
     ground: BenchEnvironment, workloads: Sequence[Workload], sides: Sequence[Side], repeats: Repeats, folder: Path
 ) -> Iterator[Run]:
-    """Let all sides store their start position, write the rows, and let the sides run each workload in turn.
-
-    Args:
-        ground: The servers.
-        workloads: Workloads on the same rows.
-        sides: Who runs, in this order.
-        repeats: How often.
-        folder: A new folder.
-    """
+    """Let all sides store their start position, write the rows, and let the sides run each workload in turn."""
     with ExitStack() as open_contestants:
         yield from _measure(ground, workloads, sides, repeats, folder, open_contestants)
 

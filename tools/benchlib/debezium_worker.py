@@ -52,11 +52,6 @@ class DebeziumWorker:
     """Start workers of one stream.
 
     Args:
-        java: The Java runtime.
-        source: The server.
-        kafka: Bootstrap servers.
-        folder: An empty folder.
-        prefix: ``topic.prefix``.
         more: Further properties of the connector.
     """
 
@@ -121,11 +116,7 @@ class DebeziumWorker:
         return Consumer({**settings, "auto.offset.reset": "earliest"})
 
     def end(self, topic: str) -> int:
-        """Return how many records the first partition of a topic has; 0 when it does not exist.
-
-        Args:
-            topic: The topic.
-        """
+        """Return how many records the first partition of a topic has; 0 when it does not exist."""
         consumer = self.consumer()
         try:
             if topic not in consumer.list_topics(timeout=10).topics:

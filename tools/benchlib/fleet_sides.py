@@ -69,9 +69,6 @@ class ProviderFleet:
     def run(self, number: int) -> Run:
         """Write a few rows to each stream, and drain all of them.
 
-        Args:
-            number: Which run.
-
         Raises:
             RuntimeError: A stream was not drained, or wrote another number of records than there are rows.
         """

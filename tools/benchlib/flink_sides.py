@@ -15,8 +15,8 @@ from benchlib.flink_worker import NAME, Flink, archives
 from benchlib.ground import WorkloadRun
 from benchlib.process_tree import sample_tree, usage
 from benchlib.run import Run
+from benchlib.servers import delete_topics_and_wait
 from benchlib.source import DATABASE, TABLE, MySqlSource
-from benchlib.topics import delete_topics_and_wait
 
 _POLL_S = 0.5
 # Flink SQL names columns and types itself; these are the types that Flink CDC's manual maps those of MySQL to.
@@ -77,11 +77,7 @@ def _records(admin: AdminClient, topic: str) -> int:
 
 
 class FlinkDrain:
-    """Drain rows that are there: each run begins at the same place.
-
-    Args:
-        entry: What is measured.
-    """
+    """Drain rows that are there: each run begins at the same place."""
 
     def __init__(self, entry: WorkloadRun) -> None:
         # A download that fails is reported before the rows are written.
@@ -98,9 +94,6 @@ class FlinkDrain:
 
     def run(self, number: int) -> Run:
         """Drain all rows.
-
-        Args:
-            number: Which run.
 
         Raises:
             RuntimeError: Another number of records came than there are rows.

@@ -66,11 +66,7 @@ def archives(java: Java) -> Path:
 
 
 def configuration(folder: Path) -> dict[str, str]:
-    """Return Flink's settings: one slot, no second try of a job that failed, and files in one folder.
-
-    Args:
-        folder: The folder.
-    """
+    """Return Flink's settings: one slot, no second try of a job that failed, and files in one folder."""
     return {
         "execution.target": "local",
         "parallelism.default": "1",
@@ -90,9 +86,7 @@ class Flink:
     """Run a job of Flink SQL in a process of its own; use it as a context manager, which ends the process.
 
     Args:
-        java: The Java runtime.
         folder: An empty folder of its own for settings and statements (mode 0600), log, state and process record.
-        statements: The job's SQL.
     """
 
     def __init__(self, java: Java, folder: Path, statements: str) -> None:

@@ -20,11 +20,7 @@ class BenchEnvironment:
     """Hold the servers that all workloads share.
 
     Args:
-        source: The MySQL server.
-        kafka: Bootstrap servers.
         registry: Address of the schema registry.
-        java: The Java runtime.
-        cores: Spark's ``local[N]``.
         more: Further properties of this provider.
     """
 
@@ -41,11 +37,7 @@ class WorkloadRun:
     """Hold what one side needs for the runs of one workload.
 
     Args:
-        ground: The servers.
-        workload: The workload.
-        side: The side.
         folder: A folder of its own.
-        repeat: Number of runs.
     """
 
     ground: BenchEnvironment
@@ -58,9 +50,6 @@ class WorkloadRun:
         """Return the ``topic.prefix`` of a run: letters that names of Avro may have.
 
         Starts are measured on each server, and all share the broker.
-
-        Args:
-            number: Which run.
         """
         workload = self.workload
         parts = (workload.name, *((workload.mysql,) if workload.mysql else ()), self.side.name, str(number))
@@ -74,8 +63,4 @@ class Contestant(Protocol):
         """Store the binlog position before the rows are written; what finds it later does nothing."""
 
     def run(self, number: int) -> Run:
-        """Run once, and return what that cost.
-
-        Args:
-            number: Which run, from 0 on.
-        """
+        """Run once, and return what that cost."""

@@ -32,11 +32,7 @@ def lags(arrivals: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def committed_at(value: bytes | None) -> float | None:
-    """Return when an update was committed in seconds since 1970; None for other records.
-
-    Args:
-        value: A value in JSON without schema.
-    """
+    """Return when an update was committed in seconds since 1970; None for other records."""
     match = json.loads(value) if value else None
     return match["source"]["ts_us"] / 1e6 if match and match["op"] == "u" else None
 
@@ -45,7 +41,6 @@ class LagReader:
     """Read a topic in a process of its own, whose CPU time is not counted.
 
     Args:
-        kafka: Bootstrap servers.
         topic: The topic; it may be made later.
     """
 

@@ -14,23 +14,12 @@ _SEED = f"{DATABASE}_seed"
 
 
 def make_tables(source: MySqlSource, workload: Workload, names: Sequence[str]) -> None:
-    """Make empty tables.
-
-    Args:
-        source: The server.
-        workload: The workload.
-        names: The tables.
-    """
+    """Make empty tables."""
     source.run(*(f"CREATE TABLE {DATABASE}.{name} ({workload.shape.table_ddl})" for name in names))
 
 
 def make_database(source: MySqlSource, workload: Workload) -> None:
-    """Create the database again without tables, and a seed of rows from which loads are copied.
-
-    Args:
-        source: The server.
-        workload: The workload.
-    """
+    """Create the database again without tables, and a seed of rows from which loads are copied."""
     shape = workload.shape
     source.run(
         f"DROP DATABASE IF EXISTS {DATABASE}",
@@ -51,10 +40,6 @@ def make_database(source: MySqlSource, workload: Workload) -> None:
 
 def load(source: MySqlSource, workload: Workload) -> None:
     """Write the rows of a workload.
-
-    Args:
-        source: The server.
-        workload: The workload.
 
     Raises:
         RuntimeError: Another number of rows is there afterwards.

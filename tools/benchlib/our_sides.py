@@ -15,14 +15,13 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.verify.verify_request import VerifyRequest
 from benchlib import ours
-from benchlib.figures import invalid_reasons
 from benchlib.ground import WorkloadRun
 from benchlib.lag import LagReader
 from benchlib.process_tree import Sample, usage
-from benchlib.run import Run
+from benchlib.run import Run, invalid_reasons
+from benchlib.servers import delete_topics_and_wait
 from benchlib.source import TABLE, changing_rows
 from benchlib.spark_job import properties, run_job
-from benchlib.topics import delete_topics_and_wait
 
 
 def pipeline(entry: WorkloadRun, number: int, more: Mapping[str, str] | None = None) -> Pipeline:
@@ -52,8 +51,6 @@ class Jobs:
     """Run jobs of a pipeline and add up what they cost.
 
     Args:
-        entry: What is measured.
-        found: The pipeline.
         run_spec: Runs a job and returns what its processes used; None for spark-submit.
     """
 
@@ -87,11 +84,7 @@ class Jobs:
         self._beside_s += time.process_time() - begun
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Count what processes have used.
-
-        Args:
-            samples: Samples of them.
-        """
+        """Count what processes have used."""
         self._samples += samples
 
     def _submit(self, spec: Any) -> list[Sample]:
@@ -99,11 +92,7 @@ class Jobs:
         return run_job(spec, ground.cores, native=native, share=share)[0]
 
     def run(self, lag_s: Mapping[str, float] | None = None) -> Run:
-        """Return what all jobs cost.
-
-        Args:
-            lag_s: The readers' lag.
-        """
+        """Return what all jobs cost."""
         load, names = os.getloadavg()[0], self._entry.workload.names
         records = sum(self._counts.get(self._pipeline.table_topic(name), 0) for name in names)
         # Of more topics than an outcome names, the topic of schema changes is the largest: the others are tables.
@@ -114,11 +103,7 @@ class Jobs:
 
 
 class ProviderStream:
-    """Drain or snapshot rows that are there.
-
-    Args:
-        entry: What is measured.
-    """
+    """Drain or snapshot rows that are there."""
 
     def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
@@ -131,9 +116,6 @@ class ProviderStream:
 
     def run(self, number: int) -> Run:
         """Run one job.
-
-        Args:
-            number: Which run.
 
         Raises:
             RuntimeError: It failed, wrote another number of records than there are rows, or used the kernel although it
@@ -152,11 +134,7 @@ class ProviderStream:
 
 
 class ProviderVerification:
-    """Compare a table with the topic that a snapshot has filled; only the comparison is measured.
-
-    Args:
-        entry: What is measured.
-    """
+    """Compare a table with the topic that a snapshot has filled; only the comparison is measured."""
 
     def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
@@ -167,9 +145,6 @@ class ProviderVerification:
 
     def run(self, number: int) -> Run:
         """Take a snapshot, and compare.
-
-        Args:
-            number: Which run.
 
         Raises:
             RuntimeError: It failed, found a difference, or compared another number of rows.
@@ -194,11 +169,7 @@ class ProviderVerification:
 
 
 class ProviderIncremental:
-    """Read a table by an ad-hoc snapshot while it is being changed.
-
-    Args:
-        entry: What is measured.
-    """
+    """Read a table by an ad-hoc snapshot while it is being changed."""
 
     def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
@@ -208,9 +179,6 @@ class ProviderIncremental:
 
     def run(self, number: int) -> Run:
         """Run drains until the table is read.
-
-        Args:
-            number: Which run.
 
         Raises:
             RuntimeError: It failed, or rows are missing.
@@ -229,11 +197,7 @@ class ProviderIncremental:
 
 
 class ProviderSteadyLoad:
-    """Follow a steady load; the whole time in one job.
-
-    Args:
-        entry: What is measured.
-    """
+    """Follow a steady load; the whole time in one job."""
 
     def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
@@ -243,9 +207,6 @@ class ProviderSteadyLoad:
 
     def run(self, number: int) -> Run:
         """Drain while the load runs, and return the costs and the lag of a reader.
-
-        Args:
-            number: Which run.
 
         Raises:
             RuntimeError: It failed.
@@ -261,12 +222,7 @@ class ProviderSteadyLoad:
         return jobs.run(lag.seconds())
 
     def follow(self, jobs: Jobs, seconds: float) -> None:
-        """Run jobs.
-
-        Args:
-            jobs: Runs them.
-            seconds: How long.
-        """
+        """Run jobs."""
         jobs.run_job(run_for_s=seconds)
 
 

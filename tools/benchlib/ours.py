@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_done, snapshot_signal
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from benchlib import spark_job
-from benchlib.figures import Measured, count_written
 from benchlib.process_tree import Sample, usage
+from benchlib.run import Measured, count_written
 from benchlib.source import DATABASE, TABLE, MySqlSource, signal_table
 
 RATE = 100.0
@@ -26,14 +26,7 @@ RATE = 100.0
 
 
 def properties(source: MySqlSource, kafka: str, prefix: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the connector's properties; those that Debezium has too are the same.
-
-    Args:
-        source: The server.
-        kafka: Bootstrap servers.
-        prefix: ``topic.prefix``.
-        more: Further properties.
-    """
+    """Return the connector's properties; those that Debezium has too are the same."""
     return {
         **spark_job.properties(source, kafka, prefix),
         "signal.data.collection": f"{DATABASE}.{signal_table('ours')}",
@@ -48,12 +41,9 @@ class ProviderIncrementalSnapshot:
     """Take an incremental snapshot with this provider.
 
     Args:
-        pipeline: The stream.
-        cores: Spark's ``local[N]``.
         samples: What the processes of all its jobs had used.
         beside_s: CPU seconds of this process for planning and looking, which an Airflow task does.
         jobs: Number of Spark jobs.
-        status: The snapshot's status.
         native: Whether the native kernel decodes where it is installed.
         native_rows: Rows that it has decoded.
     """
@@ -79,11 +69,7 @@ class ProviderIncrementalSnapshot:
         return Measured(spark_job.NAME, wrote, usage(self.samples), self.beside_s, load)
 
     def run(self, tables: Sequence[str]) -> None:
-        """Ask for tables, and run drains until they are read.
-
-        Args:
-            tables: Names ``database.table``, or regular expressions.
-        """
+        """Ask for tables, and run drains until they are read."""
         cfg, store, begun = self.pipeline.cfg, self.pipeline.store, time.process_time()
         signal = snapshot_signal(cfg, tables, channel="source")
         send_signal(cfg, signal)

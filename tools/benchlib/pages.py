@@ -9,18 +9,14 @@ from pathlib import Path
 
 from stacklib.settings import REPOSITORY
 
-from benchlib.plots import PLOTS, stages
-from benchlib.profiles import ProfileSet
-from benchlib.profiles import read as read_profiles
+from benchlib.plots import PLOTS
 from benchlib.result import Figures, WorkloadLine
 from benchlib.sessions import RESULT, Session, read
 from benchlib.sides import FLINK, SIDES, Side
-from benchlib.stage_page import stage_block
 from benchlib.targets import verdicts
 from benchlib.workload import WORKLOADS
 
 PAGE = REPOSITORY / "docs" / "performance.md"
-PROFILE = "profile.json"
 NOTHING = "Not measured yet: `scripts/bench` writes the result file."
 _MARKED = re.compile(r"(<!-- bench: (?P<name>[a-z]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 _HEAD = (
@@ -33,10 +29,6 @@ _HEAD = (
 def page(text: str, sessions: Sequence[Session]) -> str:
     """Return a page with the text between its marks generated again.
 
-    Args:
-        text: The page.
-        sessions: The sessions of the result file.
-
     Raises:
         KeyError: A mark names nothing that is known.
     """
@@ -48,19 +40,12 @@ def page(text: str, sessions: Sequence[Session]) -> str:
 
 
 def files(sessions: Sequence[Session]) -> dict[Path, str]:
-    """Return all files that are made from the result file, with their text.
-
-    Args:
-        sessions: The sessions of the result file.
-    """
+    """Return all files that are made from the result file, with their text."""
     found = {PAGE: page(PAGE.read_text(encoding="utf-8"), sessions)}
     lines = all_lines(sessions)
     for name, draw in PLOTS.items():
         if (drawn := draw(lines)) is not None:
             found[RESULT.parent / f"{name}.svg"] = drawn
-    album = _album()
-    if album is not None and (drawn := stages(album.profiles)) is not None:
-        found[RESULT.parent / "stages.svg"] = drawn
     return found
 
 
@@ -78,21 +63,13 @@ def write_pages() -> list[Path]:
 
 
 def all_lines(sessions: Sequence[Session]) -> list[WorkloadLine]:
-    """Return the lines of all sessions in the order of the workloads.
-
-    Args:
-        sessions: The sessions.
-    """
+    """Return the lines of all sessions in the order of the workloads."""
     found = {line.workload: line for session in sessions for line in session.lines}
     return [found[name] for name in WORKLOADS if name in found]
 
 
 def rows(lines: Sequence[WorkloadLine]) -> Iterator[str]:
-    """Yield the rows of a table, one a side.
-
-    Args:
-        lines: The lines.
-    """
+    """Yield the rows of a table, one a side."""
     for line in lines:
         for side, found in line.sides.items():
             steady = "" if found.steady_s is None else f"{found.steady_s:.1f}"
@@ -104,11 +81,7 @@ def rows(lines: Sequence[WorkloadLine]) -> Iterator[str]:
 
 
 def table(lines: Sequence[WorkloadLine]) -> str:
-    """Return a table of all sides; empty without lines.
-
-    Args:
-        lines: The lines.
-    """
+    """Return a table of all sides; empty without lines."""
     return "\n".join((*_HEAD, *rows(lines))) if lines else ""
 
 
@@ -182,15 +155,6 @@ def _plots(sessions: Sequence[Session]) -> str:
     return "\n".join(f"![{name}](bench/{name}.svg)" for name, draw in PLOTS.items() if draw(lines) is not None)
 
 
-def _album() -> ProfileSet | None:
-    return read_profiles(RESULT.parent / PROFILE)
-
-
-def _stages(_: Sequence[Session]) -> str:
-    album = _album()
-    return "" if album is None else stage_block(album)
-
-
 def _table_of(*begins: str) -> Callable[[Sequence[Session]], str]:
     return partial(_lines_of, begins)
 
@@ -209,5 +173,4 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "fleet": _table_of("fleet"),
     "lag": _lag,
     "plots": _plots,
-    "stages": _stages,
 }

@@ -9,15 +9,12 @@ from xml.etree import ElementTree
 import pygal
 from pygal.style import Style
 
-from benchlib.profiles import Profile
 from benchlib.result import PARTS, PEER_SIDE, Figures, WorkloadLine
 from benchlib.sides import SIDES
-from benchlib.stages import STAGES
 
 _SVG = "http://www.w3.org/2000/svg"
 _COLORS = {"background": "#ffffff", "plot_background": "#ffffff", "value_font_size": 11}
 _STYLE = Style(colors=("#2f9e6e", "#3572b0", "#8a8f98", "#c9822b"), **_COLORS)
-_STAGES = ("#3572b0", "#7fb2e5", "#2f9e6e", "#c9822b", "#e6b873", "#8f6bb3", "#8a8f98")
 PlotFunction = Callable[[Sequence[WorkloadLine]], str | None]
 
 
@@ -59,26 +56,6 @@ def parts(lines: Sequence[WorkloadLine]) -> str | None:
     chart.x_labels = [f"{line.workload}, {side}" for line, side in below]
     for part in PARTS:
         chart.add(part, [round(line.sides[side].parts_s.get(part, 0.0), 2) for line, side in below])
-    return _plain(chart.render())
-
-
-def stages(profiles: Sequence[Profile]) -> str | None:
-    """Draw in which stage of a job the microseconds of CPU of a record go.
-
-    Args:
-        profiles: The profiles.
-    """
-    if not profiles:
-        return None
-    below = profiles[::-1]
-    style = Style(**{**_COLORS, "colors": _STAGES})
-    title = "Microseconds of CPU a record, by stage, without Spark"
-    chart = _bars(pygal.HorizontalStackedBar, "stages", title, len(below) + 2, print_values=False, style=style)
-    chart.legend_at_bottom_columns = 3
-    chart.truncate_legend = -1
-    chart.x_labels = [f"{each.workload}, {each.side}" for each in below]
-    for stage in STAGES:
-        chart.add(stage, [round(each.stages[stage], 2) for each in below])
     return _plain(chart.render())
 
 

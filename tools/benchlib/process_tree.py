@@ -12,7 +12,6 @@ from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
 SAMPLE_INTERVAL_S = 0.1
-QUARTERS = 4
 ENDED_KIND = "gone"
 _KINDS = ("pyspark.daemon", "java", "python")
 """Texts of command lines that name a kind of process; the first that fits counts."""
@@ -23,8 +22,6 @@ class Sample:
     """Hold what one process had used at a moment.
 
     Args:
-        at_s: When, in seconds.
-        pid: Its id.
         kind: What it is: ``java``, ``python``, ``pyspark.daemon`` (Spark's Python workers), ``other`` or ``gone``.
         cpu_s: CPU seconds since it began, user and system.
         rss_mb: Resident memory in MB.
@@ -48,7 +45,6 @@ class Usage:
         cpu_s: CPU seconds of all processes.
         cpu_by_kind: The same by kind of process.
         peak_mb: Greatest memory of one process, by kind.
-        quarters_mb: Greatest memory of one process in each quarter of the time, by kind: flat memory has no slope.
         busiest_s: CPU seconds of the process that used most, by kind: with a processor for each, none takes longer.
     """
 
@@ -56,7 +52,6 @@ class Usage:
     cpu_s: float
     cpu_by_kind: dict[str, float] = field(default_factory=dict)
     peak_mb: dict[str, float] = field(default_factory=dict)
-    quarters_mb: dict[str, list[float]] = field(default_factory=dict)
     busiest_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -80,11 +75,7 @@ def process_ids(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants.
-
-    Args:
-        pid: The root of the tree.
-    """
+    """Kill a process and all its descendants."""
     for each in process_ids(pid):
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
@@ -141,10 +132,6 @@ def usage(samples: Iterable[Sample]) -> Usage:
         cpu[kinds[pid]] = cpu.get(kinds[pid], 0.0) + seconds
         busiest[kinds[pid]] = max(busiest.get(kinds[pid], 0.0), seconds)
     peak = dict.fromkeys(cpu, 0.0)
-    quarters: dict[str, list[float]] = {kind: [0.0] * QUARTERS for kind in cpu}
     for each in known:
-        kind = kinds[each.pid]
-        peak[kind] = max(peak[kind], each.peak_mb)
-        quarter = min(QUARTERS - 1, int((each.at_s - first) / max(last - first, 1e-9) * QUARTERS))
-        quarters[kind][quarter] = max(quarters[kind][quarter], each.rss_mb)
-    return Usage(last - first, sum(cpu.values()), cpu, peak, quarters, busiest)
+        peak[kinds[each.pid]] = max(peak[kinds[each.pid]], each.peak_mb)
+    return Usage(last - first, sum(cpu.values()), cpu, peak, busiest)

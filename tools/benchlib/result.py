@@ -29,13 +29,11 @@ class Figures:
     """Say what the runs of one side come to.
 
     Args:
-        runs: Number of runs.
         records: Median of the records of a run.
         wall_s: Median of the wall time in seconds.
         cpu_s: Median of the CPU seconds a million records, starts counted.
         steady_s: The same without the start; None where a start is not known.
         spread: Greatest difference from that median, as a share of it.
-        peak_mb: Greatest memory.
         busy: Median of the CPU seconds in a second of wall time.
         load: Greatest load of the machine at a run's end.
         native: Rows that the native kernel has decoded, the least of the runs; those of incremental snapshots are not
@@ -111,12 +109,7 @@ def _part(run: Run, kinds: Sequence[str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadLine:
-    """Compare the sides in one workload.
-
-    Args:
-        workload: Its name.
-        sides: Figures by side.
-    """
+    """Compare the sides in one workload."""
 
     workload: str
     sides: Mapping[str, Figures]
@@ -132,12 +125,7 @@ class WorkloadLine:
         return next((name for name in PEERS if name in self.sides), None)
 
     def ratio(self, side: str, *, steady: bool = False) -> float | None:
-        """Return a side's share of the peer's CPU time a record, or a second of a steady load; None without both.
-
-        Args:
-            side: The side.
-            steady: Whether starts are left out.
-        """
+        """Return a side's share of the peer's CPU time a record, or a second of a steady load; None without both."""
         ours, theirs = self.sides.get(side), self.sides.get(self.peer or PEER_SIDE)
         if ours is None or theirs is None or side in PEERS:
             return None
@@ -165,12 +153,7 @@ def lines(runs: Iterable[Run], starts: Mapping[str, float]) -> list[WorkloadLine
 
 
 def summary(compared: Iterable[WorkloadLine], missed: Iterable[str]) -> str:
-    """Return one line of ratios, and what misses its target.
-
-    Args:
-        compared: The lines.
-        missed: What misses its target.
-    """
+    """Return one line of ratios, and what misses its target."""
     parts: dict[str, list[str]] = {PEER_SIDE: []}
     for line in compared:
         ratios = [f"{r:.3f}" for side in (BASE_SIDE, "native") if (r := line.ratio(side)) is not None]

@@ -34,7 +34,6 @@ class Session:
 
     Args:
         about: When, where, of what and with which arguments.
-        runs: Its runs.
     """
 
     about: Mapping[str, Any]
@@ -55,11 +54,7 @@ class Session:
         return lines((run for run in self.runs if run.workload != START), self.starts)
 
     def without(self, workloads: set[str]) -> Session:
-        """Return it without some workloads.
-
-        Args:
-            workloads: Their names.
-        """
+        """Return it without some workloads."""
         return replace(self, runs=tuple(run for run in self.runs if run.workload not in workloads))
 
     def to_json(self) -> dict[str, Any]:
@@ -69,9 +64,6 @@ class Session:
 
 def read(path: Path) -> list[Session]:
     """Return the sessions of a result file, the oldest first; none when there is no file.
-
-    Args:
-        path: The file.
 
     Raises:
         StackError: It cannot be read, or is no result file.
@@ -89,22 +81,13 @@ def read(path: Path) -> list[Session]:
 
 
 def unreadable(path: Path, error: Exception) -> StackError:
-    """Return the error for a file that is not what the bench wrote.
-
-    Args:
-        path: The file.
-        error: What reading it came to.
-    """
+    """Return the error for a file that is not what the bench wrote."""
     why = f"{path} is not what the bench wrote ({type(error).__name__}: {error})"
     return StackError("reading measurements", why, "restore the file, or name another")
 
 
 def text(sessions: Sequence[Session]) -> str:
-    """Return the text of a result file, a line a run.
-
-    Args:
-        sessions: The sessions.
-    """
+    """Return the text of a result file, a line a run."""
     parts = []
     for session in sessions:
         about = json.dumps(dict(session.about))[1:-1]
@@ -114,22 +97,12 @@ def text(sessions: Sequence[Session]) -> str:
 
 
 def write(path: Path, sessions: Sequence[Session]) -> None:
-    """Write a result file; a reader sees the old one or the new one.
-
-    Args:
-        path: The file.
-        sessions: The sessions.
-    """
+    """Write a result file; a reader sees the old one or the new one."""
     replace_text(path, text(sessions))
 
 
 def replace_text(path: Path, content: str) -> None:
-    """Write a file at once: a reader, and a bench that is ended now, leave the old text or the new one.
-
-    Args:
-        path: The file.
-        content: Its text.
-    """
+    """Write a file at once: a reader, and a bench that is ended now, leave the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Another bench may write the same file.
     half = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -141,24 +114,14 @@ def replace_text(path: Path, content: str) -> None:
 
 
 def merge_sessions(earlier: Sequence[Session], now: Session) -> list[Session]:
-    """Return sessions that each workload is in once: what is measured again leaves its earlier session.
-
-    Args:
-        earlier: The sessions of the file.
-        now: The session that is going on.
-    """
+    """Return sessions that each workload is in once: what is measured again leaves its earlier session."""
     measured_again = {run.workload for run in now.runs} - {START}
     kept_runs = [session.without(measured_again) for session in earlier]
     return [*(session for session in kept_runs if any(run.workload != START for run in session.runs)), now]
 
 
 def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
-    """Return when, where, of what and with which arguments the bench runs.
-
-    Args:
-        arguments: Its command line.
-        mysql: Version of the server.
-    """
+    """Return when, where, of what and with which arguments the bench runs."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),

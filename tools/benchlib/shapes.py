@@ -48,7 +48,6 @@ class Key:
 
     Args:
         ddl: Its columns and the key, in place of ``id``.
-        columns: Its columns.
         values: SQL of their values; ``{n}`` is the row's number, from 1 on.
     """
 
@@ -62,10 +61,8 @@ class Shape:
     """Describe a table.
 
     Args:
-        name: Its name.
         ddl: Its columns; the seed's ``id`` is counted up by the server.
         columns: Columns that a row fills.
-        row: Makes a row.
         key: Its key; None for an integer that the server counts up.
     """
 

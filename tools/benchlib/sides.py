@@ -14,7 +14,6 @@ class Side:
 
     Args:
         name: On the command line and in results.
-        title: In tables.
         native: Whether its decoder is the native kernel.
         provider: Whether it is this provider.
     """

@@ -64,11 +64,7 @@ class SlowCores:
         self._control = self._usable()
 
     def bind_workers(self, root: int) -> None:
-        """Bind workers that are not bound yet.
-
-        Args:
-            root: The root of the tree.
-        """
+        """Bind workers that are not bound yet."""
         for pid in process_ids(root):
             if pid not in self._folders and _is_worker(pid):
                 folder = self._make(str(pid))

@@ -27,14 +27,7 @@ _WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo l
 
 @dataclass(frozen=True, slots=True)
 class MySqlSource:
-    """Say how to reach the server, with the rights to make databases.
-
-    Args:
-        host: Its host.
-        port: Its port.
-        user: The account.
-        password: Its password.
-    """
+    """Say how to reach the server, with the rights to make databases."""
 
     host: str
     port: int
@@ -80,12 +73,7 @@ def _time(draw: random.Random) -> str:
 
 
 def load(source: MySqlSource, rows: int) -> None:
-    """Create the table again, with keys from 1 on, and a signal table for each of the two sides.
-
-    Args:
-        source: The server.
-        rows: Number of rows.
-    """
+    """Create the table again, with keys from 1 on, and a signal table for each of the two sides."""
     draw, name = random.Random(42), f"{DATABASE}.{TABLE}"
     signals = [f"CREATE TABLE {DATABASE}.{signal_table(who)} ({SIGNALS})" for who in ("debezium", "ours")]
     source.run(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")

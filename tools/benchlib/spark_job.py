@@ -62,14 +62,7 @@ def _is_over(process: subprocess.Popen[bytes], own: SlowCores | None) -> bool:
 
 
 def properties(source: MySqlSource, kafka: str, prefix: str, *, schemas: bool = False) -> dict[str, str]:
-    """Return the properties that all measurements share; those that Debezium has too are the same.
-
-    Args:
-        source: The server.
-        kafka: Bootstrap servers.
-        prefix: ``topic.prefix``.
-        schemas: Whether records carry their schemas.
-    """
+    """Return the properties that all measurements share; those that Debezium has too are the same."""
     return {
         "topic.prefix": prefix,
         "database.hostname": source.host,

@@ -25,8 +25,8 @@ from benchlib.debezium_worker import (
 from benchlib.ground import WorkloadRun
 from benchlib.process_tree import Usage, sample_tree, usage
 from benchlib.run import Run
+from benchlib.servers import delete_topics_and_wait
 from benchlib.source import DATABASE
-from benchlib.topics import delete_topics_and_wait
 
 _OFFSETS = "offsets"
 _POLL_S, _POLL_PER_TABLE_S = 0.5, 0.001
@@ -35,11 +35,7 @@ _POLL_S, _POLL_PER_TABLE_S = 0.5, 0.001
 
 @dataclass
 class DebeziumStream(DebeziumWorker):
-    """Run Debezium's MySQL connector over one workload.
-
-    Args:
-        entry: What is measured.
-    """
+    """Run Debezium's MySQL connector over one workload."""
 
     entry: WorkloadRun = field(kw_only=True)
     _runs: int = 0
@@ -79,12 +75,7 @@ class DebeziumStream(DebeziumWorker):
             return usage(sample_tree(connect.pid, self._stop_condition(connect, enough)))
 
     def finish_run(self, used: Usage, lag_s: Mapping[str, float] | None = None) -> Run:
-        """Return a run, and delete the topics, so that the disk holds the rows of one run at a time.
-
-        Args:
-            used: What it used.
-            lag_s: The readers' lag.
-        """
+        """Return a run, and delete the topics, so that the disk holds the rows of one run at a time."""
         load, records = os.getloadavg()[0], self.records()
         delete_topics_and_wait(self.kafka, self._topics(AdminClient({"bootstrap.servers": self.kafka})))
         name, side = self.entry.workload.name, self.entry.side.name

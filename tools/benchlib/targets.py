@@ -19,8 +19,6 @@ class TargetVerdict:
     """Hold the result of a target.
 
     Args:
-        about: The required value.
-        value: What was measured.
         limit: The required value of it.
         at_most: Whether it is to lie below the limit, or above.
     """
@@ -45,11 +43,7 @@ class Target(Protocol):
     """Judge lines; None when what it is about was not measured."""
 
     def judge(self, lines: Lines) -> TargetVerdict | None:
-        """Return the result.
-
-        Args:
-            lines: Lines by workload.
-        """
+        """Return the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +51,6 @@ class CpuShare:
     """Want at most some share of Debezium's CPU time a record.
 
     Args:
-        workload: Where.
-        limit: The share.
         steady: Whether starts are left out of ``FULL_SCALE_ROWS`` records, too.
         side: The side, whose starts count always; None for the best.
     """
@@ -82,12 +74,7 @@ class CpuShare:
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """Want at most some share of Debezium's memory.
-
-    Args:
-        workload: Where.
-        limit: The share.
-    """
+    """Want at most some share of Debezium's memory."""
 
     workload: str
     limit: float
@@ -103,12 +90,7 @@ class MemoryShare:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Want at least some times the records a second of Debezium.
-
-    Args:
-        workload: Where.
-        limit: How many times.
-    """
+    """Want at least some times the records a second of Debezium."""
 
     workload: str
     limit: float
@@ -127,9 +109,6 @@ class WorkloadRatio:
     """Want one workload to be as much dearer or faster than another as is said.
 
     Args:
-        workload: The one.
-        other: The other.
-        limit: The required value.
         wall: Whether the other's wall time over the one's is compared, in place of the one's CPU time over the other's.
     """
 
@@ -160,7 +139,6 @@ class WriterSpeedup:
     Args:
         workload: The one with several writers.
         other: The one with one.
-        limit: How many times.
     """
 
     workload: str
@@ -185,7 +163,6 @@ class LinearScaling:
     """Want the CPU time a record, starts left out, to be the same however many there are.
 
     Args:
-        workloads: The workloads.
         limit: Greatest difference as a share of the least.
     """
 
@@ -206,9 +183,7 @@ class Lag:
     """Want a reader of a steady load to be at most some seconds behind the commits.
 
     Args:
-        workload: Where.
         share: Of which share of all events (``lag.SHARES``).
-        limit: Seconds.
     """
 
     workload: str
@@ -225,12 +200,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class SteadyShare:
-    """Want at most some share of the CPU time that the peer takes for the same steady load in the same time.
-
-    Args:
-        workload: Where.
-        limit: The share.
-    """
+    """Want at most some share of the CPU time that the peer takes for the same steady load in the same time."""
 
     workload: str
     limit: float
@@ -247,8 +217,6 @@ class DrainCost:
     """Want a drain that begins at a time of its own to take at most some seconds.
 
     Args:
-        workload: Where.
-        limit: The seconds.
         what: ``cpu_s`` of all processes, or ``wall_s``.
     """
 
@@ -270,7 +238,6 @@ class StreamCost:
 
     Args:
         workload: The fleet; fewer streams than it has at scale 1 are not judged, because they share the start.
-        limit: CPU seconds.
     """
 
     workload: str
@@ -327,10 +294,6 @@ TARGETS: tuple[Target, ...] = (
 
 
 def verdicts(compared: Sequence[WorkloadLine]) -> list[TargetVerdict]:
-    """Return the result of each target that was measured.
-
-    Args:
-        compared: The lines.
-    """
+    """Return the result of each target that was measured."""
     lines = {line.workload: line for line in compared}
     return [verdict for target in TARGETS if (verdict := target.judge(lines)) is not None]

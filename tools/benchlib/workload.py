@@ -5,10 +5,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchlib.forms import AVRO, JSON, JSON_SCHEMAS, TICDC, RecordFormat
 from benchlib.shapes import COMPOSITE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
 from benchlib.sides import DEBEZIUM, FLINK
 from benchlib.source import DATABASE
+
+_PARTS = ("key", "value")
+_REGISTRY = "{registry}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """Describe a form.
+
+    Args:
+        provider_properties: Properties of this provider; ``{registry}`` in a value is the registry's address.
+        schemas: Whether Connect's JSON converter writes schemas; None where it cannot write the form.
+    """
+
+    name: str
+    provider_properties: Mapping[str, str] = field(default_factory=dict)
+    schemas: bool | None = None
+
+    def properties(self, registry: str) -> dict[str, str]:
+        """Return the properties of this provider."""
+        return {name: value.replace(_REGISTRY, registry) for name, value in self.provider_properties.items()}
+
+
+def _json(name: str, *, schemas: bool) -> RecordFormat:
+    return RecordFormat(name, {f"{part}.converter.schemas.enable": str(schemas).lower() for part in _PARTS}, schemas)
+
+
+JSON = _json("JSON", schemas=False)
+JSON_SCHEMAS = _json("JSON with schemas", schemas=True)
+AVRO = RecordFormat(
+    "Avro",
+    {f"{part}.converter": "io.confluent.connect.avro.AvroConverter" for part in _PARTS}
+    | {f"{part}.converter.schema.registry.url": _REGISTRY for part in _PARTS},
+)
+TICDC = RecordFormat("TiCDC's Avro", {"value.format": "ticdc-avro", "schema-registry": _REGISTRY})
+
 
 LEAST_ROWS = 100
 ROWS_PER_STREAM = 3
@@ -22,7 +57,6 @@ class Workload:
     Args:
         name: Its name on the command line and in results.
         about: What it is, for the report.
-        shape: The table.
         rows: Rows of all tables at scale 1.
         quick: Rows in a quick bench; 0 when it is not part of one.
         kind: How it is measured (``contest.RUNNERS``).
@@ -75,11 +109,7 @@ class Workload:
         return self.kind == "snapshot"
 
     def properties(self, registry: str) -> dict[str, str]:
-        """Return the properties of this provider that say what is read, and in which form it is written.
-
-        Args:
-            registry: Address of the schema registry.
-        """
+        """Return the properties of this provider that say what is read, and in which form it is written."""
         return {
             "table.include.list": self.included,
             "snapshot.mode": _MODES.get(self.kind, "no_data"),

@@ -32,7 +32,6 @@ class Chromium:
     """A program, and the environment that it needs.
 
     Args:
-        program: Its path.
         environment: Variables beside those of this process.
     """
 

@@ -101,10 +101,6 @@ class Browser:
     def call(self, method: str, **params: Any) -> Any:
         """Send a command and return its result.
 
-        Args:
-            method: Of the DevTools protocol.
-            params: Its parameters.
-
         Raises:
             BrowserError: The browser refuses it, does not answer, or has ended.
         """
@@ -124,28 +120,15 @@ class Browser:
         raise BrowserError(f"{method}: the browser has ended")
 
     def open(self, url: str) -> None:
-        """Go to an address.
-
-        Args:
-            url: The address.
-        """
+        """Go to an address."""
         self.call("Page.navigate", url=url)
 
     def size(self, width: int, height: int) -> None:
-        """Set the size of the page.
-
-        Args:
-            width: In pixels.
-            height: In pixels.
-        """
+        """Set the size of the page."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def color_scheme(self, name: str) -> None:
-        """Set what the system prefers.
-
-        Args:
-            name: ``light`` or ``dark``.
-        """
+        """Set what the system prefers."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def run(self, script: str) -> Any:
@@ -165,10 +148,6 @@ class Browser:
     def wait_for(self, script: str, seconds: float = WAIT_S) -> Any:
         """Return the value of an expression once it is true.
 
-        Args:
-            script: The expression.
-            seconds: How long to wait.
-
         Raises:
             BrowserError: It does not become true; the text has what the page shows.
         """
@@ -187,19 +166,11 @@ class Browser:
         raise BrowserError(f"{script} did not become true; the page shows: {self.run('document.body.innerText')}")
 
     def text(self, selector: str) -> str:
-        """Return the text of an element, once it is there.
-
-        Args:
-            selector: Of CSS.
-        """
+        """Return the text of an element, once it is there."""
         return str(self.wait_for(f"document.querySelector({json.dumps(selector)})?.innerText"))
 
     def click(self, selector: str) -> None:
-        """Click an element, once it is there.
-
-        Args:
-            selector: Of CSS.
-        """
+        """Click an element, once it is there."""
         element = f"document.querySelector({json.dumps(selector)})"
         self.wait_for(f"{element} && !{element}.disabled")
         self.run(f"{element}.click()")
@@ -216,19 +187,11 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **params)
 
     def type(self, text: str) -> None:
-        """Write a text into the element that has the focus.
-
-        Args:
-            text: The text.
-        """
+        """Write a text into the element that has the focus."""
         self.call("Input.insertText", text=text)
 
     def picture(self, path: Path) -> None:
-        """Write a picture of the page as PNG.
-
-        Args:
-            path: The file.
-        """
+        """Write a picture of the page as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def complaints(self) -> list[str]:
@@ -243,10 +206,6 @@ class Browser:
         return found
 
     def requests(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Return the addresses of requests that the page has made.
-
-        Args:
-            wanted: Whether an address counts.
-        """
+        """Return the addresses of requests that the page has made."""
         sent = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
         return [url for url in sent if wanted(url)]

@@ -26,9 +26,6 @@ class RunResult:
     """Say how a DAG run ended.
 
     Args:
-        dag_id: The DAG.
-        run_id: The run.
-        state: Its final state.
         wall_s: Seconds from trigger to end.
         task_s: Seconds of the task alone.
         counts: Records by topic (drain) or rows by chunk (snapshot).
@@ -117,11 +114,7 @@ class Airflow(AirflowServer):
         return RunResult(dag_id, run_id, state, wall_s, seconds, dict(counts), dict(again), verification)
 
     def task_lines(self, run_id: str) -> list[str]:
-        """Return the lines of a run's newest task log; its records are JSON, one a line.
-
-        Args:
-            run_id: The run.
-        """
+        """Return the lines of a run's newest task log; its records are JSON, one a line."""
         logs = sorted((self.home / "logs").glob(f"*/run_id={run_id}/*/*.log"), key=lambda p: p.stat().st_mtime)
         if not logs:
             return []

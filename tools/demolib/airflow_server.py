@@ -48,7 +48,6 @@ class AirflowServer:
 
     Args:
         home: Its folder; created, and kept after the end.
-        say: Takes progress lines.
         dags_folder: Folder of its DAGs.
         dags: DAGs to wait for and to unpause.
         programs: Folder of the programs of the environment in which it runs; None for this one, with the checkout.
@@ -171,12 +170,7 @@ class AirflowServer:
             self.say("ended")
 
     def begin(self, part: str, more: Mapping[str, str] | None = None) -> None:
-        """Start a part again, for example ``scheduler``.
-
-        Args:
-            part: A subcommand of ``airflow``.
-            more: Further environment variables.
-        """
+        """Start a part again, for example ``scheduler``."""
         with (self.home / f"{part}.log").open("ab") as log:
             subprocess.Popen(
                 [str(self.programs / "airflow"), part],
@@ -274,11 +268,6 @@ class AirflowServer:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Call the REST API and return what it answers.
-
-        Args:
-            method: HTTP method.
-            path: Path below ``/api/v2/``.
-            body: JSON body.
 
         Raises:
             AirflowError: It refused.

@@ -17,7 +17,6 @@ class Process:
     """Name a process beyond doubt: ids are used again, ids with a start time are not.
 
     Args:
-        pid: Process id.
         started: Kernel start time in clock ticks since boot (proc(5), stat field 22).
     """
 
@@ -91,14 +90,7 @@ def members(root: Process | None, tag: str) -> set[Process]:
 
 
 def end(root: Process | None, tag: str, grace_s: float, say: Callable[[str], None]) -> int:
-    """End a family: SIGTERM to all, after ``grace_s`` seconds SIGKILL; return how many processes there were.
-
-    Args:
-        root: The first process.
-        tag: See ``members``.
-        grace_s: Seconds.
-        say: Takes progress lines.
-    """
+    """End a family: SIGTERM to all, after ``grace_s`` seconds SIGKILL; return how many processes there were."""
     known = members(root, tag)
     if not known:
         return 0

@@ -19,7 +19,6 @@ class Summary:
     Args:
         runs: The DAG runs in order.
         writer: The writer's report file.
-        result: The verification.
         seconds: How long the demo took.
     """
 

@@ -32,7 +32,6 @@ class ShopTable:
     """Describe one table of the shop.
 
     Args:
-        name: Table name.
         ddl: Column and key definitions.
         columns: Columns that the rows fill.
         rows: How many rows it gets at scale 1.
@@ -278,14 +277,7 @@ def connect(host: str, port: int, user: str, password: str, database: str | None
 
 
 def load(conn: Any, database: str, size: Size, say: Callable[[str], None]) -> int:
-    """Create the shop and fill it; an older one is dropped. Return the number of rows.
-
-    Args:
-        conn: Connection with all rights.
-        database: The shop's database.
-        size: How large it becomes.
-        say: Takes a line for every table.
-    """
+    """Create the shop and fill it; an older one is dropped. Return the number of rows."""
     total = 0
     with conn.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS `{database}`")

@@ -51,13 +51,7 @@ def check_again(verdict: TableVerdict, rows: int | None) -> None:
 
 
 def check_alter(changes: Iterable[dict[str, object]], table: str, column: str) -> list[str]:
-    """Return what is wrong with the schema change topic: it must hold the one ALTER that added the column.
-
-    Args:
-        changes: Payloads of the topic's records.
-        table: Table name.
-        column: The column.
-    """
+    """Return what is wrong with the schema change topic: it must hold the one ALTER that added the column."""
     mentions = 0
     for change in changes:
         ddl = str(change.get("ddl") or "")

@@ -39,7 +39,6 @@ class ShopWorkload:
         conn: Connection with all rights; its transactions are this object's.
         size: How large the shop was loaded.
         rng: Source of all decisions.
-        done: Transactions by kind.
     """
 
     conn: Any

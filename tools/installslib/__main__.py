@@ -24,7 +24,6 @@ class Install:
     """One documented command.
 
     Args:
-        tool: ``pip`` or ``uv``.
         extra: The package's extra, as in the command.
         more: Further requirements of the command.
         probe: ``spark`` where the environment has a Spark of its own.

@@ -34,14 +34,7 @@ from pipelinelib.topics import READER
 
 @dataclass
 class Pipeline:
-    """Run jobs of one topic.prefix as the operators do, in this process or on Spark.
-
-    Args:
-        properties: Connector properties.
-        store: The offset store.
-        slots: Tasks at once.
-        owner: The run's name.
-    """
+    """Run jobs of one topic.prefix as the operators do, in this process or on Spark."""
 
     properties: dict[str, str]
     store: OffsetStore = field(default_factory=MemoryOffsetStore)

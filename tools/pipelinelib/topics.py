@@ -62,10 +62,6 @@ class TopicReader:
     def read(self, kafka_settings: Mapping[str, Any], topic: str) -> list[TopicRecord]:
         """Return what is committed in a topic; see ``read_topic_committed``.
 
-        Args:
-            kafka_settings: Client settings.
-            topic: Topic name; it must exist.
-
         Raises:
             SinkError: As ``read_topic_committed``.
         """

@@ -92,11 +92,7 @@ def number_of(record: Record) -> int | None:
 
 @dataclass(slots=True)
 class CaptureSide:
-    """Hold one capture.
-
-    Args:
-        records: Its records.
-    """
+    """Hold one capture."""
 
     records: Sequence[Record]
     marks: list[int] = field(default_factory=list)
@@ -182,8 +178,6 @@ class AdhocSnapshots:
     """Hold what ad-hoc snapshots left in two captures.
 
     Args:
-        ours: Our capture.
-        theirs: The recorded one.
         structures: The structures that the two have of each table.
         zone: The zone in which the recorded snapshots read TIMESTAMP.
     """

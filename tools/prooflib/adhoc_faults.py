@@ -18,10 +18,8 @@ class Fault:
     """Hold what is wrong with a capture of ours by itself.
 
     Args:
-        record: The record.
         what: What: ``stale``, ``last`` or ``watermark``.
         ours: What the record has.
-        expected: What belongs there.
         other: The recorded record that has it.
         column: The column that differs, None for the whole row.
         read: The structures of the two records.

@@ -71,7 +71,6 @@ class CaptureResult:
 
     Args:
         lines: One for each record.
-        counts: Records by topic.
         batches: Batches drained after the snapshot.
         error: Why the pipeline stopped early, or None.
         client_errors: What the source answered to statements that failed.

@@ -18,11 +18,7 @@ OK, STOPPED, UNUSABLE = 0, 1, 2
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a capture; return 0, 1 when the pipeline stopped with an error, 2 when it could not begin.
-
-    Args:
-        argv: Arguments, ``sys.argv`` when None.
-    """
+    """Run a capture; return 0, 1 when the pipeline stopped with an error, 2 when it could not begin."""
     parser = argparse.ArgumentParser(
         prog="scripts/capture",
         description="Run a workload through the pipeline on scratch servers and write every record as a JSON line. "

@@ -84,7 +84,6 @@ class Session:
 
     Args:
         what: Name of the part, for the error lines.
-        process: The client.
         out: Where its result goes.
         err: Where its errors go.
         errors: Takes each error line.

@@ -78,11 +78,7 @@ def is_plausible_time(path: Path, record: Record, window: Window, *, recorded: b
 
 
 def consistent_units(node: Any) -> tuple[bool, bool]:
-    """Return whether micro- and nanoseconds of a time are the same moment as its milliseconds.
-
-    Args:
-        node: The object that holds the three.
-    """
+    """Return whether micro- and nanoseconds of a time are the same moment as its milliseconds."""
     if not isinstance(node, dict) or not isinstance(node.get("ts_ms"), Number):
         return False, False
     ms, us, ns = (int(node[t]) if isinstance(node.get(t), Number) else None for t in TIMES)
@@ -90,13 +86,7 @@ def consistent_units(node: Any) -> tuple[bool, bool]:
 
 
 def is_now(name: str, value: Any, record: Record) -> bool:
-    """Return whether a value of a row may come from the clock at the time of the record.
-
-    Args:
-        name: Name of its schema.
-        value: The value.
-        record: The record.
-    """
+    """Return whether a value of a row may come from the clock at the time of the record."""
     read = _CLOCKS.get(name)
     return read is not None and _is_now(read, value, record)
 

@@ -35,14 +35,7 @@ def settings_of(path: Path) -> dict[str, str]:
 def judge(
     case: str, result: Result, entries: Sequence[Entry], settings: Mapping[str, str] | None = None
 ) -> tuple[list[Difference], Counter[Entry]]:
-    """Return the differences that no entry names, and how often each entry was used.
-
-    Args:
-        case: ``workload/mode``.
-        result: The comparison.
-        entries: The list.
-        settings: Properties of the recorded connector.
-    """
+    """Return the differences that no entry names, and how often each entry was used."""
     unexplained, used = [], Counter[Entry]()
     applicable = [e for e in entries if e.applies_to(case, settings)]
     for difference in result.differences:
@@ -68,11 +61,7 @@ def report(differences: Sequence[Difference]) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Compare two captures; return 0, 1 when a difference is left that the list does not name, 2 on bad input.
-
-    Args:
-        argv: Arguments, ``sys.argv`` when None.
-    """
+    """Compare two captures; return 0, 1 when a difference is left that the list does not name, 2 on bad input."""
     parser = argparse.ArgumentParser(
         prog="scripts/compare",
         description="Print every difference between a capture and a recorded one, by topic, key and JSON path.",

@@ -24,7 +24,6 @@ class Entry:
         topic: Glob of the topic.
         path: Glob of the JSON path.
         kind: Name of a kind (``kinds.KINDS``, ``kinds.CONFIGURED``), or ``any``.
-        reason: One line.
         line: Line number in the file.
     """
 
@@ -69,10 +68,6 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 def parse_explained(lines: Iterable[str], name: str) -> list[Entry]:
     """Return the entries of every table whose head is ``case | topic | path | kind | reason``.
-
-    Args:
-        lines: The file's lines.
-        name: Its name, for errors.
 
     Raises:
         ProofError: A row is not complete, or names an unknown kind.

@@ -22,12 +22,7 @@ TopicLine = tuple[str, TopicRecord]
 
 
 def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[TopicLine]:
-    """Return the committed records of a prefix's topics, by topic, partition and offset.
-
-    Args:
-        kafka_settings: Client settings.
-        prefix: The topic.prefix.
-    """
+    """Return the committed records of a prefix's topics, by topic, partition and offset."""
     admin = make_admin(kafka_settings)
     topics = sorted(t for t in all_partition_counts(admin) if t == prefix or t.startswith(prefix + "."))
     records_found: list[TopicLine] = []
@@ -39,10 +34,6 @@ def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[TopicLine]:
 
 def avro_as_json(records_found: Sequence[TopicLine], wire: WireReader) -> list[TopicLine]:
     """Return records in Avro as JsonConverter with schemas would have written them.
-
-    Args:
-        records_found: The records.
-        wire: Reads them.
 
     Raises:
         ProofError: A key or value is not in Confluent's wire format.

@@ -52,14 +52,9 @@ class Record:
     """Hold one recorded record.
 
     Args:
-        topic: Topic.
-        partition: Partition, as text.
         number: Its place within the partition, from 0.
         key: Key: an object of its schema and its payload; the schema is None if it was written without.
         value: Value, in the same form.
-        headers: Headers in order.
-        key_text: Key as written.
-        value_text: Value as written.
         bare: Which of ``key`` and ``value`` were written without a schema.
     """
 
@@ -158,10 +153,6 @@ def lack_schemas(records: Iterable[Record], part: str) -> bool:
 def parse_records(lines: Iterable[str], name: str) -> list[Record]:
     """Return the records of a capture.
 
-    Args:
-        lines: Its lines.
-        name: Its name, for errors.
-
     Raises:
         ProofError: A line is not a record.
     """
@@ -197,12 +188,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.\w]+|[{}\[\]:,]|\s+')
 
 
 def text_difference(ours: str, theirs: str) -> tuple[str, str] | None:
-    """Return the first place where the same values are written differently (escapes, blanks), or None.
-
-    Args:
-        ours: JSON text.
-        theirs: JSON text of the same structure.
-    """
+    """Return the first place where the same values are written differently (escapes, blanks), or None."""
     if ours == theirs:
         return None
     mine, other = _TOKEN.findall(ours), _TOKEN.findall(theirs)
@@ -228,12 +214,7 @@ def names_of(elements: Sequence[Any]) -> list[str] | None:
 
 
 def show(node: Any, width: int = 400) -> str:
-    """Return a value as short JSON text.
-
-    Args:
-        node: A parsed value.
-        width: Characters at most.
-    """
+    """Return a value as short JSON text."""
     text = _text(node)
     return text if len(text) <= width else text[: width - 1] + "…"
 

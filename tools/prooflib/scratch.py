@@ -54,10 +54,6 @@ def empty_source(client: Client, version: str) -> None:
     """Drop all user databases, forget the binlogs, and make the sentinel's table.
 
     The statements are those of the recordings, so that binlog positions agree.
-
-    Args:
-        client: The client program.
-        version: Version of the server.
     """
     numbers = tuple(int(part) for part in version.split(".")[:2])
     reset = next(statement for first, statement in _RESETS if numbers >= first)
@@ -68,12 +64,7 @@ def empty_source(client: Client, version: str) -> None:
 
 
 def empty_kafka(kafka: str, prefix: str) -> None:
-    """Delete the topics that an earlier capture left.
-
-    Args:
-        kafka: Bootstrap servers.
-        prefix: The topic.prefix.
-    """
+    """Delete the topics that an earlier capture left."""
     admin = AdminClient({"bootstrap.servers": kafka})
     topics = [t for t in admin.list_topics(timeout=15).topics if of_prefix(t, prefix)]
     if not topics:

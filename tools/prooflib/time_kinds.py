@@ -98,12 +98,7 @@ def _read_moment(name: str, value: str, later: timedelta) -> datetime | None:
 
 
 def zone_of_session(d: Difference, settings: Mapping[str, str]) -> bool:
-    """Return whether the recorded snapshot has our TIMESTAMP as if UTC's clock were that of connectionTimeZone.
-
-    Args:
-        d: The difference.
-        settings: Properties of the recorded connector.
-    """
+    """Return whether the recorded snapshot has our TIMESTAMP as if UTC's clock were that of connectionTimeZone."""
     if not texts(d) or not in_snapshot(d) or name_of(d) != "io.debezium.time.ZonedTimestamp":
         return False
     zone = connection_zone(settings)

@@ -64,11 +64,7 @@ class VolatileValues:
         self.windows = Window.of(ours), Window.of(theirs)
 
     def note_positions(self, pairs: Iterable[tuple[Record, Record]]) -> None:
-        """Learn how positions of the two captures correspond.
-
-        Args:
-            pairs: Corresponding records.
-        """
+        """Learn how positions of the two captures correspond."""
         found: dict[tuple[str, int], tuple[str, int]] = {}
         for ours, theirs in pairs:
             mine, other = position(ours), position(theirs)
@@ -84,14 +80,7 @@ class VolatileValues:
             self.shifted, self.steps = found, steps
 
     def is_expected(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
-        """Return whether a difference of two leaves need not be reported.
-
-        Args:
-            path: Its path.
-            ours: Our value.
-            theirs: The recorded value.
-            pair: The records.
-        """
+        """Return whether a difference of two leaves need not be reported."""
         if path[0] == "headers":
             return path[1] == RUN_ID and self._run(ours, theirs)
         if path == ("key", "payload", "id") and is_transaction(pair[1]):

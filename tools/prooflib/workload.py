@@ -27,7 +27,6 @@ class Section:
     Args:
         kind: What follows the ``@``.
         argument: The word after it, or an empty text.
-        text: The SQL.
     """
 
     kind: str
@@ -69,10 +68,6 @@ class Workload:
 
 def parse_workload(name: str, lines: Iterable[str]) -> Workload:
     """Return the workload that some lines hold.
-
-    Args:
-        name: The workload's name.
-        lines: Its text, line ends kept.
 
     Raises:
         ProofError: A section's kind is unknown, or there is none.

@@ -33,7 +33,6 @@ class DdlStatement:
     """One statement of the journal.
 
     Args:
-        kind: What it was.
         mark: Text by which its schema change is found; no other statement has it.
         sure: Whether the server said that it ran.
         late: Whether it ran after the initial snapshot was complete, so that it has to come once.
@@ -50,7 +49,6 @@ class Journal:
     """What the verifier needs to know of the tables' life.
 
     Args:
-        done: Every statement.
         columns: New name of a renamed column, by table and old name.
         names: Names that the renamed table had, oldest first.
         unaudited: Tables that may have lost their triggers.
@@ -70,9 +68,7 @@ class DdlLoad:
         connect: Opens a root connection.
         database: Where the tables are.
         load: Runs at the same time; knows columns and names.
-        rng: Random numbers.
         late: Returns whether the initial snapshot is complete.
-        fired: Counts by kind.
     """
 
     connect: Callable[[], Any]

@@ -14,13 +14,7 @@ _AVRO = "io.confluent.connect.avro.AvroConverter"
 
 
 def format_properties(name: str, registry_url: str | None, prefix: str) -> dict[str, str]:
-    """Return the properties of a format.
-
-    Args:
-        name: One of ``FORMATS``.
-        registry_url: The schema registry.
-        prefix: ``topic.prefix``.
-    """
+    """Return the properties of a format."""
     url = str(registry_url)
     if name == "avro":
         parts = ("key.converter", "value.converter")
@@ -38,15 +32,7 @@ def format_properties(name: str, registry_url: str | None, prefix: str) -> dict[
 
 
 def stream_topics(name: str, registry_url: str | None, bootstrap: str, prefix: str, database: str) -> Topics:
-    """Return the topics of a stream, with what reads its format.
-
-    Args:
-        name: One of ``FORMATS``.
-        registry_url: The schema registry.
-        bootstrap: Kafka's addresses.
-        prefix: ``topic.prefix``.
-        database: The database.
-    """
+    """Return the topics of a stream, with what reads its format."""
     texts = from_registry(str(registry_url))
     return Topics(
         bootstrap,

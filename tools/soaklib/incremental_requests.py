@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from topiclib.checks import TableCheck
 from topiclib.events import Event, Row
 
-from soaklib.gtids import GtidSet
+from soaklib.binlog_facts import GtidSet
 
 _ACCEPTED = re.compile(r"\] signal (\S+): incremental snapshot of \d+ table")
 _REFUSED = re.compile(r"\] (signal \S+ .* is refused: .*)")
@@ -91,12 +91,7 @@ class ReadAgainCheck:
             self._current[table].add(event.key)
 
     def differences(self, table: str, check: TableCheck) -> list[str]:
-        """Return the rows at the end that neither a window has read nor a later transaction has changed.
-
-        Args:
-            table: The table.
-            check: Has followed the table's topic.
-        """
+        """Return the rows at the end that neither a window has read nor a later transaction has changed."""
         if table not in self._current:
             return []
         missing = sorted(check.present_keys() - self._current[table], key=repr)

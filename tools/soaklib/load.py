@@ -47,7 +47,6 @@ class Load:
         database: Where the tables are.
         seed: Of the random numbers.
         rate: Transactions a second of each thread, at most.
-        threads: How many.
     """
 
     connect: Callable[[], Any]

@@ -29,7 +29,6 @@ class Node:
     Args:
         name: What it is called in the output.
         folder: Folder of its data.
-        port: Its port.
         password: Of the account of the jobs.
         settings: More settings of its option file.
     """

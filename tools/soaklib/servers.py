@@ -97,9 +97,6 @@ class Servers:
 
         Before, commits are held until the replica has everything: what a client, or a job, has seen committed is not
         lost. Without this the replica may lack transactions that are already in topics, which jobs have to refuse.
-
-        Args:
-            down_s: Seconds without a primary.
         """
         with self._exchange:
             old, new = self.primary, self.replica
@@ -139,11 +136,7 @@ class Servers:
         return hit
 
     def end(self, *, wipe: bool) -> None:
-        """End them.
-
-        Args:
-            wipe: Whether their data goes as well.
-        """
+        """End them."""
         registry.stop(self.folder / "registry")
         if hasattr(self, "proxy"):
             self.proxy.close()

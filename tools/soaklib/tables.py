@@ -35,13 +35,7 @@ INSERT INTO r0 (id, v) SELECT n, 'r' FROM seq WHERE n < 60
 
 
 def triggers(table: str, label: str, mark: str) -> list[str]:
-    """Return the triggers that note every change of a table in the audit table, in the same transaction.
-
-    Args:
-        table: The table's name now.
-        label: Its name in the audit.
-        mark: Makes the triggers' names unique.
-    """
+    """Return the triggers that note every change of a table in the audit table, in the same transaction."""
     columns = [c.strip() for c in KEYS[label].split(",") if c.strip()]
     moved = " OR ".join(f"NOT (CAST(OLD.{c} AS BINARY) <=> CAST(NEW.{c} AS BINARY))" for c in columns) or "FALSE"
     ops = {"INSERT": "'c'", "UPDATE": f"IF({moved}, 'k', 'u')", "DELETE": "'d'"}

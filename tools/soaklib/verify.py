@@ -20,9 +20,8 @@ from topiclib.ticdc import CommitTimes, FlatWire, TicdcReader
 from topiclib.topics import KafkaRecord, read_topic, schema_changes
 from topiclib.wire import RecordError, WireReader
 
-from soaklib.binlog_facts import BinlogFacts, read_binlog
+from soaklib.binlog_facts import BinlogFacts, GtidSet, read_binlog
 from soaklib.ddl import Journal
-from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import ReadAgainCheck
 from soaklib.tables import AUDIT, KEYS
 
@@ -38,7 +37,6 @@ class StreamVerdict:
 
     Args:
         events: Records read from the tables' topics.
-        tables: Tables compared.
         transactions: Transactions whose changes were counted against their triggers' notes.
         again: Rows that windows of incremental and interrupted snapshots have read.
         differences: Everything that is wrong, in words.
@@ -101,7 +99,6 @@ class AuditCheck:
 
     Args:
         after: Transactions at the end of the initial snapshot; only later ones are counted.
-        left_out: Tables without triggers.
     """
 
     def __init__(self, after: GtidSet, left_out: Iterable[str] = ()) -> None:
@@ -143,12 +140,7 @@ class AuditCheck:
 
 
 def check_schema_changes(statements: Iterable[str], journal: Journal) -> list[str]:
-    """Return what is wrong with the schema change topic: it contains each statement once.
-
-    Args:
-        statements: ``ddl`` of its records.
-        journal: What was run.
-    """
+    """Return what is wrong with the schema change topic: it contains each statement once."""
     texts = [text + " " for text in statements]
     out = []
     for done in journal.done:
@@ -167,9 +159,6 @@ class Topics:
     """The topics of one prefix.
 
     Args:
-        bootstrap: Kafka's addresses.
-        prefix: ``topic.prefix``.
-        database: The database.
         wire: Reads the records when they are Confluent's Avro.
         flat: Reads the records when they are TiCDC's Avro; without both they are JSON.
         promoted: Whether the stream was read from several servers.
@@ -194,12 +183,7 @@ class Topics:
         return read_topic(self.bootstrap, f"{self.prefix}.{self.database}.{table}")
 
     def events(self, layout: Layout, table: str) -> Iterator[Event | RecordError]:
-        """Yield the events of a table's topic.
-
-        Args:
-            layout: The table at the end.
-            table: The table's name in the topic.
-        """
+        """Yield the events of a table's topic."""
         if self.flat is not None:
             reader: EventReader = TicdcReader(layout, self.flat, self.times)
         else:
@@ -207,14 +191,7 @@ class Topics:
         return reader.events(self.read(table))
 
     def check(self, layout: Layout, seen: set[bytes], facts: BinlogFacts, *, interrupted: bool) -> TableCheck:
-        """Return the check of a table.
-
-        Args:
-            layout: The table at the end.
-            seen: Identities so far, as hashes.
-            facts: What the binlog says.
-            interrupted: Whether the initial snapshot was interrupted.
-        """
+        """Return the check of a table."""
         # The files and positions of one server rise; several servers have only the order of transactions in common.
         ranks = facts.ranks if self.promoted else None
         if self.flat is None:

@@ -20,9 +20,9 @@ from stacklib import processes
 
 from soaklib import tables
 from soaklib.attempts import OWNER, Attempt, Attempts
+from soaklib.binlog_facts import GtidSet
 from soaklib.ddl import DdlLoad
 from soaklib.formats import FORMATS, format_properties, stream_topics
-from soaklib.gtids import GtidSet
 from soaklib.incremental_requests import IncrementalRequests
 from soaklib.load import Load
 from soaklib.servers import Servers
@@ -52,7 +52,6 @@ class SoakStream:
     """Everything that a fault may touch.
 
     Args:
-        servers: MySQL and Kafka.
         folder: The folder of its files.
         seed: Of all random numbers.
         rate: Transactions a second of each thread of the load.

@@ -19,11 +19,7 @@ _UNCHECKED = (1).to_bytes(4, "little")
 
 
 def uncompiled(environment: Path) -> list[Path]:
-    """Return the archives of an environment's pyspark that hold text alone.
-
-    Args:
-        environment: Folder of a virtual environment.
-    """
+    """Return the archives of an environment's pyspark that hold text alone."""
     found = []
     for archive in sorted(environment.glob("lib/python3*/site-packages/pyspark/python/lib/*.zip")):
         with zipfile.ZipFile(archive) as members:

@@ -44,7 +44,6 @@ class Connect:
     """Run one connector in a standalone Connect process; use it as a context manager, which ends the process.
 
     Args:
-        java: the Java runtime.
         folder: an empty folder of its own for properties (mode 0600), log and process record.
         worker: properties of the worker.
         connector: properties of the connector.

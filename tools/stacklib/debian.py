@@ -78,9 +78,6 @@ def _one_line(text: str) -> Iterable[Mapping[str, str]]:
 def machine_source(apt: Path = _APT) -> Source:
     """Return the machine's own Debian source (its main archive, not security or third parties).
 
-    Args:
-        apt: the folder of apt's settings.
-
     Raises:
         StackError: there is none, for example because the machine is not a Debian one.
     """

@@ -251,13 +251,6 @@ def start(
 ) -> None:
     """Initialise the data folder when there is none, start the server and wait until it greets.
 
-    Args:
-        program: The server's program.
-        folder: Folder of its data.
-        port: Its port.
-        cdc_password: Password of the account of captures.
-        settings: More settings of its option file.
-
     Raises:
         StackError: the server does not start; the end of its log is in the detail.
     """

@@ -29,11 +29,7 @@ _REMEDY = "see its output above; without the kernel everything works, in Python"
 
 
 def cargo_folder(environ: Mapping[str, str]) -> str | None:
-    """Return the folder of the cargo to build with: the one on PATH, or rustup's; None where there is none.
-
-    Args:
-        environ: The environment.
-    """
+    """Return the folder of the cargo to build with: the one on PATH, or rustup's; None where there is none."""
     rustup_folder = str(Path(environ.get("CARGO_HOME", Path(environ.get("HOME", "~")).expanduser() / ".cargo")) / "bin")
     found = shutil.which("cargo", path=f"{environ.get('PATH', '')}:{rustup_folder}")
     return None if found is None else str(Path(found).parent)

@@ -31,11 +31,7 @@ _PROGRAM = "quarkus-run.jar"
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Hold where a registry answers.
-
-    Args:
-        url: For ``schema.registry.url``.
-    """
+    """Hold where a registry answers."""
 
     url: str
 

@@ -33,8 +33,6 @@ class Cluster:
     """Addresses of a running cluster.
 
     Args:
-        folder: Everything it writes.
-        master: For spark-submit.
         rest: The master's submission server (``spark.master.rest.enabled``).
         web: The master's web page; ``/json/`` returns its state.
         home: SPARK_HOME of its processes.
@@ -54,11 +52,7 @@ class Cluster:
 
 
 def home(python: Path) -> Path:
-    """Return Spark's folder in the environment of an interpreter.
-
-    Args:
-        python: The interpreter.
-    """
+    """Return Spark's folder in the environment of an interpreter."""
     return next((python.parent.parent / "lib").glob("python3*/site-packages/pyspark"))
 
 
@@ -77,13 +71,6 @@ def running(folder: Path) -> bool:
 
 def start(java: Java, folder: Path, spark_home: Path, *, cores: int = 2, jvm: str = "") -> Cluster:
     """Start a master and its workers and wait until all have registered; one that runs is returned as it is.
-
-    Args:
-        java: The Java to run on.
-        folder: For everything they write.
-        spark_home: Spark's folder.
-        cores: Task slots of each worker.
-        jvm: Further options of their Java.
 
     Raises:
         StackError: One does not start; the end of its log is in the detail.
@@ -131,10 +118,6 @@ def environment(folder: Path, python: Path) -> Path:
 
     ``environment.tar.gz`` is for ``--archives``; next to it, the folder ``environment`` is what an administrator would
     unpack on each machine.
-
-    Args:
-        folder: Where both are kept.
-        python: The interpreter of the checkout's environment.
     """
     archive, stamp, unpacked = folder / "environment.tar.gz", folder / "environment.stamp", folder / "environment"
     wanted = _fingerprint(python)

@@ -30,8 +30,6 @@ class ConnectServer:
     """Address of a running server.
 
     Args:
-        folder: Everything it writes.
-        port: Its gRPC port.
         master: Where its tasks run.
     """
 
@@ -51,9 +49,7 @@ class ServerOptions:
 
     Args:
         master: Spark master of its tasks.
-        python: The tasks' interpreter.
         port: The port it must have; None for a free one.
-        conf: Further Spark settings.
         env: Further variables, which local tasks inherit.
         jvm: Further options of its Java.
     """
@@ -91,12 +87,6 @@ def answers(server: ConnectServer) -> bool:
 def start(java: Java, folder: Path, spark_home: Path, options: ServerOptions) -> ConnectServer:
     """Start a server and wait until it takes connections; one that runs is returned as it is.
 
-    Args:
-        java: The Java to run on.
-        folder: For everything it writes.
-        spark_home: Spark's folder.
-        options: What it runs with.
-
     Raises:
         StackError: It does not start; the end of its log is in the detail.
     """
@@ -123,9 +113,6 @@ def start(java: Java, folder: Path, spark_home: Path, options: ServerOptions) ->
 
 def start_in_checkout(folder: Path) -> ConnectServer:
     """Start a server with two slots, whose tasks run in the checkout's interpreter.
-
-    Args:
-        folder: For everything it writes.
 
     Raises:
         StackError: It does not start.

@@ -12,10 +12,6 @@ def unpack_tar(archive: tarfile.TarFile, folder: Path) -> None:
     ``TarFile.extractall`` has its argument ``filter`` since Python 3.11.4; Debian 12 has 3.11.2. There, each member is
     checked here before the first one is unpacked.
 
-    Args:
-        archive: The open archive.
-        folder: Where its members go.
-
     Raises:
         tarfile.TarError: A member, or what a link points to, would lie outside of the folder, or is a device.
     """

@@ -59,10 +59,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build(out: Path, targets: Sequence[str]) -> list[Path]:
     """Return the wheels: the package's, then the kernel's for each target.
 
-    Args:
-        out: Folder for the wheels.
-        targets: Rust's names of platforms.
-
     Raises:
         StackError: Cargo or rustup is missing, or a build failed.
     """

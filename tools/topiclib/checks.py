@@ -32,7 +32,6 @@ class TableVerdict:
     """Say what was found for one table.
 
     Args:
-        table: Table name.
         events: Records read, tombstones included.
         ops: Records by op; ``t`` is a tombstone.
         rows_topic: Rows of the compacted topic.
@@ -62,12 +61,7 @@ class TableVerdict:
         return not self.problems
 
     def report(self, kind: str, text: str) -> None:
-        """Take note of a violation.
-
-        Args:
-            kind: Which rule.
-            text: What was met, with the place.
-        """
+        """Take note of a violation."""
         problem = self.problems.setdefault(kind, Problem())
         problem.count += 1
         if len(problem.examples) < _EXAMPLES:
@@ -98,7 +92,6 @@ class KeyState:
         partition: Its partition, None before the first record of a topic.
         row: The row after its last event, None for a deleted row.
         tombstone_due: Whether a tombstone has to follow.
-        last: Its last record.
     """
 
     partition: int | None

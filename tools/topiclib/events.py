@@ -26,7 +26,6 @@ class Layout:
     """Describe a table as it is at the end.
 
     Args:
-        name: Table name.
         columns: Column names in order.
         key: Names of the primary key's columns, empty for a table without key.
         defaults: Value of each column in rows that were written before the column was added.
@@ -67,12 +66,7 @@ class EventPosition:
         return (self.lineage, self.numbers[0])
 
     def follows(self, other: EventPosition, ranks: Mapping[str, int] | None = None) -> bool:
-        """Return whether this position is after another one; positions of two lines do, unless their ranks say not.
-
-        Args:
-            other: The other position.
-            ranks: Places of transactions among all.
-        """
+        """Return whether this position is after another one; positions of two lines do, unless their ranks say not."""
         if ranks and self.transaction in ranks and other.transaction in ranks:
             own, others = ranks[self.transaction], ranks[other.transaction]
             return (own, *self.numbers[1:]) > (others, *other.numbers[1:])
@@ -91,8 +85,6 @@ class Event:
         op: ``r``, ``c``, ``u``, ``d``, ``t`` for a tombstone, ``x`` for a TRUNCATE.
         key: Key values, None for a table without key.
         before: Row before, by the layout's columns.
-        after: Row after.
-        identity: Header ``cdc-id``.
         position: Where in the binlog, None for snapshot rows.
         file: Number of the binlog file and position that the source block shows; None for tombstones.
         lag_ms: Milliseconds from commit to Kafka; None for snapshot rows and tombstones.
@@ -150,9 +142,6 @@ class EventReader:
 
     def event(self, record: KafkaRecord) -> Event:
         """Return the event of a record.
-
-        Args:
-            record: A record of the table's topic.
 
         Raises:
             RecordError: The record cannot be understood.

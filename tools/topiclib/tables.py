@@ -26,12 +26,7 @@ class StoredTable:
 
 
 def stored_tables(conn: Any, database: str) -> list[StoredTable]:
-    """Return the base tables of a database by name.
-
-    Args:
-        conn: Open connection.
-        database: Database name.
-    """
+    """Return the base tables of a database by name."""
     with conn.cursor() as cursor:
         cursor.execute(
             "SELECT c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE FROM information_schema.COLUMNS c "

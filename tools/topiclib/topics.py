@@ -25,11 +25,7 @@ class KafkaRecord:
     """Hold a record as Kafka gave it.
 
     Args:
-        partition: Partition.
-        offset: Offset in it.
-        key: Key or None.
         value: Value, None for a tombstone.
-        headers: Headers by name.
         timestamp_ms: When it was written, milliseconds since 1970.
     """
 
@@ -48,10 +44,6 @@ class KafkaRecord:
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[KafkaRecord]:
     """Yield a topic's committed records up to its end at the start of reading, each partition's in offset order.
-
-    Args:
-        bootstrap: Kafka's addresses.
-        topic: Topic name.
 
     Raises:
         TopicError: The topic does not exist, or its end is not reached: a transaction is still open.

@@ -109,11 +109,7 @@ _BY_COLUMN: dict[str, Convert] = {
 
 
 def converter_of_column(column_type: str) -> Convert | None:
-    """Return what turns a value selected from MySQL into the value an event has, None when they are the same.
-
-    Args:
-        column_type: ``COLUMN_TYPE`` of information_schema.
-    """
+    """Return what turns a value selected from MySQL into the value an event has, None when they are the same."""
     if column_type == "bit(1)":
         return lambda v: v != b"\0"
     if column_type.startswith("bigint") and "unsigned" in column_type:
@@ -122,11 +118,6 @@ def converter_of_column(column_type: str) -> Convert | None:
 
 
 def select_expression(name: str, column_type: str) -> str:
-    """Return how a column is selected so that its value is exact: as text, a FLOAT would be rounded to six digits.
-
-    Args:
-        name: Column name.
-        column_type: ``COLUMN_TYPE`` of information_schema.
-    """
+    """Return how a column is selected so that its value is exact: as text, a FLOAT would be rounded to six digits."""
     quoted = "`" + name.replace("`", "``") + "`"
     return f"CAST({quoted} AS DOUBLE)" if column_type.startswith("float") else quoted

@@ -104,7 +104,7 @@ def test_the_dashboard_can_be_imported() -> None:
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    from alarmlib.promtool import find_promtool
+    from kit.promtool import find_promtool
 
     return find_promtool()
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +12,7 @@ import pytest
 from benchlib import cli
 from benchlib.process_tree import Usage
 from benchlib.run import Run
-from benchlib.sessions import START, kernel_version, read
+from benchlib.sessions import START, read
 from benchlib.sides import Side
 from benchlib.workload import Workload
 from kit.cases import case
@@ -92,18 +87,6 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
     assert cli.main(["--workload=one-transaction", "--side=python"]) == 2
 
 
-def test_what_needs_another_server_is_measured_together_and_last(
-    begun: list[list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["--workload=flink-narrow", "--workload=compressed"]) == 0
-    assert begun == [[START], ["compressed"], ["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("ratios to Debezium") and "; to Flink CDC: flink-narrow 0.500" in last
-    begun.clear()
-    assert cli.main(["--workload=flink-narrow"]) == 0
-    assert begun == [["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
-
-
 def test_a_server_ends_when_the_bench_gets_a_signal_between_two_runs(
     begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,37 +100,6 @@ def test_a_server_ends_when_the_bench_gets_a_signal_between_two_runs(
     assert begun[-1] == ["ended"] and found.value.code == 143
 
 
-@pytest.mark.parametrize(("told", "ends"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_bench_that_gets_a_signal_ends_what_it_has_started(told: signal.Signals, ends: int, tmp_path: Path) -> None:
-    begun, ended = tmp_path / "begun", tmp_path / "ended"
-    code = (
-        "import runpy, time, benchlib.cli\n"
-        "from pathlib import Path\n"
-        "def main():\n"
-        "    try:\n"
-        f"        Path({str(begun)!r}).touch()\n"
-        "        time.sleep(60)\n"
-        "    finally:\n"
-        f"        Path({str(ended)!r}).touch()\n"
-        "benchlib.cli.main = main\n"
-        "runpy.run_module('benchlib', run_name='__main__')\n"
-    )
-    here = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": f"{here.parent / 'tools'}:{here}"}
-    # A shell lets what it starts in the background ignore SIGINT.
-    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as bench:
-        while not begun.exists():
-            assert bench.poll() is None
-            time.sleep(0.02)
-        bench.send_signal(told)
-        said = bench.communicate(timeout=30)[1]
-        assert bench.returncode == ends
-    assert ended.exists()
-    assert "Traceback" not in said and said.count("\n") == (told == signal.SIGINT)
-
-
 def test_a_result_file_that_is_damaged_is_reported_and_left_as_it_is(
     begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,16 +111,6 @@ def test_a_result_file_that_is_damaged_is_reported_and_left_as_it_is(
             error = capsys.readouterr().err
             assert begun == [] and path.read_text() == text
             assert error.startswith("error: reading measurements") and str(path) in error and error.count("\n") == 1
-
-
-def test_the_kernel_s_side_is_refused_where_python_decodes(
-    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
-    monkeypatch.setattr(cli, "kernel_version", kernel_version)
-    assert cli.main(["--workload=compressed", "--side=native"]) == 2
-    assert begun == [] and "rows are decoded by Python (MYSQL_CDC_NATIVE=off)" in capsys.readouterr().err
-    assert cli.main(["--workload=compressed", "--side=python"]) == 0
 
 
 def test_an_argument_that_says_nothing_is_refused_at_once(begun: list[list[str]]) -> None:

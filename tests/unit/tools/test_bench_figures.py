@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchlib.figures import Measured, WrittenRecords, invalid_reasons
 from benchlib.process_tree import Sample, Usage, usage
+from benchlib.run import Measured, WrittenRecords, invalid_reasons
 from kit.cases import case
 
 
@@ -24,7 +24,7 @@ def test_every_process_counts_with_the_last_that_was_seen_of_it() -> None:
 
 def run(reads: int, changes: int, cpu_s: float, keys: int | None = None, beside_s: float = 0.0) -> Measured:
     wrote = WrittenRecords(reads, reads if keys is None else keys, changes)
-    return Measured("x", wrote, Usage(10.0, cpu_s, {"java": cpu_s}, {"java": 70.4}, {"java": [1.2] * 4}), beside_s, 1.5)
+    return Measured("x", wrote, Usage(10.0, cpu_s, {"java": cpu_s}, {"java": 70.4}), beside_s, 1.5)
 
 
 def test_a_run_counts_only_with_all_rows_once_and_with_changes() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,11 +13,8 @@ from kit.cases import case
 from prooflib.compare_cli import LIST, judge, main
 from prooflib.differ import compare
 from prooflib.explained import parse_explained, read_explained
-from prooflib.lines import read_lines
 from prooflib.records import parse_records
 from prooflib.workload import ProofError
-
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 YEAR = 365 * 86_400_000
 
@@ -149,12 +144,6 @@ def test_a_missing_record_is_reported_once_and_shifts_nothing() -> None:
     assert found[0][1].startswith("ours absent")
 
 
-def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a":"\x85\u2028\x0b"}\n{"b":1}\n', encoding="utf-8")
-    assert read_lines(path) == ['{"a":"\x85\u2028\x0b"}', '{"b":1}']
-
-
 # -- the list and the command ---------------------------------------------------------------------------------------
 
 TABLE = """# Title
@@ -205,25 +194,3 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # -- the capture's own parts ----------------------------------------------------------------------------------------
-
-
-def test_records_of_the_sentinel_are_left_out() -> None:
-    from prooflib.lines import without_sentinel
-
-    def record(payload: dict[str, Any]) -> TopicRecord:
-        return TopicRecord(0, 0, None, json.dumps({"schema": {}, "payload": payload}).encode())
-
-    end = {"id": "u:9", "data_collections": [{"data_collection": "peer_end.done"}]}
-    found = [
-        ("cap.peer_end.done", record({})),
-        ("cap", record({"databaseName": "peer_end"})),
-        ("cap", record({"databaseName": "d"})),
-        ("cap.transaction", record({"id": "u:9", "status": "BEGIN"})),
-        ("cap.transaction", record(end)),
-        ("cap.transaction", record({"id": "u:8"})),
-    ]
-    kept = without_sentinel(found, "cap")
-    assert [(t, json.loads(r.value or b"")["payload"]) for t, r in kept] == [
-        ("cap", {"databaseName": "d"}),
-        ("cap.transaction", {"id": "u:8"}),
-    ]

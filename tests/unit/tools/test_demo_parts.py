@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from demolib import family, report
-from demolib.airflow_run import Airflow, RunResult
+from demolib import family
+from demolib.airflow_run import Airflow
 from demolib.main import main
 from demolib.verify import Result
 from kit.cases import case
@@ -59,19 +58,6 @@ def test_airflow_gets_a_home_of_its_own_and_no_secret_of_the_servers(tmp_path: P
     assert env["AIRFLOW__API__HOST"] == "127.0.0.1" and env["AIRFLOW_CONN_SPARK_CDC"] == "text"
     assert env["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     assert "MYSQL_CDC_MYSQL_PASSWORD" not in env and env["JAVA_HOME"] == "/java"
-
-
-def test_the_report_names_every_table_and_its_verdict() -> None:
-    good = TableVerdict("orders", 5, Counter("rrcut"), 2, 2, 7, 7, [100, 2000])
-    bad = TableVerdict("stock", 1, Counter("r"), 1, 0, 7, 0)
-    bad.report("rows", "('A',) is in the topic only")
-    run = RunResult("mysql_cdc_drain", "r", "success", 12.0, 10.0, {"demo.shop.orders": 500})
-    summary = report.Summary([run], {"seconds": 10, "transactions": {"rated": 50}}, Result((good, bad), (), 3.0), 99.0)
-    text = "\n".join(report.lines(summary))
-    assert "50 transactions in 10 s (5/s)" in text and "VERIFICATION FAILED" in text
-    assert "stock: rows (1): ('A',) is in the topic only" in text
-    assert any(line.startswith("orders") and line.endswith("ok") for line in text.splitlines())
-    assert any(line.startswith("mysql_cdc_drain") and line.endswith(" 50") for line in text.splitlines())
 
 
 def test_nothing_verified_is_not_a_success() -> None:

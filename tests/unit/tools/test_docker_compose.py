@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 import yaml
+from kit.cases import case
 from stacklib import settings
 
 COMPOSE = settings.REPOSITORY / "docker-compose.yaml"
@@ -34,43 +34,26 @@ def test_top_level_holds_only_what_the_compose_specification_knows() -> None:
     assert {key for key in DOCUMENT if not key.startswith("x-")} == known
 
 
-def test_the_services_of_the_whole_path_are_there() -> None:
-    assert set(SERVICES) == {"mysql", "kafka", "registry", "spark", "airflow"}
-
-
-@pytest.mark.parametrize("name", sorted(SERVICES))
-class TestEveryService:
-    def test_uses_known_keys_and_an_image(self, name: str) -> None:
-        service = SERVICES[name]
-        assert set(service) <= SERVICE_KEYS
-        assert service["image"]
-        assert not service["image"].endswith(":latest") and ":" in service["image"]
-
-    def test_has_a_health_check_that_gives_up(self, name: str) -> None:
-        check = SERVICES[name]["healthcheck"]
-        assert check["test"][0] in {"CMD", "CMD-SHELL"} and len(check["test"]) >= 2
-        assert check["retries"] > 0
-        for key in ("interval", "timeout"):
-            assert re.fullmatch(r"\d+s", check[key])
-
-    def test_publishes_ports_on_loopback_only(self, name: str) -> None:
-        for port in SERVICES[name].get("ports", []):
-            assert port.startswith("127.0.0.1:")
-
-    def test_waits_for_health_of_services_that_exist(self, name: str) -> None:
-        for other, how in SERVICES[name].get("depends_on", {}).items():
-            assert other in SERVICES
-            assert how == {"condition": "service_healthy"}
-
-    def test_names_only_declared_volumes_and_configs_and_present_folders(self, name: str) -> None:
-        for volume in SERVICES[name].get("volumes", []):
-            source = volume.split(":")[0]
-            if source.startswith("."):
-                assert (settings.REPOSITORY / source).is_dir()
-            else:
-                assert source in DOCUMENT["volumes"]
-        for config in SERVICES[name].get("configs", []):
-            assert config["source"] in DOCUMENT["configs"]
+def test_every_service_can_be_started_alone_and_says_when_it_is_up() -> None:
+    for name, service in SERVICES.items():
+        with case(name):
+            assert set(service) <= SERVICE_KEYS
+            assert not service["image"].endswith(":latest") and ":" in service["image"]
+            check = service["healthcheck"]
+            assert check["test"][0] in {"CMD", "CMD-SHELL"} and len(check["test"]) >= 2
+            assert check["retries"] > 0
+            assert all(re.fullmatch(r"\d+s", check[key]) for key in ("interval", "timeout"))
+            assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+            waits = service.get("depends_on", {})
+            assert waits.keys() <= SERVICES.keys()
+            assert all(how == {"condition": "service_healthy"} for how in waits.values())
+            for volume in service.get("volumes", []):
+                source = volume.split(":")[0]
+                there = (
+                    (settings.REPOSITORY / source).is_dir() if source.startswith(".") else source in DOCUMENT["volumes"]
+                )
+                assert there, source
+            assert all(config["source"] in DOCUMENT["configs"] for config in service.get("configs", []))
 
 
 def test_every_variable_has_a_default() -> None:
@@ -111,10 +94,6 @@ def test_image_build_sees_what_it_copies() -> None:
 
 def test_mysql_runs_with_the_settings_of_the_scripts() -> None:
     assert mysql_options() == {**settings.MYSQL_REPLICATION, **settings.MYSQL_DEVELOPMENT}
-
-
-def test_mysql_leaves_row_metadata_at_its_default() -> None:
-    assert "binlog_row_metadata" not in mysql_options()
 
 
 def test_kafka_runs_with_the_settings_of_the_scripts() -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kit.cases import case
-from soaklib.gtids import GtidSet
+from soaklib.binlog_facts import GtidSet
 from soaklib.incremental_requests import IncrementalRequests, ReadAgainCheck
 from topiclib.checks import TableCheck
 from topiclib.events import Event, Layout, position_of

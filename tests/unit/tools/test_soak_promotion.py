@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from kit.cases import case
+from soaklib.binlog_facts import GtidSet
 from soaklib.cli import Soak
-from soaklib.gtids import GtidSet
 from soaklib.promotion_faults import PROMOTIONS
 from topiclib.checks import TableCheck
 from topiclib.events import Event, Layout, position_of

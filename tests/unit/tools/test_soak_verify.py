@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kit.cases import case
 from soaklib import verify as soak
+from soaklib.binlog_facts import GtidSet
 from soaklib.ddl import DdlStatement, Journal
-from soaklib.gtids import GtidSet
 from soaklib.verify import AuditCheck, Topics, check_schema_changes, final_layout, verify
 from topiclib.checks import TableCheck
 from topiclib.events import EventReader, Layout

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from kit.cases import case
-from stacklib import commands, debian, java, maven
+from stacklib import commands, debian, java
 from stacklib.errors import StackError
 from stacklib.locks import build_once
 
@@ -77,11 +76,6 @@ class TestCommands:
                     )
                 one_line(caught.value)
 
-    def test_another_failure_shows_the_end_of_the_output(self) -> None:
-        with pytest.raises(StackError, match="ended with code 2") as caught:
-            commands.run([sys.executable, "-c", "import sys; print('bad archive'); sys.exit(2)"], "unpacking", "retry")
-        assert "bad archive" in caught.value.detail
-
 
 DEB822 = """\
 # the archive
@@ -119,11 +113,6 @@ class TestMachineSource:
         with pytest.raises(StackError, match="MYSQL_CDC_MYSQL_HOST") as caught:
             debian.machine_source(tmp_path)
         one_line(caught.value)
-
-    def test_an_inline_key_survives_the_change_of_suite(self, tmp_path: Path) -> None:
-        text = "Types: deb\nURIs: http://m/debian\nSuites: x\nComponents: main\nSigned-By:\n -----BEGIN\n .\n abc\n"
-        stanza = debian.machine_source(self.apt(tmp_path, a_sources=text)).stanza("sid")
-        assert "Suites: sid\n" in stanza and "\n -----BEGIN\n .\n abc" in stanza
 
 
 # In parts, so that they stand nowhere in the repository, not even here.
@@ -194,15 +183,3 @@ def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", f"{tmp_path / 'new' / 'bin'}:/usr/bin:/bin")
     found = java.find_java()
     assert (found.home, found.version, found.origin) == (tmp_path / "new", 21, "PATH")
-
-
-def test_both_resolvers_are_asked_for_the_same_archives() -> None:
-    for transitive in [True, False]:
-        with case(transitive):
-            coordinates = [("org.a", "one", "1.0"), ("org.b", "two", "2.0")]
-            ivy = ET.fromstring(maven.ivy_module(coordinates, transitive=transitive)).findall(".//dependency")
-            pom = ET.fromstring(maven.pom(coordinates, transitive=transitive)).findall(".//dependency")
-            assert [(d.get("org"), d.get("name"), d.get("rev")) for d in ivy] == coordinates
-            assert [tuple(d.findtext(t) for t in ("groupId", "artifactId", "version")) for d in pom] == coordinates
-            assert all((d.get("transitive") == "true") is transitive for d in ivy)
-            assert all((d.find("exclusions") is None) is transitive for d in pom)

@@ -24,14 +24,6 @@ def checkout(root: Path) -> Path:
     return root
 
 
-def test_the_cargo_on_path_comes_before_that_of_rustup(tmp_path: Path) -> None:
-    own, other = cargo(tmp_path / ".cargo" / "bin"), cargo(tmp_path / "bin")
-    home = {"HOME": str(tmp_path)}
-    assert native.cargo_folder({**home, "PATH": other}) == other
-    assert native.cargo_folder({**home, "PATH": "/nowhere"}) == own
-    assert native.cargo_folder({"HOME": "/nowhere", "PATH": "/nowhere"}) is None
-
-
 def built(root: Path) -> Path:
     return next((root / "cache").glob("native-*/*.whl"))
 
@@ -129,10 +121,3 @@ def test_a_build_that_fails_ends_nothing_and_is_not_repeated(
     assert native.install(root, environment, "")
     (root / "native" / "src" / "lib.rs").write_text("//")
     assert bootstrap(root, uv, environment) == 6
-
-
-def test_bootstrap_keeps_the_kernel_of_a_wheel(tmp_path: Path, uv: Uv) -> None:
-    root, wheel = checkout(tmp_path / "here"), tmp_path / "kernel.whl"
-    wheel.touch()
-    assert native.install(root, {"PATH": ""}, str(wheel))
-    assert bootstrap(root, uv, {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}) == 1

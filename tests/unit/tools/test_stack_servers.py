@@ -120,13 +120,6 @@ class TestPorts:
         text = str(caught.value)
         assert str(port) in text and "another program" in text and "--mysql-port" in text and "\n" not in text
 
-    def test_a_remembered_port_in_use_gives_way(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            chosen = ports.choose("kafka", None, port)
-        assert chosen != port
-        assert f"port {port} of the last start is in use" in capsys.readouterr().err
-
 
 class TestProgramOnPath:
     def test_which_version_serves(self) -> None:
@@ -159,14 +152,6 @@ class TestProgramOnPath:
 
 
 class TestGivenServers:
-    def test_addresses_by_environment_win(self) -> None:
-        given = stack.configured_servers(
-            {"MYSQL_CDC_MYSQL_HOST": "db", "MYSQL_CDC_MYSQL_PORT": "3310", "MYSQL_CDC_KAFKA": "a:1,b:2"}
-        )
-        assert (given["mysql_host"], given["mysql_port"], given["kafka"]) == ("db", 3310, "a:1,b:2")
-        assert given["mysql_origin"] == given["kafka_origin"] == "environment"
-        assert given["cdc_user"] == "root"
-
     def test_given_servers_are_used_and_left_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -237,13 +222,6 @@ class TestFolder:
         assert "export MYSQL_CDC_MYSQL_HOST=127.0.0.1" in lines
         assert "export MYSQL_CDC_MYSQL_PASSWORD='it'\"'\"'s'" in lines
         assert "export JAVA_HOME=/j" in lines
-
-    def test_status_of_ended_servers_is_down_and_fails(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self.write(tmp_path)
-        assert cli.main(["status", "--dir", str(tmp_path)]) == 1
-        assert capsys.readouterr().out.count(" down ") == 2
 
     def test_wipe_removes_the_data(self, tmp_path: Path) -> None:
         self.write(tmp_path)
