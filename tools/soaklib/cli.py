@@ -21,9 +21,9 @@ from topiclib.topics import TopicError
 
 from soaklib.ddl import DDL
 from soaklib.faults import FAULTS, no_fault
-from soaklib.formats import FORMATS
 from soaklib.promotion_faults import PROMOTIONS
 from soaklib.servers import Servers
+from soaklib.verify import FORMATS
 from soaklib.world import SoakStream, StreamStuckError
 
 FOLDER = REPOSITORY / ".stack" / "soak"

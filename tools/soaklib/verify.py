@@ -18,12 +18,46 @@ from topiclib.row_check import RowCheck
 from topiclib.tables import StoredTable, read_rows, stored_tables
 from topiclib.ticdc import CommitTimes, FlatWire, TicdcReader
 from topiclib.topics import KafkaRecord, read_topic, schema_changes
-from topiclib.wire import RecordError, WireReader
+from topiclib.wire import RecordError, WireReader, from_registry
 
 from soaklib.binlog_facts import BinlogFacts, GtidSet, read_binlog
 from soaklib.ddl import Journal
 from soaklib.incremental_requests import ReadAgainCheck
 from soaklib.tables import AUDIT, KEYS
+
+FORMATS = ("json", "avro", "ticdc")
+_AVRO = "io.confluent.connect.avro.AvroConverter"
+
+
+def format_properties(name: str, registry_url: str | None, prefix: str) -> dict[str, str]:
+    """Return the properties of a format."""
+    url = str(registry_url)
+    if name == "avro":
+        parts = ("key.converter", "value.converter")
+        return {p: _AVRO for p in parts} | {f"{p}.schema.registry.url": url for p in parts}
+    if name == "ticdc":
+        # Topics are named as those of the other formats, and equal keys share a partition.
+        rule = {"matcher": ["*.*"], "topic": f"{prefix}.{{schema}}.{{table}}", "partition": "index-value"}
+        return {
+            "value.format": "ticdc-avro",
+            "schema-registry": url,
+            "enable-tidb-extension": "true",
+            "dispatchers": json.dumps([rule]),
+        }
+    return {}
+
+
+def stream_topics(name: str, registry_url: str | None, bootstrap: str, prefix: str, database: str) -> Topics:
+    """Return the topics of a stream, with what reads its format."""
+    texts = from_registry(str(registry_url))
+    return Topics(
+        bootstrap,
+        prefix,
+        database,
+        wire=WireReader(texts) if name == "avro" else None,
+        flat=FlatWire(texts) if name == "ticdc" else None,
+    )
+
 
 _FIRST = 12
 _ADDED = re.compile(r"x\d+")

@@ -22,11 +22,10 @@ from soaklib import tables
 from soaklib.attempts import OWNER, Attempt, Attempts
 from soaklib.binlog_facts import GtidSet
 from soaklib.ddl import DdlLoad
-from soaklib.formats import FORMATS, format_properties, stream_topics
 from soaklib.incremental_requests import IncrementalRequests
 from soaklib.load import Load
 from soaklib.servers import Servers
-from soaklib.verify import StreamVerdict, verify
+from soaklib.verify import FORMATS, StreamVerdict, format_properties, stream_topics, verify
 
 Progress = Callable[[str], None]
 _ATTEMPT_TIMEOUT_S = 240.0

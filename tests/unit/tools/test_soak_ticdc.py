@@ -220,7 +220,7 @@ def test_a_transaction_has_one_commit_timestamp_and_later_ones_have_higher_ones(
 
 
 def test_the_verifier_shares_no_code_with_the_provider() -> None:
-    code = "import sys, soaklib.formats; print([m for m in sys.modules if m.startswith('airflow_provider_mysql_cdc')])"
+    code = "import sys, soaklib.verify; print([m for m in sys.modules if m.startswith('airflow_provider_mysql_cdc')])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
