@@ -26,9 +26,9 @@ from pathlib import Path
 from airflow.sdk import DAG
 from airflow_provider_mysql_cdc.hooks.spark_submit import application_path
 found = {}
-for path in Path(sys.argv[1] if len(sys.argv) > 1 else ".").glob("*.py"):
+for path in Path(".").glob("*.py"):
     scope = runpy.run_path(str(path))
-    found |= {v.dag_id: v.task_ids for v in scope.values() if isinstance(v, DAG)}
+    found[path.stem] = {v.dag_id: v.task_ids for v in scope.values() if isinstance(v, DAG)}
 jobs = [application_path(name) for name in ("drain_binlog.py", "snapshot_tables.py")]
 print(json.dumps({"dags": found, "jobs": jobs, "loaded": sys.modules["airflow_provider_mysql_cdc"].__file__}))
 """
@@ -51,21 +51,28 @@ def readme_blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
 
 
-def test_a_dag_folder_takes_the_package_s_dags_in_and_finds_the_spark_jobs(
-    installed: Installed, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def parsed(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Parse a folder with the package's DAGs and those of README, in one process that imports Airflow."""
+    folder = tmp_path_factory.mktemp("dags")
     for example in EXAMPLES:
-        (tmp_path / f"my_{example.name}").write_text(f"from {PACKAGE}.example_dags.{example.stem} import dag\n")
-    found = json.loads(installed.code(PARSE, tmp_path).splitlines()[-1])
-    assert set(found["dags"]) == {example.stem for example in EXAMPLES}
-    for place in (*found["jobs"], found["loaded"]):
+        (folder / f"my_{example.name}").write_text(f"from {PACKAGE}.example_dags.{example.stem} import dag\n")
+    for number, block in enumerate(readme_blocks("python")):
+        (folder / f"readme_{number}.py").write_text(block)
+    return json.loads(installed.code(PARSE, folder).splitlines()[-1])
+
+
+def test_a_dag_folder_takes_the_package_s_dags_in_and_finds_the_spark_jobs(parsed: Any, installed: Installed) -> None:
+    mine = {dag for stem, dags in parsed["dags"].items() if stem.startswith("my_") for dag in dags}
+    assert mine == {example.stem for example in EXAMPLES}
+    for place in (*parsed["jobs"], parsed["loaded"]):
         assert Path(place).is_relative_to(installed.folder) and Path(place).is_file()
 
 
-def test_the_dags_of_readme_parse_as_printed(installed: Installed, tmp_path: Path) -> None:
-    for number, block in enumerate(readme_blocks("python")):
-        (tmp_path / f"readme_{number}.py").write_text(block)
-    found = json.loads(installed.code(PARSE, tmp_path).splitlines()[-1])["dags"]
+def test_the_dags_of_readme_parse_as_printed(parsed: Any) -> None:
+    found = {
+        dag: tasks for stem, dags in parsed["dags"].items() if stem.startswith("readme_") for dag, tasks in dags.items()
+    }
     assert found["orders_cdc"] == ["snapshot", "drain"]
     assert all(found.values()), "a DAG without tasks shows nothing"
 
