@@ -209,7 +209,7 @@ def test_an_end_while_spark_submit_is_being_started_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit = FakeSubmit(tmp_path / "spark")
-    submit.set(body="import time; time.sleep(5)")
+    submit.set(body="import time; time.sleep(600)")
     env = driver_env({"PATH": os.environ["PATH"], "SPARK_HOME": str(submit.folder)})
     hook = CdcSparkSubmitHook(master="local[1]", driver_env=env, application_args=["x"])
     started: list[subprocess.Popen[Any]] = []

@@ -246,7 +246,7 @@ def test_the_offset_follows_while_spark_works_and_trouble_with_it_ends_no_job(
     submit, _ = fakes
     seen = submit.folder / "followed"
     # It ends when it is seen twice; where nobody looks any more it ends all the same.
-    wait = f"import time\nend = time.time() + 15\nwhile time.time() < end and not os.path.exists({str(seen)!r}):"
+    wait = f"import time\nend = time.time() + 300\nwhile time.time() < end and not os.path.exists({str(seen)!r}):"
     submit.set(body=f"{wait} time.sleep(0.05)")
     looks: list[str] = []
 

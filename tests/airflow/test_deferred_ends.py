@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -253,8 +253,11 @@ def test_airflow_is_asked_for_the_task_s_state(monkeypatch: pytest.MonkeyPatch, 
     for answer, told in (({"r": {key: "failed"}}, "failed"), ({"r": {key: None}}, None), ({}, task_state.UNKNOWN)):
         monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda answer=answer, **_: answer)
         assert task_state.state_of(ti) == told
-    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: time.sleep(0.5) or {})
+    answered = threading.Event()
+    late = {"r": {key: "failed"}}
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: late if answered.wait(60) else {})
     assert task_state.state_of(ti, 0.01) == task_state.UNKNOWN
+    answered.set()
 
 
 # -- the trigger -------------------------------------------------------------------------------------------------------

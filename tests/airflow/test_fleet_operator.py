@@ -156,7 +156,7 @@ def test_streams_that_are_planned_do_not_wait_for_one_whose_server_does_not_answ
 ) -> None:
     """Its plan comes late, so it has a Spark application of its own after theirs."""
     _, streams = fakes
-    monkeypatch.setattr(fleet_plans, "STALL_S", 0.2)
+    monkeypatch.setattr(fleet_plans, "STALL_S", 2.0)
     monkeypatch.setattr(fleet_plans, "MORE_AFTER_S", 0.1)
     monkeypatch.setattr(fleet_plans, "MAX_THREADS", 1)  # which the silent one occupies
     submitted, jobs, given = threading.Event(), list[list[str]](), FleetRun._submit

@@ -238,7 +238,7 @@ def test_when_the_time_is_over_the_driver_is_ended_and_the_snapshot_stays_asked_
 ) -> None:
     submit, pipeline, stream = fakes
     to_its_end = tmp_path / "to-its-end"
-    submit.set(body=f"import pathlib, time; time.sleep(30); pathlib.Path({str(to_its_end)!r}).touch()")
+    submit.set(body=f"import pathlib, time; time.sleep(600); pathlib.Path({str(to_its_end)!r}).touch()")
     pipeline.outcome = FakeOutcome(complete=False)
     ti = run(timeout=2)
     assert (ti.state, ti.try_number) == ("failed", 1)
