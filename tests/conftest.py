@@ -240,12 +240,22 @@ def connect_server() -> Iterator[Any]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield two private servers as ``kit.replication.Pair``; ``begin`` makes one the replica of the other."""
-    from kit.replication import running_pair
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield the servers beside the stack's that tests get clean (``kit.private_mysql.Pool``)."""
+    from kit.private_mysql import Pool
 
-    with running_pair(tmp_path_factory) as made:
+    made = Pool(tmp_path_factory)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def servers(pool: Any) -> Iterator[Any]:
+    """Yield two servers of the pool as ``kit.replication.Pair``; ``begin`` makes one the replica of the other."""
+    from kit.replication import lent_pair
+
+    with lent_pair(pool) as made:
         yield made
 
 

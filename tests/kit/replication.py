@@ -8,19 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
-from kit.private_mysql import PrivateServer, running_server
+from kit.private_mysql import Pool, PrivateServer, has_old_statements, replica_word, reset_binlog
 from kit.sql import execute, rows
 
 _CATCH_UP_S = 60
-_OLD_STATEMENTS = ("5.", "8.0.1")
-"""Beginnings of the versions that know the former names of the statements only."""
-
-
-def has_old_statements(conn: Any) -> bool:
-    """Return whether a server knows the former names of the statements only."""
-    return str(rows(conn, "SELECT @@version")[0][0]).startswith(_OLD_STATEMENTS)
 
 
 def start_replica(conn: Any, source: PrivateServer, channel: str = "") -> None:
@@ -85,12 +76,12 @@ class Node:
         names = [name for (name,) in rows(self.root, "SHOW DATABASES")]
         system = {"mysql", "sys", "performance_schema", "information_schema"}
         execute(self.root, *(f"DROP DATABASE `{name}`" for name in names if name not in system))
-        reset = "RESET MASTER" if has_old_statements(self.root) else "RESET BINARY LOGS AND GTIDS"
-        execute(self.root, "SET SESSION sql_log_bin=1", reset)
+        execute(self.root, "SET SESSION sql_log_bin=1")
+        reset_binlog(self.root)
 
     def detach(self) -> None:
         """Stop replicating."""
-        name = _replica_word(self.root)
+        name = replica_word(self.root)
         execute(self.root, f"STOP {name}", f"RESET {name} ALL")
 
     def follow(self, source: Node) -> None:
@@ -105,7 +96,7 @@ class Node:
 
     def promote(self) -> None:
         """Become a primary: execute what was received, then take writes."""
-        execute(self.root, f"STOP {_replica_word(self.root)} IO_THREAD")
+        execute(self.root, f"STOP {replica_word(self.root)} IO_THREAD")
         deadline = time.monotonic() + _CATCH_UP_S
         while any("Waiting for" not in state and "has read all" not in state for state in _applier_states(self.root)):
             assert time.monotonic() < deadline, "the replica does not execute what it has received"
@@ -126,18 +117,13 @@ class Node:
 
 def _status(root: Any) -> list[dict[str, Any]]:
     with root.cursor() as cursor:
-        cursor.execute(f"SHOW {_replica_word(root)} STATUS")
+        cursor.execute(f"SHOW {replica_word(root)} STATUS")
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _applier_states(root: Any) -> list[str]:
-    return [str(row[f"{_replica_word(root).capitalize()}_SQL_Running_State"]) for row in _status(root)]
-
-
-def _replica_word(root: Any) -> str:
-    """Return what the server's statements call a replica."""
-    return "SLAVE" if has_old_statements(root) else "REPLICA"
+    return [str(row[f"{replica_word(root).capitalize()}_SQL_Running_State"]) for row in _status(root)]
 
 
 @dataclass
@@ -183,16 +169,13 @@ class Pair:
         self.primary, self.replica = new, old
 
 
-OPTIONS = ({"server_id": "11"}, {"server_id": "12"})
-
-
 @contextmanager
-def running_pair(factory: pytest.TempPathFactory, version: str = "9.7") -> Iterator[Pair]:
-    """Yield two running servers, not connected yet, and discard them.
+def lent_pair(pool: Pool, version: str = "9.7") -> Iterator[Pair]:
+    """Yield two servers of a pool, not connected yet.
 
     Args:
-        factory: Makes their folders.
+        pool: The pool.
         version: Their version.
     """
-    with running_server(factory, version, OPTIONS[0]) as one, running_server(factory, version, OPTIONS[1]) as two:
+    with pool.lent(version, server_id="11") as one, pool.lent(version, server_id="12") as two:
         yield Pair(Node(one), Node(two))
